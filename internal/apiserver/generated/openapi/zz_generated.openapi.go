@@ -144,7 +144,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderSelf is who the caller is in one Coder.",
+				Description: "CoderSelf is the identity of the caller in one Coder.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"controlPlane": {
@@ -172,7 +172,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says how the rule matched.",
+							Description: "reason explains how the rule matched.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -193,14 +193,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref common.ReferenceCal
 					},
 					"problem": {
 						SchemaProps: spec.SchemaProps{
-							Description: "problem is why the caller cannot act as the user that the rule names.",
+							Description: "problem explains why the caller cannot act as the user that the rule names.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"permission": {
 						SchemaProps: spec.SchemaProps{
-							Description: "permission is what an unmapped caller needs to change something.",
+							Description: "permission is the permission that an unmapped caller needs to change an object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -257,7 +257,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReview(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderSelfReview says who the caller is in each Coder of a namespace, and which rule of spec.identity of the CoderControlPlane decided that. It can only be created and is not kept: the answer has the status. Nobody can ask about somebody else.",
+				Description: "CoderSelfReview reports as which Coder user the caller acts in each Coder of a namespace, and which rule of spec.identity of the CoderControlPlane decided that. It can only be created and is not stored: the response contains the status. Callers can review only themselves.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -300,7 +300,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderSelfReviewStatus is who the caller is.",
+				Description: "CoderSelfReviewStatus is the identity of the caller.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"user": {
@@ -336,7 +336,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "extra are the caller's extra attributes, as rules can match them.",
+							Description: "extra are the caller's extra attributes that rules can match.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -377,7 +377,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplate is a template in a Coder deployment: the Terraform from which workspaces are built. Its name is <organization>.<template>, with <control-plane>. in front where its namespace holds more than one control plane.",
+				Description: "CoderTemplate is a template in a Coder deployment: the Terraform code from which workspaces are built. Its name is <organization>.<template>. It begins with status.objectNamePrefix of the CoderControlPlane, which is \"<control-plane>.\" for all but the first one of the namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -403,14 +403,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref common.Referenc
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the template that is wanted.",
+							Description: "spec is the desired state of the template.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderTemplateSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the template as Coder last told it.",
+							Description: "status is the state of the template that Coder last reported.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderTemplateStatus{}.OpenAPIModelName()),
 						},
@@ -476,7 +476,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateLogOptions(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateLogOptions are the query parameters of a GET of the subresource log of codertemplates. Its answer is plain text, as that of coderworkspaces.",
+				Description: "CoderTemplateLogOptions are the query parameters of a GET of the subresource log of codertemplates. The response is plain text, as for coderworkspaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -495,21 +495,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateLogOptions(ref commo
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the UUID of a version of the template. Unset is the newest one.",
+							Description: "version is the UUID of a version of the template. If unset, the newest version is used.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"follow": {
 						SchemaProps: spec.SchemaProps{
-							Description: "follow keeps the answer open until the build has ended.",
+							Description: "follow keeps the response open until the build has ended.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"after": {
 						SchemaProps: spec.SchemaProps{
-							Description: "after leaves out the first lines: up to the one that has this id in Coder.",
+							Description: "after skips the first lines, up to and including the line with this id in Coder.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -524,12 +524,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateParameter is one thing that a template asks about each workspace.",
+				Description: "CoderTemplateParameter is a parameter that a template defines for each workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is what spec.parameters of a workspace calls it.",
+							Description: "name is the name of the parameter in spec.parameters of a workspace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -537,14 +537,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "displayName is what people see instead of the name.",
+							Description: "displayName is shown to users instead of the name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description says what it is for. It may be Markdown.",
+							Description: "description describes the parameter. It may be Markdown.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -559,14 +559,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"formType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "formType is how people are asked: for example radio, dropdown or slider.",
+							Description: "formType is the form control that asks for the value: for example radio, dropdown or slider.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"required": {
 						SchemaProps: spec.SchemaProps{
-							Description: "required says that there is no default, so that a new workspace must give a value.",
+							Description: "required is true if there is no default, so that a new workspace must set a value.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -574,14 +574,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"defaultValue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultValue counts where a workspace gives no value.",
+							Description: "defaultValue is used if a workspace sets no value.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"mutable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mutable says that the value of an existing workspace may change.",
+							Description: "mutable is true if the value of an existing workspace may change.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -589,7 +589,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"ephemeral": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ephemeral says that the value counts for one build and is not kept.",
+							Description: "ephemeral is true if the value applies to one build and is not kept.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -597,7 +597,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"options": {
 						SchemaProps: spec.SchemaProps{
-							Description: "options are the only values that are allowed. None allows any.",
+							Description: "options are the only allowed values. If empty, any value is allowed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -610,7 +610,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameter(ref common
 					},
 					"validation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "validation says which values are allowed.",
+							Description: "validation restricts the allowed values.",
 							Ref:         ref(v1alpha1.CoderTemplateParameterValidation{}.OpenAPIModelName()),
 						},
 					},
@@ -627,7 +627,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateParameterList is the answer to a GET of the subresource parameters of codertemplates: what a version of the template asks about each workspace.",
+				Description: "CoderTemplateParameterList is the response to a GET of the subresource parameters of codertemplates: the parameters that a version of the template defines for each workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -652,7 +652,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref co
 					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of the version that asks.",
+							Description: "versionID is the UUID of the version that defines the parameters.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -660,7 +660,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref co
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "items are the parameters in the order in which people are asked.",
+							Description: "items are the parameters in the order in which users are asked for them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -673,7 +673,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterList(ref co
 					},
 					"presets": {
 						SchemaProps: spec.SchemaProps{
-							Description: "presets are sets of values that have a name.",
+							Description: "presets are named sets of values.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -697,12 +697,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOption(ref 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateParameterOption is a value that may be chosen.",
+				Description: "CoderTemplateParameterOption is an allowed value of a parameter.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is what people see.",
+							Description: "name is shown to users.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -710,7 +710,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOption(ref 
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "value is what a workspace gives.",
+							Description: "value is the value that a workspace sets.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -718,7 +718,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOption(ref 
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description says what it means.",
+							Description: "description describes the option.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -753,7 +753,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOptions(ref
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the UUID of a version of the template. Unset is the active one.",
+							Description: "version is the UUID of a version of the template. If unset, the active version is used.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -768,40 +768,40 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterValidation(
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateParameterValidation says which values of a parameter are allowed.",
+				Description: "CoderTemplateParameterValidation restricts the values of a parameter.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"min": {
 						SchemaProps: spec.SchemaProps{
-							Description: "min is the least number.",
+							Description: "min is the minimum of a number.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"max": {
 						SchemaProps: spec.SchemaProps{
-							Description: "max is the greatest number.",
+							Description: "max is the maximum of a number.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"regex": {
 						SchemaProps: spec.SchemaProps{
-							Description: "regex must match a string.",
+							Description: "regex is a regular expression that a string must match.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"error": {
 						SchemaProps: spec.SchemaProps{
-							Description: "error is what people are told of a value that is not allowed.",
+							Description: "error is the message that users see for a value that is not allowed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"monotonic": {
 						SchemaProps: spec.SchemaProps{
-							Description: "monotonic says how a number may change: increasing or decreasing.",
+							Description: "monotonic is the direction in which a number may change: increasing or decreasing.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -816,12 +816,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplatePreset is a set of values of a version's parameters.",
+				Description: "CoderTemplatePreset is a named set of values for a version's parameters.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is what people choose it by.",
+							Description: "name is the name by which users choose the preset.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -829,21 +829,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref common.Re
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description says what it is for.",
+							Description: "description describes the preset.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"default": {
 						SchemaProps: spec.SchemaProps{
-							Description: "default says that people are offered it first.",
+							Description: "default is true if the preset is preselected for users.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"parameters": {
 						SchemaProps: spec.SchemaProps{
-							Description: "parameters are the values, by the names of parameters.",
+							Description: "parameters maps names of parameters to values.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -867,54 +867,54 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateSpec is the template that is wanted.",
+				Description: "CoderTemplateSpec is the desired state of a template.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"organization": {
 						SchemaProps: spec.SchemaProps{
-							Description: "organization is the name that the organization had in Coder when the object was made. It equals the organization in the object's name and cannot change.",
+							Description: "organization is the name that the organization had in Coder when the object was created. It equals the organization in the object's name and cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It excludes files on creation.",
+							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It cannot be combined with files on creation.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"versionName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionName is the name of the next version that is made of files, variables or tags. Unset, it is made of their hash. A name can be used once, so a named version needs a new name with each change.",
+							Description: "versionName is the name of the next version that is created from files, variables or tags. If unset, the name is derived from their hash. A name can be used once, so a named version needs a new name with each change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"versionMessage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionMessage describes the next version that is made.",
+							Description: "versionMessage describes the next version that is created.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "displayName is shown instead of the name. Unset keeps what Coder has.",
+							Description: "displayName is shown instead of the name. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description is shown beside the name. Unset keeps what Coder has.",
+							Description: "description is shown with the name. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"icon": {
 						SchemaProps: spec.SchemaProps{
-							Description: "icon is the address of an image, for example /icon/k8s.png. Unset keeps what Coder has.",
+							Description: "icon is the address of an image, for example /icon/k8s.png. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -926,7 +926,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "files are the source of the template: paths, and the text of each. A change uploads a new version, which becomes active when its build has succeeded.",
+							Description: "files are the source of the template: a map of paths to texts. A change uploads a new version, which becomes active after its build succeeded.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -949,7 +949,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "variables are values for the Terraform variables of the template. A change makes a new version of the same files.",
+							Description: "variables are values for the Terraform variables of the template. A change creates a new version of the same files.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -967,7 +967,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "provisionerTags choose the provisioners that build the template and its workspaces. A change makes a new version of the same files.",
+							Description: "provisionerTags select the provisioners that build the template and its workspaces. A change creates a new version of the same files.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -982,42 +982,42 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 					},
 					"failedVersionsHistoryLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failedVersionsHistoryLimit is how many versions whose build failed are kept. Older ones are archived. Unset is 3.",
+							Description: "failedVersionsHistoryLimit is the number of versions with a failed build that are kept, the newest ones. Older ones are archived. The default is 3, but if this field is unset and no version was created through this API, no version is archived.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"defaultTTLMillis": {
 						SchemaProps: spec.SchemaProps{
-							Description: "defaultTTLMillis is after how many milliseconds workspaces stop by themselves where their owner chose nothing else. 0 is never. Unset keeps what Coder has.",
+							Description: "defaultTTLMillis is the time in milliseconds after which a workspace stops by itself if its owner chose no other time. 0 means never. If unset, Coder's value is kept.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"activityBumpMillis": {
 						SchemaProps: spec.SchemaProps{
-							Description: "activityBumpMillis is by how many milliseconds the use of a workspace puts off its stop. Unset keeps what Coder has.",
+							Description: "activityBumpMillis is the time in milliseconds by which activity in a workspace postpones its stop. If unset, Coder's value is kept.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"allowUserCancelWorkspaceJobs": {
 						SchemaProps: spec.SchemaProps{
-							Description: "allowUserCancelWorkspaceJobs lets owners cancel builds of their workspaces. Unset keeps what Coder has.",
+							Description: "allowUserCancelWorkspaceJobs allows owners to cancel builds of their workspaces. If unset, Coder's value is kept.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"corsBehavior": {
 						SchemaProps: spec.SchemaProps{
-							Description: "corsBehavior is that of apps which are reached through Coder: simple or passthru. Unset keeps what Coder has.",
+							Description: "corsBehavior is the CORS behavior of apps that are reached through Coder: simple or passthru. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"useClassicParameterFlow": {
 						SchemaProps: spec.SchemaProps{
-							Description: "useClassicParameterFlow shows parameters as Coder did before they were dynamic. Unset keeps what Coder has.",
+							Description: "useClassicParameterFlow shows parameters as Coder did before dynamic parameters. If unset, Coder's value is kept.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1034,12 +1034,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateStatus is the template as Coder last told it.",
+				Description: "CoderTemplateStatus is the state of a template that Coder last reported.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation that Coder was told.",
+							Description: "observedGeneration is the metadata.generation that was last applied to Coder.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1053,7 +1053,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 					},
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name of the template in Coder now. The object keeps the name that it had first.",
+							Description: "templateName is the current name of the template in Coder. The object keeps its first name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1088,14 +1088,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 					},
 					"latestVersionStatus": {
 						SchemaProps: spec.SchemaProps{
-							Description: "latestVersionStatus is the status of its build: pending, running, succeeded, failed, canceling or canceled.",
+							Description: "latestVersionStatus is the build status of the newest version: pending, running, succeeded, failed, canceling or canceled.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"latestVersionError": {
 						SchemaProps: spec.SchemaProps{
-							Description: "latestVersionError is why its build failed.",
+							Description: "latestVersionError is the error of the build of the newest version, if it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1115,14 +1115,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 					},
 					"deprecated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deprecated says that no workspace can be made from the template any more.",
+							Description: "deprecated is true if no workspace can be created from the template any more.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"deprecationMessage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deprecationMessage is what users are told about that.",
+							Description: "deprecationMessage is the message that users see about the deprecation.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1143,7 +1143,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, and FilesAvailable where spec.files cannot be shown.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, and FilesAvailable if spec.files cannot be shown.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1166,12 +1166,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateVersion is one version of the files of a template.",
+				Description: "CoderTemplateVersion is one version of a template.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"id": {
 						SchemaProps: spec.SchemaProps{
-							Description: "id is the UUID of the version in Coder. spec.versionID of a template takes it.",
+							Description: "id is the UUID of the version in Coder, as in spec.versionID of a template.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1194,7 +1194,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is that of its build: pending, running, succeeded, failed, canceling or canceled.",
+							Description: "status is the status of the version's build: pending, running, succeeded, failed, canceling or canceled.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1202,14 +1202,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 					},
 					"error": {
 						SchemaProps: spec.SchemaProps{
-							Description: "error is why its build failed.",
+							Description: "error is the error of the build, if it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"active": {
 						SchemaProps: spec.SchemaProps{
-							Description: "active says that workspaces are built from it.",
+							Description: "active is true if workspaces are built from the version.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1217,7 +1217,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 					},
 					"archived": {
 						SchemaProps: spec.SchemaProps{
-							Description: "archived says that nobody is offered it any more.",
+							Description: "archived is true if the version is hidden from users.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1225,13 +1225,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref common.R
 					},
 					"createdAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createdAt is when it was made.",
+							Description: "createdAt is when the version was created.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"createdBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createdBy is the username in Coder of who made it.",
+							Description: "createdBy is the Coder username of the user who created the version.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1249,7 +1249,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderTemplateVersionList is the answer to a GET of the subresource versions of codertemplates: the versions of one template, the newest first. Where there are more, metadata.continue is what the query parameter after must be to get them, and metadata.remainingItemCount is how many they are.",
+				Description: "CoderTemplateVersionList is the response to a GET of the subresource versions of codertemplates: the versions of one template, the newest first. If there are more, metadata.continue is the value of the query parameter after for the next request, and metadata.remainingItemCount is their number.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1317,21 +1317,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref c
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limit is how many versions are told at most: 1 to 200. Unset is 50.",
+							Description: "limit is the maximum number of versions to return, from 1 to 200. The default is 50.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"after": {
 						SchemaProps: spec.SchemaProps{
-							Description: "after is the UUID of a version. Only those that are older are told.",
+							Description: "after is the UUID of a version. Only older versions are returned.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"archived": {
 						SchemaProps: spec.SchemaProps{
-							Description: "archived tells archived versions too.",
+							Description: "archived includes archived versions.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1346,7 +1346,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderUser is a user of a Coder deployment. Its name is the username in lower case, with <control-plane>. in front where its namespace holds more than one control plane.\n\nEvery user of Coder has an object. What a manifest does not set belongs to Coder, and is shown as it is there. What it sets is brought to Coder again if somebody changes it there. Deleting the object suspends the user, and the object comes back as that of a suspended user; with spec.reclaimPolicy Delete the user is deleted in Coder.",
+				Description: "CoderUser is a user of a Coder deployment. Its name is the username in lower case. It begins with status.objectNamePrefix of the CoderControlPlane, which is \"<control-plane>.\" for all but the first one of the namespace.\n\nEvery user of Coder has an object. Fields that a manifest does not set are managed in Coder, and are shown with Coder's values. Fields that a manifest sets are applied to Coder again if they are changed there. Deleting the object suspends the user in Coder, and the object appears again as a suspended user. With spec.reclaimPolicy Delete the user is deleted in Coder.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1372,14 +1372,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref common.ReferenceCal
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the user that is wanted.",
+							Description: "spec is the desired state of the user.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderUserSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the user as Coder last reported it.",
+							Description: "status is the state of the user that Coder last reported.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderUserStatus{}.OpenAPIModelName()),
 						},
@@ -1450,7 +1450,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref common.
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name of the organization.",
+							Description: "name is the name of the organization.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1463,7 +1463,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "roles of the user in it, for example organization-admin, as the whole list.",
+							Description: "roles is the complete list of the user's roles in it, for example organization-admin.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1486,12 +1486,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderUserPasswordSource is where a password is kept.",
+				Description: "CoderUserPasswordSource is the source of a password.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretKeyRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretKeyRef is a key of a Secret in the namespace of the object. The caller who sets it must be allowed to read that Secret.",
+							Description: "secretKeyRef selects a key of a Secret in the namespace of the object. The caller who sets it must be allowed to read that Secret.",
 							Ref:         ref(v1alpha1.SecretKeySelector{}.OpenAPIModelName()),
 						},
 					},
@@ -1507,7 +1507,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderUserSpec is the user that is wanted.",
+				Description: "CoderUserSpec is the desired state of a user.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"email": {
@@ -1519,27 +1519,27 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"fullName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "fullName is the name of the person. Unset keeps what Coder has.",
+							Description: "fullName is the full name of the user. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"loginType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loginType is how the user logs in: password, oidc, or none for an account that is used with tokens alone. It is required on creation and cannot change. Users that were made elsewhere may have another type, for example github.",
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"passwordFrom": {
 						SchemaProps: spec.SchemaProps{
-							Description: "passwordFrom takes the password from a Secret. It is read when the user is created and when this field changes, and not when the Secret changes. Unset, a new user with the login type password gets a random password that nobody knows.",
+							Description: "passwordFrom reads the password from a Secret. The Secret is read when the user is created and when this field changes, but not when the Secret changes. If unset, a new user with login type password gets a random password that is not stored.",
 							Ref:         ref(v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName()),
 						},
 					},
 					"suspended": {
 						SchemaProps: spec.SchemaProps{
-							Description: "suspended refuses the user everything in Coder. Unset keeps what Coder has.",
+							Description: "suspended denies the user all access to Coder. If unset, Coder's value is kept.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1551,7 +1551,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "roles are the site roles, for example user-admin, template-admin, auditor or owner, as the whole list. Unset keeps what Coder has. Every user has the role member, which is not listed.",
+							Description: "roles is the complete list of the site roles, for example user-admin, template-admin, auditor or owner. If unset, Coder's value is kept. Every user has the role member, which is not listed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1570,7 +1570,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "organizations are the organizations that the user is a member of, as the whole list. Unset keeps what Coder has; a new user becomes a member of the default organization.",
+							Description: "organizations is the complete list of the organizations that the user is a member of. If unset, Coder's value is kept, and a new user becomes a member of the default organization.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1583,7 +1583,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"reclaimPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reclaimPolicy is what deleting the object does: Suspend, which is the default, or Delete. Coder deletes only users without workspaces.",
+							Description: "reclaimPolicy is the effect of deleting the object: Suspend or Delete. The default is Suspend. Coder deletes only users without workspaces.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1600,12 +1600,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderUserStatus is the user as Coder last reported it.",
+				Description: "CoderUserStatus is the state of a user that Coder last reported.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation that Coder was told.",
+							Description: "observedGeneration is the metadata.generation that was last applied to Coder.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1619,21 +1619,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 					},
 					"username": {
 						SchemaProps: spec.SchemaProps{
-							Description: "username is the name of the user in Coder now. The object keeps the name that it had first.",
+							Description: "username is the current name of the user in Coder. The object keeps its first name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"email": {
 						SchemaProps: spec.SchemaProps{
-							Description: "email is the address in Coder.",
+							Description: "email is the email address in Coder.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"fullName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "fullName is the name of the person in Coder.",
+							Description: "fullName is the full name of the user in Coder.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1691,7 +1691,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 					},
 					"lastSeenAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastSeenAt is when the user last did something in Coder, to about an hour.",
+							Description: "lastSeenAt is when the user was last active in Coder, with a precision of about an hour.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -1730,7 +1730,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, and Synced.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, and Synced.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1789,7 +1789,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspace is a workspace in a Coder deployment. Its name is <organization>.<user>.<workspace>, with <control-plane>. in front where its namespace holds more than one control plane.",
+				Description: "CoderWorkspace is a workspace in a Coder deployment. Its name is <organization>.<user>.<workspace>. It begins with status.objectNamePrefix of the CoderControlPlane, which is \"<control-plane>.\" for all but the first one of the namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1815,14 +1815,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref common.Referen
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is the workspace that is wanted.",
+							Description: "spec is the desired state of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is the workspace as Coder last told it.",
+							Description: "status is the state of the workspace that Coder last reported.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName()),
 						},
@@ -1839,7 +1839,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceAction asks for something to be done with a workspace at once. It is the body of a POST to the subresources start, stop and restart of coderworkspaces, and is not kept: the answer is the workspace. Its body may be an empty object.",
+				Description: "CoderWorkspaceAction requests an immediate action on a workspace. It is the body of a POST to the subresources start, stop and restart of coderworkspaces. It is not stored: the response is the workspace. The body may be an empty object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1858,7 +1858,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata. A name must be that of the workspace.",
+							Description: "Standard object's metadata. If a name is set, it must be the name of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -1906,7 +1906,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "command is the program and its arguments, one parameter for each. Without it the login shell runs.",
+							Description: "command is the program and its arguments, one query parameter for each. If unset, the login shell runs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1920,35 +1920,35 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref com
 					},
 					"stdin": {
 						SchemaProps: spec.SchemaProps{
-							Description: "stdin says that the client sends the input of the command.",
+							Description: "stdin is true if the client sends the standard input of the command.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"stdout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "stdout says that the client receives the output of the command.",
+							Description: "stdout is true if the client receives the standard output of the command.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"stderr": {
 						SchemaProps: spec.SchemaProps{
-							Description: "stderr says that the client receives the errors of the command. With tty they are part of its output.",
+							Description: "stderr is true if the client receives the standard error of the command. With tty it is part of the standard output.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"tty": {
 						SchemaProps: spec.SchemaProps{
-							Description: "tty gives the command a terminal.",
+							Description: "tty runs the command in a terminal.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"ssh": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ssh connects stdin and stdout to the SSH server of the agent, which asks for no password, instead of running a command. It is for an SSH client on the user's machine. It needs stdin and stdout, and excludes stderr, tty and command.",
+							Description: "ssh connects stdin and stdout to the SSH server of the agent, which requires no password, instead of running a command. It is for an SSH client on the user's machine. It requires stdin and stdout, and cannot be combined with stderr, tty or command.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2012,7 +2012,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of coderworkspaces. Its answer is plain text: a line for each line of the log, with the time, the stage of the build or the name of the script, and what it wrote.",
+				Description: "CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of coderworkspaces. The response is plain text. Each line contains the time, the stage of the build or the name of the script, and the output.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2031,49 +2031,49 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref comm
 					},
 					"source": {
 						SchemaProps: spec.SchemaProps{
-							Description: "source is the log that is meant: build, or agent for what the scripts of an agent wrote, for example its startup script. Empty is build.",
+							Description: "source is build for the log of a build, or agent for the output of an agent's scripts, for example its startup script. The default is build.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"agent": {
 						SchemaProps: spec.SchemaProps{
-							Description: "agent is the name of the agent, with source=agent. It may be empty if the workspace has one agent.",
+							Description: "agent is the name of the agent if source is agent. It may be empty if the workspace has one agent.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"script": {
 						SchemaProps: spec.SchemaProps{
-							Description: "script leaves out all but the lines of one script, by its display name, with source=agent.",
+							Description: "script returns only the lines of the script with this display name. It needs source=agent.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"tailLines": {
 						SchemaProps: spec.SchemaProps{
-							Description: "tailLines leaves out all but the last lines of those that are there. 0 is all.",
+							Description: "tailLines returns only this number of lines from the end of the present log. 0 means all.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"follow": {
 						SchemaProps: spec.SchemaProps{
-							Description: "follow keeps the answer open until the build has ended. The log of an agent ends when the workspace is built again.",
+							Description: "follow keeps the response open until the build has ended. The log of an agent ends when the workspace is built again.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"build": {
 						SchemaProps: spec.SchemaProps{
-							Description: "build is the number of the build. 0 is the newest one. The logs of agents are those of the newest build.",
+							Description: "build is the number of the build, with source=build. 0 means the newest one. Logs of agents are available only for the newest build.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"after": {
 						SchemaProps: spec.SchemaProps{
-							Description: "after leaves out the first lines: up to the one that has this id in Coder.",
+							Description: "after skips the first lines, up to and including the line with this id in Coder.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2107,7 +2107,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(
 					},
 					"agent": {
 						SchemaProps: spec.SchemaProps{
-							Description: "agent is the name of the agent whose ports are meant. It may be empty if the workspace has one agent.",
+							Description: "agent is the name of the agent whose ports are forwarded. It may be empty if the workspace has one agent.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2122,33 +2122,33 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceSpec is the workspace that is wanted.",
+				Description: "CoderWorkspaceSpec is the desired state of a workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"organization": {
 						SchemaProps: spec.SchemaProps{
-							Description: "organization is the name that the organization had in Coder when the object was made. It equals the organization in the object's name and cannot change.",
+							Description: "organization is the name that the organization had in Coder when the object was created. It equals the organization in the object's name and cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name that the template in the same organization had when the object was made. It cannot change.",
+							Description: "templateName is the name that the template had when the object was created. The template is in the same organization. It cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateVersionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionID pins a version of the template, as a UUID. Empty takes the active version at creation and keeps the present one later. A change builds the workspace anew.",
+							Description: "templateVersionID is the UUID of the template version to use. If unset, a new workspace uses the active version, and an existing one keeps its version. A change rebuilds the workspace.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateVersionPreset": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionPreset is the name of a preset of the template version. It gives values to parameters; what parameters names wins. It is brought to Coder with a build that changes parameters, the preset or the version, not with a plain start or stop.",
+							Description: "templateVersionPreset is the name of a preset of the template version. The preset sets values of parameters. Values in parameters take precedence. The preset is applied with a build that changes parameters, the preset or the version, not with a plain start or stop.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2163,7 +2163,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parameters are values for the parameters of the template version. What is not named here keeps the value that it has in Coder, and is not shown; what is shown has the value of the newest build. A change builds the workspace anew. An ephemeral parameter is refused, because its value counts for one build.",
+							Description: "parameters are values for the parameters of the template version. Parameters that are not listed keep their values in Coder and are not shown. Listed parameters show the value of the newest build. A change rebuilds the workspace. Ephemeral parameters are rejected, because their values apply to a single build.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2176,35 +2176,35 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"running": {
 						SchemaProps: spec.SchemaProps{
-							Description: "running says whether the workspace shall run. Unset, a new workspace is started and an existing one is left as it is. Coder starts what it creates: a workspace that is created with false is stopped when it was built.",
+							Description: "running is true if the workspace should run and false if it should be stopped. If unset, a new workspace is started and an existing one is left as it is. Coder starts every new workspace, so one that is created with false is stopped after its first build.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"ttlMillis": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlMillis is after how many milliseconds a started workspace stops by itself. Unset, or 0 at creation, takes the template's default; 0 later is never.",
+							Description: "ttlMillis is the time in milliseconds after which a started workspace stops by itself. If unset, or 0 on creation, the template's default is used. Later 0 means never.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"autostartSchedule": {
 						SchemaProps: spec.SchemaProps{
-							Description: "autostartSchedule is a cron schedule in Coder's form, for example \"CRON_TZ=Europe/Berlin 30 9 * * 1-5\".",
+							Description: "autostartSchedule is a cron schedule in Coder's format, for example \"CRON_TZ=Europe/Berlin 30 9 * * 1-5\".",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"automaticUpdates": {
 						SchemaProps: spec.SchemaProps{
-							Description: "automaticUpdates says whether a start takes the active version of the template: always or never. Unset keeps what Coder has.",
+							Description: "automaticUpdates is always if each start uses the active version of the template, or never. If unset, Coder's value is kept.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"dormant": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dormant says whether the workspace is put to sleep: it is stopped, and cannot start before it is woken with false. Unset keeps what Coder has.",
+							Description: "dormant is true if the workspace should be dormant: it is stopped and cannot start until dormant is false. If unset, Coder's value is kept.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2221,12 +2221,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceStatus is the workspace as Coder last told it.",
+				Description: "CoderWorkspaceStatus is the state of a workspace that Coder last reported.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation that Coder was told. It is behind while a change waits for a build to end.",
+							Description: "observedGeneration is the metadata.generation that was last applied to Coder. It is lower than metadata.generation while a change waits for the end of a build.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2247,14 +2247,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 					},
 					"workspaceName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workspaceName is the name of the workspace in Coder now. The object keeps the name that it had first.",
+							Description: "workspaceName is the current name of the workspace in Coder. The object keeps its first name.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"ownerName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ownerName is the user that owns the workspace.",
+							Description: "ownerName is the username of the workspace's owner.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2282,14 +2282,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 					},
 					"latestBuildStatus": {
 						SchemaProps: spec.SchemaProps{
-							Description: "latestBuildStatus is the status of the newest build in Coder's own words.",
+							Description: "latestBuildStatus is the status of the newest build as Coder reports it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"latestBuildError": {
 						SchemaProps: spec.SchemaProps{
-							Description: "latestBuildError is why the newest build failed.",
+							Description: "latestBuildError is the error of the newest build, if it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2307,7 +2307,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "agents are those of the newest build, sorted by name.",
+							Description: "agents are the agents of the newest build, sorted by name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2320,27 +2320,27 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 					},
 					"healthy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "healthy says whether a running workspace can be used: its agents are connected, their startup scripts did not fail, and its pods have no problem. It is absent while agents connect for the first time.",
+							Description: "healthy is true if a running workspace can be used: its agents are connected, their startup scripts did not fail, and its pods have no problem. It is unset while agents connect for the first time.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"outdated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "outdated says that the template has a newer active version.",
+							Description: "outdated is true if the template has a newer active version.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"autoShutdown": {
 						SchemaProps: spec.SchemaProps{
-							Description: "autoShutdown is when the workspace stops by itself.",
+							Description: "autoShutdown is when the workspace will stop by itself.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"lastUsedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastUsedAt is when it was last used.",
+							Description: "lastUsedAt is when the workspace was last used.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -2354,7 +2354,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, AgentsConnected and Outdated; PodsHealthy while a pod has a problem, and DeletionFailed where a deletion did.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem, and DeletionFailed after a deletion failed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2377,7 +2377,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceToken asks for a token of Coder that is restricted to one workspace. It is the body of a POST to the subresource token of coderworkspaces, and is not kept: the answer has the token, which nobody can read again.\n\nThe token is one of the caller's Coder user if spec.identity of the CoderControlPlane maps them to one, and otherwise of the owner of the workspace, for which the caller needs the verb impersonate on coderusers. It ends with the workspace.",
+				Description: "CoderWorkspaceToken requests a Coder token that is restricted to one workspace. It is the body of a POST to the subresource token of coderworkspaces. It is not stored: only the response contains the token, which cannot be read again.\n\nIf spec.identity of the CoderControlPlane maps the caller to a Coder user, the token belongs to that user. Otherwise it belongs to the owner of the workspace, and a caller that no rule matches needs the verb impersonate on coderusers. The token is revoked when the workspace is deleted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2396,21 +2396,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref common.Re
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata. A name must be that of the workspace.",
+							Description: "Standard object's metadata. If a name is set, it must be the name of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is what is asked for.",
+							Description: "spec describes the requested token.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is filled in by the server. In a dry run it has no token.",
+							Description: "status is filled in by the server. It contains no token in a dry run.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName()),
 						},
@@ -2427,7 +2427,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenList(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceTokenList is the answer to a GET of the subresource token of coderworkspaces: the tokens of one workspace, the oldest first, without their values. It is also the answer to a DELETE: the tokens that were revoked. With preconditions.uid a DELETE revokes the token with this tokenID alone.",
+				Description: "CoderWorkspaceTokenList is the response to a GET of the subresource token of coderworkspaces: the tokens of one workspace, the oldest first, without their values. It is also the response to a DELETE: the tokens that were revoked. With preconditions.uid, a DELETE revokes only the token with this tokenID.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -2476,12 +2476,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceTokenSpec is what is asked for.",
+				Description: "CoderWorkspaceTokenSpec describes the requested token.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"expirationSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "expirationSeconds is how long the token is valid: 60 to 3600. Unset is 3600.",
+							Description: "expirationSeconds is the validity of the token in seconds, from 60 to 3600. The default is 3600.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2501,14 +2501,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref com
 				Properties: map[string]spec.Schema{
 					"token": {
 						SchemaProps: spec.SchemaProps{
-							Description: "token is the value of the token. It is only in the answer to the request that made it.",
+							Description: "token is the value of the token. Only the response to the request that created it contains it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"tokenID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "tokenID names the token in Coder and in a list. It is no secret.",
+							Description: "tokenID is the id of the token in Coder. It is not secret.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2521,28 +2521,28 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref com
 					},
 					"coderUser": {
 						SchemaProps: spec.SchemaProps{
-							Description: "coderUser is the username of the Coder user whose token it is.",
+							Description: "coderUser is the username of the Coder user to whom the token belongs.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"workspaceID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "workspaceID is the id of the workspace in Coder. A holder of the token names the workspace by it, for example: coder ssh <id>.",
+							Description: "workspaceID is the UUID of the workspace in Coder. With the token, commands name the workspace by this id, for example: coder ssh <id>.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"requestedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "requestedBy is the Kubernetes user who asked for the token, as it is in the name of the token in Coder: cut, and with an underscore in the place of special characters.",
+							Description: "requestedBy is the Kubernetes user who requested the token, as in the token's name in Coder: truncated, and with underscores instead of special characters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"creationTimestamp": {
 						SchemaProps: spec.SchemaProps{
-							Description: "creationTimestamp is when the token was made, by the clock of Coder.",
+							Description: "creationTimestamp is when the token was created, by the clock of Coder.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -2558,7 +2558,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SecretKeySelector is a key of a Secret in the same namespace.",
+				Description: "SecretKeySelector selects a key of a Secret in the same namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -2588,7 +2588,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TemplateSource describes the archive of which a template's version was made. Subresource files reads all of it.",
+				Description: "TemplateSource describes the archive from which a template's version was created. The subresource files returns the whole archive.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"fileID": {
@@ -2600,14 +2600,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref common.Referen
 					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of the version whose source it is.",
+							Description: "versionID is the UUID of the version whose source this is.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"inline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "inline says that spec.files has all of it.",
+							Description: "inline is true if spec.files contains the whole source.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -2621,7 +2621,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref common.Referen
 					},
 					"sizeBytes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sizeBytes is the size of all files together.",
+							Description: "sizeBytes is the total size of all files in bytes.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2649,14 +2649,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref common.Refer
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "value is its value as text. It excludes valueFrom.",
+							Description: "value is the value as text. It cannot be combined with valueFrom.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"valueFrom": {
 						SchemaProps: spec.SchemaProps{
-							Description: "valueFrom takes the value from elsewhere.",
+							Description: "valueFrom reads the value from another object.",
 							Ref:         ref(v1alpha1.TemplateVariableSource{}.OpenAPIModelName()),
 						},
 					},
@@ -2673,12 +2673,12 @@ func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TemplateVariableSource is where the value of a variable is kept.",
+				Description: "TemplateVariableSource is the source of a variable's value.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"secretKeyRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretKeyRef is a key of a Secret in the namespace of the template. Who sets it must be allowed to read that Secret.",
+							Description: "secretKeyRef selects a key of a Secret in the namespace of the template. The caller who sets it must be allowed to read that Secret.",
 							Ref:         ref(v1alpha1.SecretKeySelector{}.OpenAPIModelName()),
 						},
 					},
@@ -2694,7 +2694,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkspaceAgent runs inside a workspace.",
+				Description: "WorkspaceAgent is an agent, which runs inside a workspace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -2714,7 +2714,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.Referen
 					},
 					"lifecycleState": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycleState is how far the agent's scripts are: created, starting, ready, start_timeout, start_error, shutting_down, shutdown_timeout, shutdown_error or off.",
+							Description: "lifecycleState is the state of the agent's scripts: created, starting, ready, start_timeout, start_error, shutting_down, shutdown_timeout, shutdown_error or off.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2728,28 +2728,28 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.Referen
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the release of the agent's program.",
+							Description: "version is the version of the agent.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"operatingSystem": {
 						SchemaProps: spec.SchemaProps{
-							Description: "operatingSystem is that of the agent, for example linux.",
+							Description: "operatingSystem is the operating system of the agent, for example linux.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"architecture": {
 						SchemaProps: spec.SchemaProps{
-							Description: "architecture is that of the agent, for example amd64.",
+							Description: "architecture is the CPU architecture of the agent, for example amd64.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"directory": {
 						SchemaProps: spec.SchemaProps{
-							Description: "directory is where sessions begin.",
+							Description: "directory is the directory in which sessions begin.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2773,7 +2773,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "apps are those that Coder shows to users, sorted by slug.",
+							Description: "apps are the apps that Coder shows to users, sorted by slug.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2810,14 +2810,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref common.Reference
 					},
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "displayName is its name for people.",
+							Description: "displayName is shown to users instead of the slug.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "url is where a browser opens it. It is a path if the access URL of Coder is not known.",
+							Description: "url is the address of the app for a browser. It is a path if the access URL of Coder is not known.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2845,7 +2845,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref common.Referen
 				Properties: map[string]spec.Schema{
 					"id": {
 						SchemaProps: spec.SchemaProps{
-							Description: "id is its UUID in Coder.",
+							Description: "id is the UUID of the build in Coder.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2866,28 +2866,28 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref common.Referen
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is that of the workspace after this build, in Coder's own words.",
+							Description: "status is the status of the workspace after this build, as Coder reports it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is why it was built, for example initiator, autostart or autostop.",
+							Description: "reason is the reason of the build, for example initiator, autostart or autostop.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"error": {
 						SchemaProps: spec.SchemaProps{
-							Description: "error is why it failed.",
+							Description: "error is the error of the build, if it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateVersionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionID is the UUID of the template version that it was built from.",
+							Description: "templateVersionID is the UUID of the template version of the build.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2901,7 +2901,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref common.Referen
 					},
 					"createdAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "createdAt is when it was asked for.",
+							Description: "createdAt is when the build was requested.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -2930,7 +2930,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref common.Ref
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "value is its value as text. Lists are written as JSON.",
+							Description: "value is the value as text. Lists are encoded as JSON.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
