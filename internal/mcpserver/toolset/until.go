@@ -69,7 +69,7 @@ type waiting struct {
 	done func() (ok bool, message string)
 	kind string
 
-	// message is the latest message. The last one that was sent is in told, with its time in toldAt.
+	// message is the latest message. told and toldAt are the last one that was sent, and its time.
 	message, told string
 	toldAt        time.Time
 }

@@ -42,7 +42,7 @@ type Config struct {
 	Clock       clock.PassiveClock
 	// Actors decides as whom callers act. Nil acts with the operator's account.
 	Actors *acting.Actors
-	// Hint tells the mirror that a user changes. It may be nil.
+	// Hint notifies the mirror of a user that changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 	// ReadSecret reads one key of a Secret. Its errors are API statuses.
 	ReadSecret func(ctx context.Context, namespace, name, key string) (string, error)

@@ -29,7 +29,7 @@ type members struct {
 	planes map[types.NamespacedName]*plane
 }
 
-// plane is what is known of one Coder. Its lock is held while that Coder is asked.
+// plane is the state of one Coder. Its lock is held during requests to that Coder.
 type plane struct {
 	mu sync.Mutex
 	// client is the one that it was read with: another one may be another Coder.

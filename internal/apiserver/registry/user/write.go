@@ -77,7 +77,7 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 		return errNotUser(wanted)
 	}
 	c, err := k.planUpdate(ctx, was, u)
-	if err != nil || !c.tells() {
+	if err != nil || !c.needsPermission() {
 		return fault(u.Name, err)
 	}
 	_, err = k.begin(ctx, c)
@@ -260,13 +260,13 @@ type change struct {
 	password           bool
 }
 
-// tells reports whether the change needs somebody as whom it is made.
-func (c *change) tells() bool {
+// needsPermission reports whether the change needs permission to act in Coder.
+func (c *change) needsPermission() bool {
 	return c.asks() || c.deletes || c.addsOwner || !equality.Semantic.DeepEqual(c.before.Owned, c.now.Owned) ||
 		c.before.ReclaimPolicy != c.now.ReclaimPolicy
 }
 
-// asks reports whether Coder is told of something.
+// asks reports whether the change needs a request to Coder.
 func (c *change) asks() bool { return c.password || c.target != (settings{}) }
 
 func (k *Kind) planUpdate(ctx context.Context, was, wanted *aggregationv1alpha1.CoderUser) (*change, error) {
@@ -282,7 +282,7 @@ func (k *Kind) planUpdate(ctx context.Context, was, wanted *aggregationv1alpha1.
 	c.now.Owned = ownedBy(wanted)
 	c.now.PasswordFrom, c.now.ReclaimPolicy = wanted.Spec.PasswordFrom, wanted.Spec.ReclaimPolicy
 	c.password = wanted.Spec.PasswordFrom != nil && !equality.Semantic.DeepEqual(was.Spec.PasswordFrom, wanted.Spec.PasswordFrom)
-	if !c.tells() {
+	if !c.needsPermission() {
 		return c, nil
 	}
 	c.connection, c.id, err = k.locate(ctx, was)
@@ -314,14 +314,14 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 	return ctx, err
 }
 
-// update changes a user. Coder is told first, the record is written after it.
+// update changes a user, first in Coder, then in the record.
 func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.CoderUser) (*aggregationv1alpha1.CoderUser, error) {
 	c, err := k.planUpdate(ctx, was, wanted)
 	if err != nil {
 		return nil, err
 	}
 	acted := ctx
-	if c.tells() {
+	if c.needsPermission() {
 		if acted, err = k.begin(ctx, c); err != nil {
 			return nil, err
 		}
