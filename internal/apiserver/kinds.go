@@ -44,6 +44,7 @@ type storage struct {
 	pods        *workspacepods.Watcher
 	events      *objectevents.Recorder
 	sessions    *sessions.Manager
+	actors      *acting.Actors
 	tokens      *workspacetokens.Manager
 	workspaces  *workspace.Kind
 	templates   *template.Kind
@@ -71,18 +72,24 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
-	actors := acting.New(acting.Config{Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock})
+	identityMetrics, err := acting.NewMetrics(config.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("registering the metrics of identity rules: %w", err)
+	}
+	s.actors = acting.New(acting.Config{
+		Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock, Board: s.board, Metrics: identityMetrics,
+	})
 	s.workspaces = workspace.New(workspace.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents, Tokens: s.tokens, Pods: s.pods, Actors: actors,
+		Agents: s.agents, Tokens: s.tokens, Pods: s.pods, Actors: s.actors,
 	})
 	s.templates = template.New(template.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: actors,
+		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors,
 	})
 	s.users = user.New(user.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.user,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: actors, MembersAge: config.MirrorTiming.Users,
+		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors, MembersAge: config.MirrorTiming.Users,
 	})
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)

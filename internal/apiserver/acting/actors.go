@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
@@ -39,6 +40,9 @@ type Config struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	Sessions   *sessions.Manager
 	Clock      clock.PassiveClock
+	// Board lists the control planes that exist.
+	Board   *partition.Board
+	Metrics *Metrics
 }
 
 // Actors decides as which Coder user a request changes Coder. A nil Actors uses the operator's
@@ -47,6 +51,8 @@ type Actors struct {
 	config Config
 	mu     sync.Mutex
 	users  map[userKey]knownUser
+	// counted are the control planes with metrics.
+	counted map[types.NamespacedName]struct{}
 }
 
 type userKey struct {
@@ -62,7 +68,7 @@ type knownUser struct {
 }
 
 // New returns Actors.
-func New(config Config) *Actors { return &Actors{config: config, users: map[userKey]knownUser{}} }
+func New(config Config) *Actors { return &Actors{config: config, users: map[userKey]knownUser{}, counted: map[types.NamespacedName]struct{}{}} }
 
 // As is the Coder user as whom a change is made later than it was requested. It is stored in
 // records. Nil means the operator's account.
@@ -168,6 +174,7 @@ func (a *Actors) mapped(
 		return nil, nil, "", apierrors.NewInternalError(errors.New("bug: a change of nobody"))
 	}
 	d := identity.Decide(connection.Rules, caller)
+	a.count(connection.ControlPlane, d.Rule)
 	switch {
 	case d.Outcome == identity.Unmapped && s.Deletes && caller.GetName() == garbageCollector:
 		return nil, caller, identity.Operator, nil
