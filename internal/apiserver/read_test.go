@@ -245,7 +245,7 @@ func TestOpenAPI(t *testing.T) {
 	f := newFixture(t)
 	got := f.do(t, http.MethodGet, "/openapi/v3/apis/aggregation.coder.com/v1alpha1", map[string]string{"Accept": "application/json"}, "")
 	for _, want := range []string{
-		"running says whether the workspace shall run", `"x-kubernetes-group-version-kind"`, `"kind":"CoderTemplate"`,
+		"running is true if the workspace should run", `"x-kubernetes-group-version-kind"`, `"kind":"CoderTemplate"`,
 		"files are the source of the template",
 	} {
 		if !strings.Contains(got.body, want) {

@@ -425,6 +425,34 @@ func TestWhoMayChangeUsers(t *testing.T) {
 	}
 }
 
+// TestRolesAreRestoredAsWhoSetThem checks that a caller with fewer permissions, who changes another
+// field, does not make the operator restore a role that its author may not grant any more.
+func TestRolesAreRestoredAsWhoSetThem(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddUser("keeper", "owner")
+	f.coder.AddUser("bob")
+	f.rules(t, `[{match: {userName: "person:king"}, coderUser: {username: keeper}}]`)
+	until(t, f.users(), "bob", func(*unstructured.Unstructured) bool { return true })
+	patch := func(caller, body string) {
+		t.Helper()
+		if _, err := f.as(t, caller, usersGVR).Patch(t.Context(), "bob", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch("person:king", `{"spec":{"roles":["owner"]}}`)
+	f.coder.EditUser("keeper", "", false)
+	f.coder.EditUser("bob", "", false)
+	until(t, f.users(), "bob", func(u *unstructured.Unstructured) bool { return condition(u, "Synced") == "False ChangeRefused" })
+	patch("person:warden", `{"spec":{"fullName":"Bob"}}`)
+	f.userIs(t, "bob", "renamed", func(u coderdtest.UserState) bool { return u.Name == "Bob" })
+	until(t, f.users(), "bob", func(u *unstructured.Unstructured) bool {
+		return at(u, "spec", "fullName") == "Bob" && condition(u, "Synced") == "False ChangeRefused"
+	})
+	if u, _ := f.coder.User("bob"); slices.Contains(u.Roles, "owner") {
+		t.Error("bob is an Owner again")
+	}
+}
+
 // TestSecretsOfPasswords are read for callers who may read them.
 func TestSecretsOfPasswords(t *testing.T) {
 	f := newOwnFixture(t)

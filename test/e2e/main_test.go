@@ -145,7 +145,7 @@ func testInstall(t *testing.T) {
 	// kube-apiserver collects the OpenAPI of a new group with a delay.
 	polltest.Eventually(t, "kubectl explain shows the documentation of a field", func() error {
 		out, err := tryKubectl(t, "explain", "coderworkspace.spec.running")
-		if err != nil || !strings.Contains(out, "whether the workspace shall run") {
+		if err != nil || !strings.Contains(out, "true if the workspace should run") {
 			return fmt.Errorf("the answer is %q (%w)", out, err)
 		}
 		return nil

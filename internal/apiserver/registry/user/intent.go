@@ -164,13 +164,7 @@ func (f settings) with(over settings) settings {
 	return f
 }
 
-// grants returns the roles that the fields have and others do not, those in organizations
-// as <organization>/<role>.
-func (f settings) grants(before settings) []string {
-	had := before.allRoles()
-	return slices.DeleteFunc(f.allRoles(), func(role string) bool { return slices.Contains(had, role) })
-}
-
+// allRoles returns the roles that the fields grant, those in organizations as <organization>/<role>.
 func (f settings) allRoles() []string {
 	var all []string
 	if f.Roles != nil {

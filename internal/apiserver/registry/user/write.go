@@ -262,8 +262,19 @@ type change struct {
 
 // needsPermission reports whether the change needs permission to act in Coder.
 func (c *change) needsPermission() bool {
-	return c.asks() || c.deletes || c.addsOwner || !equality.Semantic.DeepEqual(c.before.Owned, c.now.Owned) ||
-		c.before.ReclaimPolicy != c.now.ReclaimPolicy
+	return c.asks() || c.deletes || c.addsOwner || c.changesOwned() || c.before.ReclaimPolicy != c.now.ReclaimPolicy
+}
+
+// changesOwned reports whether the fields that a manifest owns change.
+func (c *change) changesOwned() bool {
+	return !equality.Semantic.DeepEqual(c.before.Owned, c.now.Owned)
+}
+
+// changesRoles reports whether roles or organizations change, in Coder or in what a manifest owns.
+func (c *change) changesRoles() bool {
+	return c.target.Roles != nil || c.target.Organizations != nil ||
+		!equality.Semantic.DeepEqual(c.before.Owned.Roles, c.now.Owned.Roles) ||
+		!equality.Semantic.DeepEqual(c.before.Owned.Organizations, c.now.Owned.Organizations)
 }
 
 // asks reports whether the change needs a request to Coder.
@@ -297,7 +308,11 @@ func (k *Kind) planUpdate(ctx context.Context, was, wanted *aggregationv1alpha1.
 func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 	s := subject(c.was)
 	s.Deletes = c.deletes && !c.asks() && !c.addsOwner
-	s.Grants = c.now.Owned.with(c.target).grants(c.before.Owned)
+	roles := c.changesRoles()
+	if roles {
+		// All roles, not only the new ones: from now on they are restored as this caller.
+		s.Grants = c.now.Owned.with(c.target).allRoles()
+	}
 	ctx, as, err := k.config.Actors.Begin(ctx, c.connection, s)
 	if err != nil {
 		return ctx, err
@@ -308,8 +323,12 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 	if c.deletes {
 		c.now.DeletedBy = as
 	}
-	if c.asks() || !equality.Semantic.DeepEqual(c.before.Owned, c.now.Owned) {
-		c.now.By, c.now.Refused = as, nil
+	if c.asks() || c.changesOwned() {
+		c.now.Refused = nil
+		// Roles are never restored as a caller who did not set them.
+		if roles || len(c.before.Owned.allRoles()) == 0 {
+			c.now.By = as
+		}
 	}
 	return ctx, err
 }
