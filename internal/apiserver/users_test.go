@@ -136,18 +136,24 @@ func TestUsersAtRest(t *testing.T) {
 	until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool { return u.GetResourceVersion() != after.GetResourceVersion() })
 }
 
-// mayRead lets all but one caller read Secrets.
-func (f *fixture) mayRead(but string) {
-	f.kube.PrependReactor("create", "subjectaccessreviews", func(action kubetesting.Action) (bool, runtime.Object, error) {
+// newSecretsFixture returns a namespace on a server of its own, in which all callers but one may
+// read Secrets.
+func newSecretsFixture(t *testing.T, but string, options ...coderdtest.Option) *fixture {
+	t.Helper()
+	t.Parallel()
+	s := newSite(t, logged)
+	// Before the start: the fake takes no reactors while it is used.
+	s.kube.PrependReactor("create", "subjectaccessreviews", func(action kubetesting.Action) (bool, runtime.Object, error) {
 		review := action.(kubetesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
 		review.Status.Allowed = review.Spec.User != but
 		return true, review, nil
 	})
+	s.start(t)
+	return join(t, s, options...)
 }
 
 func TestUserIsCreated(t *testing.T) {
-	f := newOwnFixture(t, coderdtest.WithOIDC())
-	f.mayRead("")
+	f := newSecretsFixture(t, "", coderdtest.WithOIDC())
 	f.coder.AddOrganization("second")
 	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "zoe"}, Data: map[string][]byte{"password": []byte("Secret-Passw0rd")},
@@ -455,8 +461,7 @@ func TestRolesAreRestoredAsWhoSetThem(t *testing.T) {
 
 // TestSecretsOfPasswords are read for callers who may read them.
 func TestSecretsOfPasswords(t *testing.T) {
-	f := newOwnFixture(t)
-	f.mayRead("person:king")
+	f := newSecretsFixture(t, "person:king")
 	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd"), "second": []byte("Second-Passw0rd")},
 	}, metav1.CreateOptions{}); err != nil {

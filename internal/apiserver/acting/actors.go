@@ -68,7 +68,9 @@ type knownUser struct {
 }
 
 // New returns Actors.
-func New(config Config) *Actors { return &Actors{config: config, users: map[userKey]knownUser{}, counted: map[types.NamespacedName]struct{}{}} }
+func New(config Config) *Actors {
+	return &Actors{config: config, users: map[userKey]knownUser{}, counted: map[types.NamespacedName]struct{}{}}
+}
 
 // As is the Coder user as whom a change is made later than it was requested. It is stored in
 // records. Nil means the operator's account.
