@@ -64,13 +64,41 @@ func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error)
 	if err := checkNames(op, user); err != nil {
 		return nil, err
 	}
+	// Before 2.31 Coder always lists expired tokens.
+	out, err := c.listTokens(ctx, op, user, "include_expired")
+	for i := range out {
+		// So that a token is equal to the one that TokenByName returns.
+		out[i].Username = ""
+	}
+	return out, err
+}
+
+// AllTokens lists the API tokens of all users that this client's user may read, but not the
+// sessions. Since 2.31 the list does not include expired tokens.
+func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
+	return c.listTokens(ctx, "listing the tokens of all users", Me, "include_all")
+}
+
+// listTokens lists API tokens with an option of the query.
+func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]TokenInfo, error) {
 	var out []TokenInfo
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		var tokens []codersdk.APIKeyWithOwner
+		// Coder's type cannot be decoded if a token has a scope of a later release.
+		var tokens []struct {
+			ID        string    `json:"id"`
+			Name      string    `json:"token_name"`
+			UserID    uuid.UUID `json:"user_id"`
+			Username  string    `json:"username"`
+			CreatedAt time.Time `json:"created_at"`
+			ExpiresAt time.Time `json:"expires_at"`
+		}
 		err := c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, into(&tokens),
-			withQuery(map[string]string{"include_expired": "true"})) // Before 2.31 Coder always lists them.
+			withQuery(map[string]string{option: "true"}))
 		for _, t := range tokens {
-			out = append(out, newTokenInfo(t.APIKey))
+			out = append(out, TokenInfo{
+				ID: boundName(t.ID), Name: boundName(t.Name), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt,
+				UserID: t.UserID, Username: boundName(t.Username),
+			})
 		}
 		return err
 	})

@@ -93,28 +93,6 @@ func (c *Client) Members(ctx context.Context, organization uuid.UUID) (map[uuid.
 	return members, err
 }
 
-// UserToken is an API token in Coder's list.
-type UserToken struct {
-	TokenInfo
-	Owner uuid.UUID
-}
-
-// Tokens lists the API tokens of all users that have not expired and that the client's user may
-// read. It does not list sessions.
-func (c *Client) Tokens(ctx context.Context) ([]UserToken, error) {
-	var all []UserToken
-	err := c.call(ctx, "listing the tokens of all users", func(ctx context.Context) error {
-		var tokens []codersdk.APIKeyWithOwner
-		err := c.request(ctx, http.MethodGet, "/api/v2/users/me/keys/tokens", nil, http.StatusOK, into(&tokens),
-			withQuery(map[string]string{"include_all": "true"}))
-		for _, t := range tokens {
-			all = append(all, UserToken{TokenInfo: newTokenInfo(t.APIKey), Owner: t.UserID})
-		}
-		return err
-	})
-	return all, err
-}
-
 // roleNames returns the names of roles, sorted. It omits the role member, which every user has.
 func roleNames(roles []codersdk.SlimRole) []string {
 	names := make([]string, 0, len(roles))

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -80,30 +78,4 @@ func restricted(key codersdk.APIKey, workspace uuid.UUID) bool {
 		}
 	}
 	return len(key.AllowList) > 0 && len(key.Scopes) > 0
-}
-
-// AllTokens lists the API tokens of all users that this client's user may read.
-func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
-	var out []TokenInfo
-	err := c.call(ctx, "listing the tokens of all users", func(ctx context.Context) error {
-		// Coder's type cannot be decoded if a token has a scope of a later release.
-		var tokens []struct {
-			ID        string    `json:"id"`
-			Name      string    `json:"token_name"`
-			UserID    uuid.UUID `json:"user_id"`
-			Username  string    `json:"username"`
-			CreatedAt time.Time `json:"created_at"`
-			ExpiresAt time.Time `json:"expires_at"`
-		}
-		err := c.request(ctx, http.MethodGet, "/api/v2/users/"+Me+"/keys/tokens", nil, http.StatusOK, into(&tokens),
-			withQuery(map[string]string{"include_all": "true"}))
-		for _, t := range tokens {
-			out = append(out, TokenInfo{
-				ID: boundName(t.ID), Name: boundName(t.Name), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt,
-				UserID: t.UserID, Username: boundName(t.Username),
-			})
-		}
-		return err
-	})
-	return out, err
 }

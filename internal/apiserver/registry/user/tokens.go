@@ -32,7 +32,7 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 	defer p.mu.Unlock()
 	if now := m.clock.Now(); now.Sub(p.tokensRead) >= tokenAges*m.age {
 		p.tokensRead = now
-		all, err := p.client.Tokens(ctx)
+		all, err := p.client.AllTokens(ctx)
 		if err != nil {
 			log.FromContext(ctx).Info("Showing users with the tokens that are known", "error", err.Error())
 		} else {
@@ -44,13 +44,13 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 }
 
 // byOwner groups tokens by their users, and leaves out what is not shown.
-func byOwner(all []coderd.UserToken, now time.Time) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
+func byOwner(all []coderd.TokenInfo, now time.Time) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
 	out := map[uuid.UUID][]aggregationv1alpha1.CoderUserToken{}
 	for _, t := range all {
 		if t.ExpiresAt.Before(now) || strings.HasPrefix(t.Name, sessions.TokenPrefix) {
 			continue
 		}
-		out[t.Owner] = append(out[t.Owner], aggregationv1alpha1.CoderUserToken{
+		out[t.UserID] = append(out[t.UserID], aggregationv1alpha1.CoderUserToken{
 			Name: t.Name, CreatedAt: ptr.To(registry.Seconds(t.CreatedAt)), ExpiresAt: ptr.To(registry.Seconds(t.ExpiresAt)),
 		})
 	}
