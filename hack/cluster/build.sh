@@ -64,8 +64,7 @@ go_build() { # target...
   ld="$ld -X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
   mapfile -t packages < <(for p in "$@"; do packages_of "$p"; done)
   go_plan "$NEW" -tags "$TAGS" -- "${packages[@]}"
-  # The compiler is 20% faster with fewer garbage collections; it then needs up to 200 MB more.
-  GOGC=300 go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
+  go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
 }
 
 # Terraform stores the state of the workspaces in a file that Coder provides. Its other backends need the client
