@@ -23,6 +23,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/logtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -105,7 +106,7 @@ func newReplica(t testing.TB, kube *kubeAPI, change ...func(*Config)) *harness {
 	if h.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.url = "http://" + listener.Addr().String() + mcpPath
+	h.url = "http://" + listener.Addr().String() + callers.MCPPath
 	return h
 }
 

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 // A server on a user's machine must not create objects in the cluster.
 func TestALocalServerAsksAndLeavesNoSecret(t *testing.T) {
 	h := running(t, func(c *Config) {
-		c.Options.Identity.Mode, c.Options.BindAddress = identity.ModeNone, "127.0.0.1:0"
+		c.Options.Identity.Mode, c.Options.BindAddress = callers.ModeNone, "127.0.0.1:0"
 	})
 	object := workspacesPath + "/default.alice.dev"
 	h.kube.answer("GET "+object, http.StatusOK, workspaceObject())

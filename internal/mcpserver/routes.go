@@ -4,23 +4,20 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 )
-
-// mcpPath is the path of the MCP endpoint.
-const mcpPath = "/mcp"
 
 // routes returns the handler for all paths.
 func (s *Server) routes(g *gate.Gate) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(mcpPath, g.Calls(s.protocol))
+	mux.Handle(callers.MCPPath, g.Calls(s.protocol))
 	// The probes need no authentication, because they reveal nothing.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.serveReady)
-	if metadata := s.identity.Metadata(); metadata != nil {
-		mux.Handle(identity.MetadataPath, metadata)
-		mux.Handle(identity.MetadataPath+"/", metadata)
+	if metadata := s.authenticator.Metadata(); metadata != nil {
+		mux.Handle(callers.MetadataPath, metadata)
+		mux.Handle(callers.MetadataPath+"/", metadata)
 	}
 	return g.Requests(mux)
 }

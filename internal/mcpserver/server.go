@@ -22,11 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
@@ -73,15 +71,15 @@ type Config struct {
 
 // Server is the MCP server. It is a manager.Runnable.
 type Server struct {
-	options  Options
-	listener net.Listener
-	handler  http.Handler
-	identity *identity.Identity
-	protocol *protocol.Server
-	key      *sharedkey.Key
-	probe    *probe
-	logger   logr.Logger
-	serving  atomic.Bool
+	options       Options
+	listener      net.Listener
+	handler       http.Handler
+	authenticator *callers.Authenticator
+	protocol      *protocol.Server
+	key           *sharedkey.Key
+	probe         *probe
+	logger        logr.Logger
+	serving       atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed.
 	drain, stop time.Duration
@@ -122,14 +120,14 @@ func New(cfg Config) (*Server, error) {
 		drain:    drainTime,
 		stop:     stopTime,
 	}
-	reviewer := access.NewReviewer(access.Config{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
-	if s.identity, err = cfg.identity(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
+	reviewer := callers.NewReviewer(callers.ReviewerConfig{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
+	if s.authenticator, err = cfg.authenticator(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
 		return nil, err
 	}
 	if s.protocol, err = cfg.protocol(kube, offered, reviewer, counts, s.key); err != nil {
 		return nil, err
 	}
-	s.handler = s.routes(cfg.gate(s.identity, counts))
+	s.handler = s.routes(cfg.gate(s.authenticator, counts))
 	return s, nil
 }
 
@@ -162,7 +160,7 @@ func (cfg *Config) complete() (*rest.Config, error) {
 // runs on a user's machine: it has no replicas, and must not create Secrets in the clusters
 // of the kubeconfig.
 func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedkey.Key {
-	if cfg.Options.Identity.Mode == identity.ModeNone {
+	if cfg.Options.Identity.Mode == callers.ModeNone {
 		return sharedkey.Alone()
 	}
 	return sharedkey.New(secrets, cfg.Clock, cfg.Logger)
@@ -192,14 +190,14 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 	return newNamespaces(objects, cfg.Clock).list, nil
 }
 
-func (cfg *Config) identity(reviews authenticationclient.TokenReviewInterface, entry access.Reviewer, counts *metrics.Metrics) (*identity.Identity, error) {
-	return identity.New(identity.Config{
+func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterface, entry callers.Reviewer, counts *metrics.Metrics) (*callers.Authenticator, error) {
+	return callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
 		InCluster:   cfg.InCluster,
 		Reviews:     reviews,
 		Entry:       entry,
-		Observe: func(ctx context.Context, outcome identity.Outcome, user string) {
+		Observe: func(ctx context.Context, outcome callers.AuthenticationOutcome, user string) {
 			counts.Authenticated(string(outcome))
 			gate.NoteUser(ctx, user)
 		},
@@ -207,7 +205,7 @@ func (cfg *Config) identity(reviews authenticationclient.TokenReviewInterface, e
 	})
 }
 
-func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer access.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
+func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
 	content := resources.New(kube, cfg.Clock)
 	env := toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
 	if cfg.Options.InsideUnconfirmed {
@@ -235,7 +233,7 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer a
 	})
 }
 
-func (cfg *Config) gate(id *identity.Identity, counts *metrics.Metrics) *gate.Gate {
+func (cfg *Config) gate(id *callers.Authenticator, counts *metrics.Metrics) *gate.Gate {
 	o := cfg.Options
 	return gate.New(gate.Config{
 		Limits: gate.Limits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},

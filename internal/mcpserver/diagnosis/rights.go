@@ -1,6 +1,6 @@
 package diagnosis
 
-import "github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+import "github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 
 // The resources that are read.
 const (
@@ -19,23 +19,23 @@ const (
 
 // ControlPlaneRights returns the permissions that ControlPlane needs, and those that make
 // its report more complete.
-func ControlPlaneRights() (needs, uses []access.Right) {
-	return []access.Right{access.Coder("get", controlPlanes)}, append(podRights(),
-		access.Right{Verb: "get", Group: "apps", Resource: deployments},
-		access.Coder("list", provisioners), access.Aggregated("list", templates), access.Aggregated("get", templateLogs))
+func ControlPlaneRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.CoderRight("get", controlPlanes)}, append(podRights(),
+		callers.Right{Verb: "get", Group: "apps", Resource: deployments},
+		callers.CoderRight("list", provisioners), callers.AggregatedRight("list", templates), callers.AggregatedRight("get", templateLogs))
 }
 
 // WorkspaceRights returns the permissions that Workspace needs, and those that make its
 // report more complete.
-func WorkspaceRights() (needs, uses []access.Right) {
-	return []access.Right{access.Aggregated("get", workspaces)}, append(podRights(),
-		access.Coder("get", controlPlanes), access.Coder("list", controlPlanes), access.Coder("list", provisioners),
-		access.Aggregated("get", templates), access.Aggregated("get", workspaceLogs), access.Aggregated("get", templateLogs))
+func WorkspaceRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.AggregatedRight("get", workspaces)}, append(podRights(),
+		callers.CoderRight("get", controlPlanes), callers.CoderRight("list", controlPlanes), callers.CoderRight("list", provisioners),
+		callers.AggregatedRight("get", templates), callers.AggregatedRight("get", workspaceLogs), callers.AggregatedRight("get", templateLogs))
 }
 
 // podRights returns the permissions to find out why pods do not run.
-func podRights() []access.Right {
-	return []access.Right{
+func podRights() []callers.Right {
+	return []callers.Right{
 		{Verb: "list", Resource: pods}, {Verb: "get", Resource: podLogs}, {Verb: "list", Resource: events},
 		{Verb: "list", Group: "apps", Resource: replicaSets},
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 const (
@@ -34,7 +34,7 @@ type users struct {
 	metrics Metrics
 	clock   clock.PassiveClock
 	// calls counts the requests in flight.
-	calls *quota.Quota
+	calls *callers.Quota
 
 	mu sync.Mutex
 	// buckets contains a *rate.Limiter for each user name.
@@ -44,7 +44,7 @@ type users struct {
 func newUsers(limits Limits, metrics Metrics, clk clock.PassiveClock) *users {
 	return &users{
 		limits: limits, metrics: metrics, clock: clk,
-		calls: quota.New(ShareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
+		calls: callers.NewQuota(ShareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
 	}
 }
 

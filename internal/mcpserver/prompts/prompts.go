@@ -8,7 +8,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -60,9 +59,9 @@ func Register(server *mcp.Server, kube *callers.Kube) {
 }
 
 // Rights returns the permissions that the prompts use, without duplicates.
-func Rights() []access.Right {
-	var rights []access.Right
-	for _, of := range []func() (needs, uses []access.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {
+func Rights() []callers.Right {
+	var rights []callers.Right
+	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {
 		needs, uses := of()
 		for _, right := range slices.Concat(needs, uses) {
 			if !slices.Contains(rights, right) {

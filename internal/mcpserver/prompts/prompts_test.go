@@ -24,7 +24,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
@@ -212,7 +211,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("%+v", right)
 		}
 	}
-	for _, want := range []access.Right{
+	for _, want := range []callers.Right{
 		{Verb: "get", Group: "coder.com", Resource: "codercontrolplanes"}, {Verb: "get", Resource: "pods/log"},
 		{Verb: "get", Group: "aggregation.coder.com", Resource: "codertemplates/parameters"},
 	} {

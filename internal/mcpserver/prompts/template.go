@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -45,9 +44,9 @@ happens, and show the change. Begin with what matters most. Do not push a versio
 
 // templateRights returns the permissions that review_template needs, and those that make it
 // more complete.
-func templateRights() (needs, uses []access.Right) {
-	return []access.Right{access.Aggregated("get", "codertemplates")},
-		[]access.Right{access.Aggregated("get", "codertemplates/parameters"), access.Aggregated("get", "codertemplates/versions")}
+func templateRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.AggregatedRight("get", "codertemplates")},
+		[]callers.Right{callers.AggregatedRight("get", "codertemplates/parameters"), callers.AggregatedRight("get", "codertemplates/versions")}
 }
 
 // reviewTemplate returns a prompt for the review of a template. If parameters or versions

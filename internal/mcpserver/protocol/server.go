@@ -12,8 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/utils/clock"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
@@ -37,7 +36,7 @@ type Config struct {
 	// Subscriptions watches resources. If it is nil, clients cannot subscribe.
 	Subscriptions Subscriptions
 	// Access decides which tools a caller sees. If it is nil, every caller sees all tools.
-	Access access.Reviewer
+	Access callers.Reviewer
 	// Metrics counts calls.
 	Metrics Metrics
 	// Tracing creates the spans of calls. If it is nil, there are none.
@@ -66,11 +65,11 @@ type Server struct {
 	// sessions is nil if sessions are disabled.
 	sessions *sessions
 	tools    map[string]toolset.Definition
-	rights   []access.Right
+	rights   []callers.Right
 
 	running       running
 	streams       *streams
-	sessionCalls  *quota.Quota
+	sessionCalls  *callers.Quota
 	subscriptions *subscriptions
 }
 
@@ -85,7 +84,7 @@ func newServer(config Config, limits limits) (*Server, error) {
 	if config.Metrics == nil {
 		config.Metrics = noMetrics{}
 	}
-	s := &Server{config: config, limits: limits, streams: newStreams(config.MaxStreamsPerUser, config.Metrics), sessionCalls: quota.New(config.MaxSessionCallsPerUser)}
+	s := &Server{config: config, limits: limits, streams: newStreams(config.MaxStreamsPerUser, config.Metrics), sessionCalls: callers.NewQuota(config.MaxSessionCallsPerUser)}
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name:       "coder-k8s",
 		Title:      "Coder on Kubernetes",
@@ -141,7 +140,7 @@ func (s *Server) transport(options *mcp.StreamableHTTPOptions) http.Handler {
 }
 
 // ServeHTTP implements http.Handler. Requests come through package gate, which limits them,
-// and package identity, which authenticates the caller.
+// and callers.Authenticator, which authenticates the caller.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The stream of a session ends with the session, so Close must not wait for it here.
 	if r.Method != http.MethodGet {

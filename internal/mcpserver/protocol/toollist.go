@@ -6,15 +6,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // definitions returns the definitions of the tools by name, and all permissions that decide
 // which callers see them.
-func definitions(set *toolset.Set) (map[string]toolset.Definition, []access.Right) {
+func definitions(set *toolset.Set) (map[string]toolset.Definition, []callers.Right) {
 	byName := map[string]toolset.Definition{}
-	var rights []access.Right
+	var rights []callers.Right
 	for _, definition := range set.Definitions() {
 		byName[definition.Name] = definition
 		for _, right := range slices.Concat(definition.Rights, definition.OneOf) {

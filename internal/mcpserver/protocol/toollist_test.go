@@ -9,17 +9,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // fakeReviewer contains the permissions that users lack.
-type fakeReviewer map[string][]access.Right
+type fakeReviewer map[string][]callers.Right
 
 func (fakeReviewer) MayEnter(context.Context, user.Info) (bool, error) { return true, nil }
 
-func (f fakeReviewer) Lacks(ctx context.Context, rights []access.Right) map[access.Right]bool {
-	lacks := map[access.Right]bool{}
+func (f fakeReviewer) Lacks(ctx context.Context, rights []callers.Right) map[callers.Right]bool {
+	lacks := map[callers.Right]bool{}
 	if slices.Contains(rights[1:], rights[0]) {
 		panic("the same right is asked for twice")
 	}
@@ -31,12 +31,12 @@ func (f fakeReviewer) Lacks(ctx context.Context, rights []access.Right) map[acce
 }
 
 func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
-	read, write := access.Right{Verb: "get", Resource: "pods"}, access.Right{Verb: "delete", Resource: "pods"}
+	read, write := callers.Right{Verb: "get", Resource: "pods"}, callers.Right{Verb: "delete", Resource: "pods"}
 	type object struct {
 		Name string `json:"name"`
 	}
 	var set toolset.Set
-	add := func(name string, rights ...access.Right) {
+	add := func(name string, rights ...callers.Right) {
 		toolset.Add(&set, toolset.Definition{Name: name, Title: name, Description: name, Toolset: toolset.Workspaces, Effect: toolset.Reads, Rights: rights},
 			func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
 	}
@@ -44,7 +44,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 	add("b_write", write)
 	add("c_both", read, write)
 	add("d_none")
-	toolset.Add(&set, toolset.Definition{Name: "e_either", Title: "e", Description: "e", Toolset: toolset.Workspaces, Effect: toolset.Reads, OneOf: []access.Right{read, write}},
+	toolset.Add(&set, toolset.Definition{Name: "e_either", Title: "e", Description: "e", Toolset: toolset.Workspaces, Effect: toolset.Reads, OneOf: []callers.Right{read, write}},
 		func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
 	reviewer := fakeReviewer{"bob": {write}, "carol": {read, write}}
 	want := map[string][]string{

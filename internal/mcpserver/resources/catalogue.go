@@ -3,7 +3,7 @@ package resources
 import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func fixedResources() []mcp.Resource {
@@ -51,16 +51,16 @@ func resourceTemplates() []mcp.ResourceTemplate {
 }
 
 // Rights returns all permissions that resources, completion and subscriptions use.
-func Rights() []access.Right {
-	rights := []access.Right{
+func Rights() []callers.Right {
+	rights := []callers.Right{
 		{Verb: "list", Resource: "events"},
 		{Verb: "list", Resource: "pods"},
-		access.Aggregated("get", "coderworkspaces/log"),
-		access.Aggregated("get", "codertemplates/files"),
+		callers.AggregatedRight("get", "coderworkspaces/log"),
+		callers.AggregatedRight("get", "codertemplates/files"),
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
 		rights = append(rights,
-			access.Coder(verb, "codercontrolplanes"), access.Aggregated(verb, "coderworkspaces"), access.Aggregated(verb, "codertemplates"))
+			callers.CoderRight(verb, "codercontrolplanes"), callers.AggregatedRight(verb, "coderworkspaces"), callers.AggregatedRight(verb, "codertemplates"))
 	}
 	return rights
 }

@@ -22,7 +22,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
 )
 
@@ -358,14 +358,14 @@ func TestReadersMayDoAllThatIsUsed(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.Split(string(raw), "\n---\n")[0]), &view); err != nil || view.Name != "coder-k8s-view" {
 		t.Fatalf("%s: %v", view.Name, err)
 	}
-	granted := map[access.Right]bool{
+	granted := map[callers.Right]bool{
 		// The built-in role view grants these.
 		{Verb: "list", Resource: "events"}: true, {Verb: "list", Resource: "pods"}: true,
 	}
 	for _, rule := range view.Rules {
 		for _, verb := range rule.Verbs {
 			for _, resource := range rule.Resources {
-				granted[access.Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource}] = true
+				granted[callers.Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource}] = true
 			}
 		}
 	}

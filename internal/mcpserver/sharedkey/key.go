@@ -13,7 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/answers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 const (
@@ -38,7 +38,7 @@ type Key struct {
 	// secrets is nil if the key is not shared.
 	secrets corev1client.SecretInterface
 	logger  logr.Logger
-	answers *answers.Cache[[]byte]
+	answers *callers.TTLCache[[]byte]
 
 	// Only one request runs at a time, so the fields below need no lock.
 
@@ -51,7 +51,7 @@ type Key struct {
 
 // New returns a Key. The Secret is read or created at the first call of Get.
 func New(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *Key {
-	return &Key{secrets: secrets, logger: logger, last: random(), answers: answers.NewCache[[]byte](1, readTimeout, clk)}
+	return &Key{secrets: secrets, logger: logger, last: random(), answers: callers.NewTTLCache[[]byte](1, readTimeout, clk)}
 }
 
 // Alone returns a Key for a process without replicas. It uses no Secret.

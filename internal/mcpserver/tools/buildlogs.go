@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -27,8 +27,8 @@ func addGetBuildLogs(s *toolset.Set) {
 		Name: "get_build_logs", Title: "Build log",
 		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		OneOf: []access.Right{access.Aggregated("get", workspaceLogResource), access.Aggregated("get", templateLogResource)},
-		Uses:  []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("get", templateVersionsResource)},
+		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
+		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
 	}, getBuildLogs)
 }
 

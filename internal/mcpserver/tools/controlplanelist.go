@@ -4,7 +4,7 @@ import (
 	"context"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -13,7 +13,7 @@ func addListControlPlanes(s *toolset.Set) {
 		Name: "list_control_planes", Title: "Control planes",
 		Description: "Lists Coder deployments and why one is not ready.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Coder("list", controlPlanePlural)},
+		Rights: []callers.Right{callers.CoderRight("list", controlPlanePlural)},
 	}, listControlPlanes)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -13,7 +13,7 @@ func addGetControlPlaneStatus(s *toolset.Set) {
 		Name: "get_control_plane_status", Title: "Control plane status",
 		Description: "Shows conditions, image, version, addresses and license.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Coder("get", controlPlanePlural)},
+		Rights: []callers.Right{callers.CoderRight("get", controlPlanePlural)},
 	}, getControlPlaneStatus)
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -265,7 +264,7 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 		}
 		for i, right := range d.AllRights() {
 			// Files are read by commands.
-			reads := d.Toolset == toolset.Inside && right == access.Aggregated("create", "coderworkspaces/exec")
+			reads := d.Toolset == toolset.Inside && right == callers.AggregatedRight("create", "coderworkspaces/exec")
 			if !reads && !slices.Contains(verbs, right.Verb) {
 				t.Errorf("%s (%s) has the verb %q", d.Name, d.Effect, right.Verb)
 			}

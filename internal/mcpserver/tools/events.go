@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -29,7 +29,7 @@ func addGetEvents(s *toolset.Set) {
 		Name: "get_events", Title: "Events",
 		Description: "Shows events, newest first, of the object with this name and kind.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "list", Resource: "events"}},
+		Rights: []callers.Right{{Verb: "list", Resource: "events"}},
 	}, getEvents)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -35,7 +34,7 @@ func addCheckHealth(s *toolset.Set) {
 		Name: "check_health", Title: "Health",
 		Description: "Says who you are, which APIs answer and which control planes are not ready.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Uses: []access.Right{access.Coder("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
+		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
 	}, checkHealth)
 }
 

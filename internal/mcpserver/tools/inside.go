@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -25,14 +25,14 @@ func addInside(s *toolset.Set) {
 
 // execRights returns the permissions to run a command. A WebSocket handshake is a GET
 // request, so both verbs are needed.
-func execRights() []access.Right {
-	return []access.Right{access.Aggregated("get", workspacePlural+"/exec"), access.Aggregated("create", workspacePlural+"/exec")}
+func execRights() []callers.Right {
+	return []callers.Right{callers.AggregatedRight("get", workspacePlural+"/exec"), callers.AggregatedRight("create", workspacePlural+"/exec")}
 }
 
 // changeRights returns the permissions of tools that ask for confirmation, and therefore
 // read the workspace, before they run a command.
-func changeRights() []access.Right {
-	return append(execRights(), access.Aggregated("get", workspacePlural))
+func changeRights() []callers.Right {
+	return append(execRights(), callers.AggregatedRight("get", workspacePlural))
 }
 
 // enter returns a client for the inside of the workspace.

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -34,8 +33,8 @@ func addGetPodLogs(s *toolset.Set) {
 		Name: "get_pod_logs", Title: "Pod log",
 		Description: "Shows the newest lines of a container; previous: before its restart.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "get", Resource: "pods/log"}},
-		Uses:   []access.Right{{Verb: "get", Resource: "pods"}},
+		Rights: []callers.Right{{Verb: "get", Resource: "pods/log"}},
+		Uses:   []callers.Right{{Verb: "get", Resource: "pods"}},
 	}, getPodLogs)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -15,7 +15,7 @@ func addProvisioners(s *toolset.Set) {
 		Name: "list_provisioners", Title: "Provisioners",
 		Description: "Lists external provisioners and why one is not ready.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Coder("list", provisionerPlural)},
+		Rights: []callers.Right{callers.CoderRight("list", provisionerPlural)},
 	}, listProvisioners)
 }
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -20,7 +20,7 @@ func addListTemplates(s *toolset.Set) {
 		Name: "list_templates", Title: "Templates",
 		Description: "Lists templates, named organization.template.",
 		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("list", templatePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("list", templatePlural)},
 	}, listTemplates)
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -15,7 +15,7 @@ func addPromoteTemplateVersion(s *toolset.Set) {
 		Name: "promote_template_version", Title: "Promote a version",
 		Description: "Makes a built version active, also to roll back.",
 		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", templatePlural), access.Aggregated("update", templatePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
 	}, promoteTemplateVersion)
 }
 

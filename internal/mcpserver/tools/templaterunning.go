@@ -3,7 +3,7 @@ package tools
 import (
 	"context"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -12,7 +12,7 @@ func addSetTemplateRunning(s *toolset.Set) {
 		Name: "set_template_running", Title: "Start or stop a template",
 		Description: "Changes nothing: templates have no run state.",
 		Toolset:     toolset.Templates, Effect: toolset.Writes, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", templatePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 	}, setTemplateRunning)
 }
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -17,7 +17,7 @@ func addGetWorkspace(s *toolset.Set) {
 		Name: "get_workspace", Title: "Workspace",
 		Description: "Shows conditions, newest build, agents, parameters and schedule.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
 	}, getWorkspace)
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -21,7 +21,7 @@ func addListWorkspaces(s *toolset.Set) {
 		Name: "list_workspaces", Title: "Workspaces",
 		Description: "Lists workspaces, named organization.user.workspace.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("list", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("list", workspacePlural)},
 	}, listWorkspaces)
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -16,7 +16,7 @@ func addWorkspaceProxies(s *toolset.Set) {
 		Name: "list_workspace_proxies", Title: "Workspace proxies",
 		Description: "Lists workspace proxies and why one is not ready.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Coder("list", workspaceProxyPlural)},
+		Rights: []callers.Right{callers.CoderRight("list", workspaceProxyPlural)},
 	}, listWorkspaceProxies)
 }
 

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -22,9 +22,9 @@ func addSetWorkspaceRunning(s *toolset.Set) {
 		Name: "set_workspace_running", Title: "Start or stop a workspace",
 		Description: "Starts or stops a workspace; builds again what failed.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural)},
-		OneOf:  []access.Right{access.Aggregated("create", startResource), access.Aggregated("create", stopResource)},
-		Uses:   []access.Right{access.Aggregated("watch", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("create", startResource), callers.AggregatedRight("create", stopResource)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
 	}, setWorkspaceRunning)
 }
 

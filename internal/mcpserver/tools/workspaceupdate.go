@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -21,8 +21,8 @@ func addUpdateWorkspace(s *toolset.Set) {
 		Name: "update_workspace", Title: "Update a workspace",
 		Description: "Changes version or parameters, which builds again, or schedule.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("update", workspacePlural)},
-		Uses:   []access.Right{access.Aggregated("watch", workspacePlural), access.Aggregated("get", templatePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("update", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural)},
 	}, updateWorkspace)
 }
 

@@ -3,7 +3,7 @@ package toolset
 import (
 	"slices"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 // Effect classifies what a tool changes.
@@ -52,24 +52,24 @@ type Definition struct {
 	// wait.
 	Waits bool
 	// Rights are the permissions that every call needs.
-	Rights []access.Right
+	Rights []callers.Right
 	// OneOf are permissions of which every call needs at least one, depending on its
 	// arguments.
-	OneOf []access.Right
+	OneOf []callers.Right
 	// Uses are further permissions, which some calls need or which make the answer more
 	// complete.
-	Uses []access.Right
+	Uses []callers.Right
 }
 
 // AllRights returns all permissions that any call may use.
-func (d Definition) AllRights() []access.Right {
+func (d Definition) AllRights() []callers.Right {
 	return slices.Concat(d.Rights, d.OneOf, d.Uses)
 }
 
 // Useless reports whether every call would be forbidden for a caller that lacks these
 // permissions.
-func (d Definition) Useless(lacks map[access.Right]bool) bool {
-	lacking := func(right access.Right) bool { return lacks[right] }
+func (d Definition) Useless(lacks map[callers.Right]bool) bool {
+	lacking := func(right callers.Right) bool { return lacks[right] }
 	return slices.ContainsFunc(d.Rights, lacking) ||
-		len(d.OneOf) > 0 && !slices.ContainsFunc(d.OneOf, func(right access.Right) bool { return !lacking(right) })
+		len(d.OneOf) > 0 && !slices.ContainsFunc(d.OneOf, func(right callers.Right) bool { return !lacking(right) })
 }

@@ -3,26 +3,26 @@ package toolset
 import (
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
-	get, start, stop, watch := access.Right{Verb: "get"}, access.Right{Verb: "start"}, access.Right{Verb: "stop"}, access.Right{Verb: "watch"}
-	d := Definition{Rights: []access.Right{get}, OneOf: []access.Right{start, stop}, Uses: []access.Right{watch}}
+	get, start, stop, watch := callers.Right{Verb: "get"}, callers.Right{Verb: "start"}, callers.Right{Verb: "stop"}, callers.Right{Verb: "watch"}
+	d := Definition{Rights: []callers.Right{get}, OneOf: []callers.Right{start, stop}, Uses: []callers.Right{watch}}
 	for name, tc := range map[string]struct {
-		lacks []access.Right
+		lacks []callers.Right
 		want  bool
 	}{
 		"nothing is lacking":            {nil, false},
-		"what every call needs":         {[]access.Right{get}, true},
-		"one of the first two":          {[]access.Right{start}, false},
-		"the other one":                 {[]access.Right{stop}, false},
-		"both of them":                  {[]access.Right{start, stop}, true},
-		"what only makes answers full":  {[]access.Right{watch}, false},
-		"what another tool asked about": {[]access.Right{{Verb: "delete"}}, false},
+		"what every call needs":         {[]callers.Right{get}, true},
+		"one of the first two":          {[]callers.Right{start}, false},
+		"the other one":                 {[]callers.Right{stop}, false},
+		"both of them":                  {[]callers.Right{start, stop}, true},
+		"what only makes answers full":  {[]callers.Right{watch}, false},
+		"what another tool asked about": {[]callers.Right{{Verb: "delete"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lacks := map[access.Right]bool{start: false}
+			lacks := map[callers.Right]bool{start: false}
 			for _, right := range tc.lacks {
 				lacks[right] = true
 			}
@@ -31,7 +31,7 @@ func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
 			}
 		})
 	}
-	if (Definition{}).Useless(map[access.Right]bool{get: true}) {
+	if (Definition{}).Useless(map[callers.Right]bool{get: true}) {
 		t.Error("a tool that needs no right is useless to somebody")
 	}
 }
