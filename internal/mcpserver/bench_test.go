@@ -91,7 +91,7 @@ func benchStack(b *testing.B) http.Handler {
 	must(err)
 	s.protocol, err = cfg.protocol(asCaller, offered, reviewer, counts, s.key)
 	must(err)
-	return s.routes(cfg.gate(s.authenticator, counts))
+	return s.routes(cfg.middleware(s.authenticator, counts))
 }
 
 // bareSDK returns a handler with the same tool on the SDK alone.

@@ -24,12 +24,9 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/sharedkey"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -76,7 +73,7 @@ type Server struct {
 	handler       http.Handler
 	authenticator *callers.Authenticator
 	protocol      *protocol.Server
-	key           *sharedkey.Key
+	key           *sharedKey
 	probe         *probe
 	logger        logr.Logger
 	serving       atomic.Bool
@@ -127,7 +124,7 @@ func New(cfg Config) (*Server, error) {
 	if s.protocol, err = cfg.protocol(kube, offered, reviewer, counts, s.key); err != nil {
 		return nil, err
 	}
-	s.handler = s.routes(cfg.gate(s.authenticator, counts))
+	s.handler = s.routes(cfg.middleware(s.authenticator, counts))
 	return s, nil
 }
 
@@ -159,14 +156,14 @@ func (cfg *Config) complete() (*rest.Config, error) {
 // key returns the key that signs questions to users. Without authentication, the server
 // runs on a user's machine: it has no replicas, and must not create Secrets in the clusters
 // of the kubeconfig.
-func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedkey.Key {
+func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedKey {
 	if cfg.Options.Identity.Mode == callers.ModeNone {
-		return sharedkey.Alone()
+		return newUnsharedKey()
 	}
-	return sharedkey.New(secrets, cfg.Clock, cfg.Logger)
+	return newSharedKey(secrets, cfg.Clock, cfg.Logger)
 }
 
-func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
+func (cfg *Config) metrics(offered *toolset.Set) (*Metrics, error) {
 	if cfg.Registerer == nil {
 		return nil, nil
 	}
@@ -174,7 +171,7 @@ func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)
 	}
-	return metrics.New(cfg.Registerer, names)
+	return NewMetrics(cfg.Registerer, names)
 }
 
 // namespaces returns the function that lists the namespaces in which permissions are
@@ -190,7 +187,7 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 	return newNamespaces(objects, cfg.Clock).list, nil
 }
 
-func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterface, entry callers.Reviewer, counts *metrics.Metrics) (*callers.Authenticator, error) {
+func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterface, entry callers.Reviewer, counts *Metrics) (*callers.Authenticator, error) {
 	return callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
@@ -199,13 +196,13 @@ func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterfa
 		Entry:       entry,
 		Observe: func(ctx context.Context, outcome callers.AuthenticationOutcome, user string) {
 			counts.Authenticated(string(outcome))
-			gate.NoteUser(ctx, user)
+			noteUser(ctx, user)
 		},
 		Clock: cfg.Clock,
 	})
 }
 
-func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
+func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *Metrics, key *sharedKey) (*protocol.Server, error) {
 	content := resources.New(kube, cfg.Clock)
 	env := toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
 	if cfg.Options.InsideUnconfirmed {
@@ -227,17 +224,17 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer c
 		MaxSessions:       cfg.Options.MaxSessions,
 		MaxStreamsPerUser: cfg.Options.MaxStreamsPerUser,
 		// The same share as for requests that have a connection.
-		MaxSessionCallsPerUser: gate.ShareOfUser(cfg.Options.MaxInFlight),
+		MaxSessionCallsPerUser: shareOfUser(cfg.Options.MaxInFlight),
 		Clock:                  cfg.Clock,
 		Logger:                 cfg.Logger,
 	})
 }
 
-func (cfg *Config) gate(id *callers.Authenticator, counts *metrics.Metrics) *gate.Gate {
+func (cfg *Config) middleware(id *callers.Authenticator, counts *Metrics) *Middleware {
 	o := cfg.Options
-	return gate.New(gate.Config{
-		Limits: gate.Limits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
-		Names: gate.Names{
+	return NewMiddleware(MiddlewareConfig{
+		Limits: RequestLimits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
+		Names: AllowedNames{
 			Namespace: cfg.Namespace, ClusterDomain: cfg.ClusterDomain,
 			Hosts: o.AllowedHosts, Origins: o.AllowedOrigins, PublicURL: o.Identity.PublicURL,
 		},
@@ -246,4 +243,27 @@ func (cfg *Config) gate(id *callers.Authenticator, counts *metrics.Metrics) *gat
 		Clock:        cfg.Clock,
 		Logger:       cfg.Logger,
 	})
+}
+
+// routes returns the handler for all paths.
+func (s *Server) routes(m *Middleware) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(callers.MCPPath, m.Calls(s.protocol))
+	// The probes need no authentication, because they reveal nothing.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	if metadata := s.authenticator.Metadata(); metadata != nil {
+		mux.Handle(callers.MetadataPath, metadata)
+		mux.Handle(callers.MetadataPath+"/", metadata)
+	}
+	return m.Requests(mux)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := s.Ready(r); err != nil {
+		s.logger.V(1).Info("Not ready", "reason", err.Error())
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }

@@ -20,7 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/logtest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 const (
@@ -103,7 +103,7 @@ type door struct {
 	*Authenticator
 	people  *people
 	clock   *clocktesting.FakePassiveClock
-	logs    *logtest.Buffer
+	logs    *mcptest.LogBuffer
 	handler http.Handler
 
 	mu       sync.Mutex
@@ -113,7 +113,7 @@ type door struct {
 
 func newDoor(t *testing.T, change ...func(*AuthenticatorConfig)) *door {
 	t.Helper()
-	d := &door{people: newPeople(), clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &logtest.Buffer{}}
+	d := &door{people: newPeople(), clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &mcptest.LogBuffer{}}
 	cfg := AuthenticatorConfig{
 		Options:     *NewAuthenticationOptions(),
 		BindAddress: "127.0.0.1:8090",

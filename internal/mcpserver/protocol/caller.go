@@ -24,7 +24,7 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 		var caller user.Info
 		if extra := req.GetExtra(); extra != nil {
 			caller = callers.FromTokenInfo(extra.TokenInfo)
-			// Package gate sets this header on each request.
+			// The HTTP middleware sets this header on each request.
 			if id := extra.Header.Get(requestid.Header); id != "" {
 				logger = logger.WithValues(requestid.LogKey, id)
 				ctx = requestid.Into(ctx, id)

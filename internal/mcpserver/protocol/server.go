@@ -132,14 +132,14 @@ func (s *Server) options() *mcp.ServerOptions {
 }
 
 func (s *Server) transport(options *mcp.StreamableHTTPOptions) http.Handler {
-	// Package gate has already limited the body and checked the Host header.
+	// The HTTP middleware has already limited the body and checked the Host header.
 	options.MaxRequestBodyBytes = -1
 	options.DisableLocalhostProtection = true
 	options.Logger = newSDKLog(s.config.Logger)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, options)
 }
 
-// ServeHTTP implements http.Handler. Requests come through package gate, which limits them,
+// ServeHTTP implements http.Handler. Requests come through the HTTP middleware, which limits them,
 // and callers.Authenticator, which authenticates the caller.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The stream of a session ends with the session, so Close must not wait for it here.

@@ -7,7 +7,7 @@ import (
 )
 
 // beginSessionCall counts a user's request in a session until end is called. Such requests
-// continue after their connection closes, so the limits of package gate do not cover them.
+// continue after their connection closes, so the limits of the HTTP middleware do not cover them.
 // The error is for the client.
 func (s *Server) beginSessionCall(user string) (end func(), err error) {
 	end, ok := s.sessionCalls.Begin(user)

@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/logtest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// counts is a fake Metrics.
+// counts is a fake requestMetrics.
 type counts struct {
 	mu          sync.Mutex
 	answers     []string
@@ -51,19 +51,19 @@ func (c *counts) inWork() int {
 	return c.inFlight
 }
 
-// world is a gate with its dependencies.
+// world is a Middleware with its dependencies.
 type world struct {
-	gate   *Gate
-	counts *counts
-	logs   *logtest.Buffer
-	clock  *clocktesting.FakePassiveClock
+	middleware *Middleware
+	counts     *counts
+	logs       *mcptest.LogBuffer
+	clock      *clocktesting.FakePassiveClock
 }
 
-// newWorld creates a gate. The token of a caller is the caller's name.
-func newWorld(change ...func(*Config)) *world {
-	w := &world{counts: &counts{}, logs: &logtest.Buffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
-	cfg := Config{
-		Names:        Names{Namespace: "coder-system", ClusterDomain: "cluster.local"},
+// newWorld creates a Middleware. The token of a caller is the caller's name.
+func newWorld(change ...func(*MiddlewareConfig)) *world {
+	w := &world{counts: &counts{}, logs: &mcptest.LogBuffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	cfg := MiddlewareConfig{
+		Names:        AllowedNames{Namespace: "coder-system", ClusterDomain: "cluster.local"},
 		Authenticate: byName,
 		Metrics:      w.counts,
 		Clock:        w.clock,
@@ -72,7 +72,7 @@ func newWorld(change ...func(*Config)) *world {
 	for _, c := range change {
 		c(&cfg)
 	}
-	w.gate = New(cfg)
+	w.middleware = NewMiddleware(cfg)
 	return w
 }
 
@@ -83,14 +83,14 @@ func byName(next http.Handler) http.Handler {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
-		NoteUser(r.Context(), name)
+		noteUser(r.Context(), name)
 		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: name})))
 	})
 }
 
 // handler returns the complete middleware in front of next.
 func (w *world) handler(next http.HandlerFunc) http.Handler {
-	return w.gate.Requests(w.gate.Calls(next))
+	return w.middleware.Requests(w.middleware.Calls(next))
 }
 
 // ask sends one request to a handler.
@@ -167,7 +167,7 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	if answered.Code != http.StatusInternalServerError || strings.Contains(answered.Body.String(), "secret detail") {
 		t.Errorf("the answer is %d %s", answered.Code, answered.Body)
 	}
-	if !strings.Contains(w.logs.String(), "secret detail") || !strings.Contains(w.logs.String(), "gate_test.go") {
+	if !strings.Contains(w.logs.String(), "secret detail") || !strings.Contains(w.logs.String(), "middleware_test.go") {
 		t.Errorf("the log does not say what happened where: %s", w.logs)
 	}
 	if w.counts.inWork() != 0 {
@@ -205,7 +205,7 @@ func TestAnAbortedAnswerStaysAborted(t *testing.T) {
 }
 
 func TestWhatIsPublicHasNoOrigin(t *testing.T) {
-	answered := ask(newWorld().gate.Requests(http.NotFoundHandler()), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") })
+	answered := ask(newWorld().middleware.Requests(http.NotFoundHandler()), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") })
 	if answered.Code != http.StatusNotFound {
 		t.Errorf("the answer is %d; the metadata is for pages of any origin", answered.Code)
 	}
@@ -213,7 +213,7 @@ func TestWhatIsPublicHasNoOrigin(t *testing.T) {
 
 func TestTheCheapestStepRefuses(t *testing.T) {
 	var authenticated int
-	w := newWorld(func(c *Config) {
+	w := newWorld(func(c *MiddlewareConfig) {
 		c.Authenticate = func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				authenticated++

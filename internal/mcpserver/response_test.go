@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func stream(w http.ResponseWriter) {
 // waited returns the body of a response after these writes.
 func waited(handler func(w http.ResponseWriter)) string {
 	recorder := httptest.NewRecorder()
-	a := newAnswer(recorder)
+	a := newResponseWriter(recorder)
 	handler(a)
 	a.end()
 	return recorder.Body.String()
@@ -85,7 +85,7 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := httptest.NewRecorder()
-		a := newAnswer(recorder)
+		a := newResponseWriter(recorder)
 		stream(a)
 		a.end()
 		<-time.After(time.Hour)
@@ -109,7 +109,7 @@ func (b *broken) Write([]byte) (int, error) {
 func TestAClientThatIsGoneIsNotKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &broken{ResponseRecorder: httptest.NewRecorder()}
-		a := newAnswer(w)
+		a := newResponseWriter(w)
 		stream(a)
 		<-time.After(time.Hour)
 		a.end()
@@ -139,7 +139,7 @@ func (o *torn) Write(p []byte) (int, error) {
 func TestCommentsStandBetweenEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &torn{ResponseRecorder: httptest.NewRecorder()}
-		a := newAnswer(w)
+		a := newResponseWriter(w)
 		stream(a)
 		var group sync.WaitGroup
 		for range 4 {
@@ -165,7 +165,7 @@ func TestCommentsStandBetweenEvents(t *testing.T) {
 func TestEachWriteHasItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		a := newAnswer(w)
+		a := newResponseWriter(w)
 		stream(a)
 		for range 3 {
 			<-time.After(time.Minute)
@@ -191,7 +191,7 @@ func TestTheStatusIsRemembered(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := newAnswer(httptest.NewRecorder())
+			a := newResponseWriter(httptest.NewRecorder())
 			tc.handler(a)
 			if got := a.end(); got != tc.want {
 				t.Errorf("the status is %d, want %d", got, tc.want)

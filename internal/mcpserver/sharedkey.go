@@ -1,4 +1,4 @@
-package sharedkey
+package mcpserver
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// SecretName is the name of the Secret, in the namespace of the server.
-	SecretName = "coder-k8s-mcp"
-	// DataKey is the key in the Secret's data.
-	DataKey = "confirmation-key"
+	// keySecretName is the name of the Secret, in the namespace of the server.
+	keySecretName = "coder-k8s-mcp"
+	// keySecretDataKey is the key in the Secret's data.
+	keySecretDataKey = "confirmation-key"
 
 	// keyBytes is the size of the key, which equals the size of the hash that uses it.
 	keyBytes = 32
@@ -33,8 +33,8 @@ const (
 	retryAfter = time.Minute
 )
 
-// Key provides the key that all replicas share.
-type Key struct {
+// sharedKey provides the key that all replicas share.
+type sharedKey struct {
 	// secrets is nil if the key is not shared.
 	secrets corev1client.SecretInterface
 	logger  logr.Logger
@@ -49,26 +49,26 @@ type Key struct {
 	alone bool
 }
 
-// New returns a Key. The Secret is read or created at the first call of Get.
-func New(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *Key {
-	return &Key{secrets: secrets, logger: logger, last: random(), answers: callers.NewTTLCache[[]byte](1, readTimeout, clk)}
+// newSharedKey returns a sharedKey. The Secret is read or created at the first call of Get.
+func newSharedKey(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *sharedKey {
+	return &sharedKey{secrets: secrets, logger: logger, last: random(), answers: callers.NewTTLCache[[]byte](1, readTimeout, clk)}
 }
 
-// Alone returns a Key for a process without replicas. It uses no Secret.
-func Alone() *Key { return &Key{last: random()} }
+// newUnsharedKey returns a sharedKey for a process without replicas. It uses no Secret.
+func newUnsharedKey() *sharedKey { return &sharedKey{last: random()} }
 
 // Get returns the key. It returns an error only if ctx ends before the Secret was read.
-func (k *Key) Get(ctx context.Context) ([]byte, error) {
+func (k *sharedKey) Get(ctx context.Context) ([]byte, error) {
 	if k.secrets == nil {
 		return k.last, nil
 	}
-	return k.answers.Get(ctx, SecretName, func(ctx context.Context) ([]byte, time.Duration, error) {
+	return k.answers.Get(ctx, keySecretName, func(ctx context.Context) ([]byte, time.Duration, error) {
 		key, err := k.shared(ctx)
 		if err != nil {
 			if !k.alone {
 				k.alone = true
 				k.logger.Error(err, "The Secret with the key of confirmations cannot be had: until it can, a confirmation must be answered on the replica that asked for it",
-					"secret", SecretName)
+					"secret", keySecretName)
 			}
 			return k.last, retryAfter, nil
 		}
@@ -79,32 +79,32 @@ func (k *Key) Get(ctx context.Context) ([]byte, error) {
 
 // shared reads or creates the Secret. If two replicas create it at the same time, the
 // second one uses the key of the first.
-func (k *Key) shared(ctx context.Context) ([]byte, error) {
-	secret, err := k.secrets.Get(ctx, SecretName, metav1.GetOptions{})
+func (k *sharedKey) shared(ctx context.Context) ([]byte, error) {
+	secret, err := k.secrets.Get(ctx, keySecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		secret, err = k.create(ctx)
 		if apierrors.IsAlreadyExists(err) {
-			secret, err = k.secrets.Get(ctx, SecretName, metav1.GetOptions{})
+			secret, err = k.secrets.Get(ctx, keySecretName, metav1.GetOptions{})
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	key := secret.Data[DataKey]
+	key := secret.Data[keySecretDataKey]
 	if len(key) < keyBytes {
-		return nil, fmt.Errorf("%s of Secret %s has %d bytes, and %d are needed; delete the Secret, and it is made anew", DataKey, SecretName, len(key), keyBytes)
+		return nil, fmt.Errorf("%s of Secret %s has %d bytes, and %d are needed; delete the Secret, and it is made anew", keySecretDataKey, keySecretName, len(key), keyBytes)
 	}
 	return key, nil
 }
 
-func (k *Key) create(ctx context.Context) (*corev1.Secret, error) {
+func (k *sharedKey) create(ctx context.Context) (*corev1.Secret, error) {
 	return k.secrets.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   SecretName,
+			Name:   keySecretName,
 			Labels: map[string]string{"app.kubernetes.io/name": "coder-k8s"},
 		},
 		Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{DataKey: random()},
+		Data: map[string][]byte{keySecretDataKey: random()},
 	}, metav1.CreateOptions{})
 }
 

@@ -1,4 +1,4 @@
-package insidetest
+package mcptest
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type Workspace struct {
 	Before func(c remoteexec.Command)
 }
 
-// New returns an empty workspace.
-func New(t testing.TB) *Workspace {
+// NewWorkspace returns an empty workspace.
+func NewWorkspace(t testing.TB) *Workspace {
 	t.Helper()
 	return &Workspace{Home: t.TempDir()}
 }

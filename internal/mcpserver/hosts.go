@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"net"
@@ -6,13 +6,15 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
 // serviceName is the name of the server's Service.
 const serviceName = "coder-k8s"
 
-// Names are the host names and origins that clients use.
-type Names struct {
+// AllowedNames are the host names and origins that clients use.
+type AllowedNames struct {
 	// Namespace is the namespace of Service coder-k8s, and ClusterDomain is the DNS domain
 	// of the cluster, such as cluster.local. Without a namespace, no names of the Service
 	// are allowed.
@@ -26,7 +28,7 @@ type Names struct {
 	PublicURL string
 }
 
-// names checks the Host and Origin headers. Without these checks, a web page could resolve
+// nameCheck checks the Host and Origin headers. Without these checks, a web page could resolve
 // its own host name to the server's address, and then send requests from the visitor's
 // browser (DNS rebinding).
 //
@@ -35,13 +37,13 @@ type Names struct {
 // page's origin as Host. A page whose origin is an IP address can reach only that address.
 // And IP addresses cannot be listed, because those of Services, nodes and load balancers
 // are not known here.
-type names struct {
+type nameCheck struct {
 	hosts   map[string]bool
 	origins map[string]bool
 }
 
-func newNames(n Names) *names {
-	allowed := &names{hosts: map[string]bool{"localhost": true}, origins: map[string]bool{}}
+func newNameCheck(n AllowedNames) *nameCheck {
+	allowed := &nameCheck{hosts: map[string]bool{"localhost": true}, origins: map[string]bool{}}
 	if n.Namespace != "" {
 		for _, suffix := range []string{"", "." + n.Namespace, "." + n.Namespace + ".svc", "." + n.Namespace + ".svc." + n.ClusterDomain} {
 			allowed.hosts[hostname(serviceName+suffix)] = true
@@ -64,7 +66,7 @@ func newNames(n Names) *names {
 }
 
 // checkHost rejects requests whose Host is not allowed with 403.
-func (n *names) checkHost(next http.Handler) http.Handler {
+func (n *nameCheck) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !n.hostAllowed(r) {
 			http.Error(w, "the Host header names a host that this server does not answer for; an administrator can add it with --mcp-allowed-hosts", http.StatusForbidden)
@@ -76,7 +78,7 @@ func (n *names) checkHost(next http.Handler) http.Handler {
 
 // checkOrigin rejects requests whose Origin is not allowed with 403, for all methods. It
 // sets CORS headers for listed origins.
-func (n *names) checkOrigin(next http.Handler) http.Handler {
+func (n *nameCheck) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin, allowed := n.originAllowed(r)
 		if !allowed {
@@ -94,7 +96,7 @@ func (n *names) checkOrigin(next http.Handler) http.Handler {
 	})
 }
 
-func (n *names) hostAllowed(r *http.Request) bool {
+func (n *nameCheck) hostAllowed(r *http.Request) bool {
 	name := hostname(r.Host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -105,7 +107,7 @@ func (n *names) hostAllowed(r *http.Request) bool {
 // originAllowed reports whether the Origin is listed or equals the Host, which has been
 // checked before: a page may call the server that it was loaded from. It returns the origin
 // only if it is listed.
-func (n *names) originAllowed(r *http.Request) (string, bool) {
+func (n *nameCheck) originAllowed(r *http.Request) (string, bool) {
 	values := r.Header.Values("Origin")
 	if len(values) == 0 {
 		return "", true
@@ -136,4 +138,28 @@ func hostname(hostport string) string {
 
 func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
+}
+
+// shareWith sets the CORS headers with which pages of the origin may read the response,
+// including the headers that an MCP client needs.
+func shareWith(header http.Header, origin string) {
+	header.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+requestid.Header)
+	header.Add("Vary", "Origin")
+}
+
+// isPreflight reports whether the request is a CORS preflight request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// allowPreflight answers a preflight request of an allowed origin. It allows the methods of
+// the protocol and any header: the token is in a header, and a page cannot send a token
+// that it does not have. Browsers send preflight requests without a token, so this runs
+// before authentication.
+func allowPreflight(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	w.Header().Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
 }

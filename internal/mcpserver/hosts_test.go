@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"net/http"
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-func testNames() *names {
-	return newNames(Names{
+func testNames() *nameCheck {
+	return newNameCheck(AllowedNames{
 		Namespace: "coder-system", ClusterDomain: "cluster.example",
 		Hosts:     []string{"mcp.example.com"},
 		Origins:   []string{"https://tools.example.com"},
@@ -79,7 +79,7 @@ func TestHostAndOrigin(t *testing.T) {
 }
 
 func TestPagesOfAListedOriginMayCall(t *testing.T) {
-	w := newWorld(func(c *Config) { c.Names.Origins = []string{"https://tools.example.com"} })
+	w := newWorld(func(c *MiddlewareConfig) { c.Names.Origins = []string{"https://tools.example.com"} })
 	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
 	preflight := func(origin string) func(*http.Request) {
 		return func(r *http.Request) {

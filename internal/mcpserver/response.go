@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"net/http"
@@ -17,13 +17,13 @@ const (
 	keepAlive = ": keep-alive\n\n"
 )
 
-// answer is a response writer that records the status, sends keep-alive comments on an
+// responseWriter is a response writer that records the status, sends keep-alive comments on an
 // event stream, and sets write deadlines, so that a client that does not read is
 // disconnected.
 //
 // A timer writes the keep-alive comments between the writes of the handler. So each write
 // of the handler must be a complete event, as it is in the SDK.
-type answer struct {
+type responseWriter struct {
 	http.ResponseWriter
 	controller *http.ResponseController
 
@@ -36,108 +36,108 @@ type answer struct {
 	timer *time.Timer
 }
 
-func newAnswer(w http.ResponseWriter) *answer {
-	return &answer{ResponseWriter: w, controller: http.NewResponseController(w)}
+func newResponseWriter(w http.ResponseWriter) *responseWriter {
+	return &responseWriter{ResponseWriter: w, controller: http.NewResponseController(w)}
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.writeHeader(status)
+func (w *responseWriter) WriteHeader(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writeHeader(status)
 }
 
-func (a *answer) writeHeader(status int) {
-	a.allowTime()
+func (w *responseWriter) writeHeader(status int) {
+	w.allowTime()
 	// 1xx statuses are informational and precede the response.
-	if a.status == 0 && status >= http.StatusOK {
-		a.status = status
-		if a.isEventStream() && !a.ended {
-			a.timer = time.AfterFunc(keepAliveInterval, a.beat)
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+		if w.isEventStream() && !w.ended {
+			w.timer = time.AfterFunc(keepAliveInterval, w.beat)
 		}
 	}
-	a.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements io.Writer.
-func (a *answer) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.status == 0 {
-		a.writeHeader(http.StatusOK)
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
 	}
-	a.spoke = true
-	a.allowTime()
-	return a.ResponseWriter.Write(p)
+	w.spoke = true
+	w.allowTime()
+	return w.ResponseWriter.Write(p)
 }
 
 // FlushError implements flushing for http.ResponseController. It does not interleave with a
 // keep-alive comment.
-func (a *answer) FlushError() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.status == 0 {
-		a.writeHeader(http.StatusOK)
+func (w *responseWriter) FlushError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
 	}
-	a.allowTime()
-	return a.controller.Flush()
+	w.allowTime()
+	return w.controller.Flush()
 }
 
 // Unwrap returns the wrapped writer, through which http.ResponseController sets deadlines.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // beat writes a keep-alive comment if nothing was written since the last check, and
 // schedules the next check.
-func (a *answer) beat() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended {
+func (w *responseWriter) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
 		return
 	}
-	if !a.spoke {
-		a.allowTime()
+	if !w.spoke {
+		w.allowTime()
 		// If the client is gone, net/http cancels the request's context, which ends the
 		// stream.
-		_, err := a.ResponseWriter.Write([]byte(keepAlive))
+		_, err := w.ResponseWriter.Write([]byte(keepAlive))
 		if err == nil {
-			err = a.controller.Flush()
+			err = w.controller.Flush()
 		}
 		if err != nil {
 			return
 		}
 	}
-	a.spoke = false
-	a.timer.Reset(keepAliveInterval)
+	w.spoke = false
+	w.timer.Reset(keepAliveInterval)
 }
 
 // allowTime sets the deadline of the next write. Writers without deadlines, as in tests,
 // return an error, which is ignored.
-func (a *answer) allowTime() {
-	_ = a.controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+func (w *responseWriter) allowTime() {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
 // end stops the keep-alive and returns the status. Nothing may be written after it, because
 // net/http reuses the response when the handler returns.
-func (a *answer) end() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ended = true
-	if a.timer != nil {
-		a.timer.Stop()
+func (w *responseWriter) end() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	if w.timer != nil {
+		w.timer.Stop()
 	}
-	if a.status == 0 {
+	if w.status == 0 {
 		return http.StatusOK
 	}
-	return a.status
+	return w.status
 }
 
 // begun reports whether the client may have received a part of the response.
-func (a *answer) begun() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.status != 0
+func (w *responseWriter) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status != 0
 }
 
-func (a *answer) isEventStream() bool {
-	return strings.HasPrefix(a.Header().Get("Content-Type"), "text/event-stream")
+func (w *responseWriter) isEventStream() bool {
+	return strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
 }

@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"errors"
@@ -32,20 +32,20 @@ func limited(next http.Handler) http.Handler {
 			controller := http.NewResponseController(w)
 			// Writers without deadlines, as in tests, return an error, which is ignored.
 			_ = controller.SetReadDeadline(time.Now().Add(bodyReadTimeout))
-			r.Body = &body{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
+			r.Body = &deadlineBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// body is a request's body with a deadline.
-type body struct {
+// deadlineBody is a request's body with a deadline.
+type deadlineBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
 }
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *deadlineBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	var tooLarge *http.MaxBytesError
 	switch {

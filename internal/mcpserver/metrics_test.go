@@ -1,4 +1,4 @@
-package metrics
+package mcpserver
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func told(t *testing.T, registry *prometheus.Registry) []string {
 
 func TestWhatIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := New(registry, []string{"list_workspaces"})
+	m, err := NewMetrics(registry, []string{"list_workspaces"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestWhatIsCounted(t *testing.T) {
 func TestTwoServersOfAProcessCountTogether(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
-		m, err := New(registry, nil)
+		m, err := NewMetrics(registry, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

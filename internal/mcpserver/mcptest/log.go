@@ -1,4 +1,4 @@
-package logtest
+package mcptest
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// Buffer collects log lines. Its zero value is empty.
-type Buffer struct {
+// LogBuffer collects log lines. Its zero value is empty.
+type LogBuffer struct {
 	mu    sync.Mutex
 	lines strings.Builder
 }
 
 // Logger returns a logger that writes to the buffer, at all verbosity levels.
-func (b *Buffer) Logger() logr.Logger {
+func (b *LogBuffer) Logger() logr.Logger {
 	const everything = 10
 	return funcr.New(func(prefix, args string) {
 		b.mu.Lock()
@@ -26,7 +26,7 @@ func (b *Buffer) Logger() logr.Logger {
 }
 
 // String returns all that was logged.
-func (b *Buffer) String() string {
+func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lines.String()

@@ -1,4 +1,4 @@
-package metrics
+package mcpserver
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ type Metrics struct {
 	streams         prometheus.Gauge
 }
 
-// New creates the metrics of a server with these tools and registers them.
-func New(registerer prometheus.Registerer, tools []string) (*Metrics, error) {
+// NewMetrics creates the metrics of a server with these tools and registers them.
+func NewMetrics(registerer prometheus.Registerer, tools []string) (*Metrics, error) {
 	m := &Metrics{
 		tools: make(map[string]bool, len(tools)),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

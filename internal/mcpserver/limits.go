@@ -1,4 +1,4 @@
-package gate
+package mcpserver
 
 import (
 	"fmt"
@@ -28,10 +28,10 @@ const (
 	maxStreamBodyBytes = 64 << 10
 )
 
-// users enforces the limits of each user.
-type users struct {
-	limits  Limits
-	metrics Metrics
+// userLimits enforces the limits of each user.
+type userLimits struct {
+	limits  RequestLimits
+	metrics requestMetrics
 	clock   clock.PassiveClock
 	// calls counts the requests in flight.
 	calls *callers.Quota
@@ -41,16 +41,16 @@ type users struct {
 	buckets *lru.Cache
 }
 
-func newUsers(limits Limits, metrics Metrics, clk clock.PassiveClock) *users {
-	return &users{
+func newUserLimits(limits RequestLimits, metrics requestMetrics, clk clock.PassiveClock) *userLimits {
+	return &userLimits{
 		limits: limits, metrics: metrics, clock: clk,
-		calls: callers.NewQuota(ShareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
+		calls: callers.NewQuota(shareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
 	}
 }
 
-// ShareOfUser returns the maximum number of concurrent requests of one user; 0 means no
+// shareOfUser returns the maximum number of concurrent requests of one user; 0 means no
 // limit.
-func ShareOfUser(inFlight int) int {
+func shareOfUser(inFlight int) int {
 	if inFlight <= 0 {
 		return 0
 	}
@@ -59,7 +59,7 @@ func ShareOfUser(inFlight int) int {
 
 // wrap must be inside of authentication. It releases the in-flight place of a stream, which
 // does no work from here on.
-func (u *users) wrap(next http.Handler) http.Handler {
+func (u *userLimits) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := ""
 		if caller, ok := request.UserFrom(r.Context()); ok {
@@ -70,7 +70,7 @@ func (u *users) wrap(next http.Handler) http.Handler {
 			return
 		}
 		if isStream(r) {
-			if leave := recordOf(r.Context()).leave; leave != nil {
+			if leave := requestRecordOf(r.Context()).leave; leave != nil {
 				leave()
 			}
 			// The number of streams is limited only by the rate from here on, so limit
@@ -91,7 +91,7 @@ func (u *users) wrap(next http.Handler) http.Handler {
 
 // take takes a request from the user's rate limit. If the limit is reached, it returns how
 // long to wait.
-func (u *users) take(name string) time.Duration {
+func (u *userLimits) take(name string) time.Duration {
 	if u.limits.RatePerUser <= 0 {
 		return 0
 	}
@@ -104,7 +104,7 @@ func (u *users) take(name string) time.Duration {
 	return wait
 }
 
-func (u *users) bucket(name string) *rate.Limiter {
+func (u *userLimits) bucket(name string) *rate.Limiter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if bucket, ok := u.buckets.Get(name); ok {
@@ -115,9 +115,73 @@ func (u *users) bucket(name string) *rate.Limiter {
 	return bucket
 }
 
-func (u *users) refuse(w http.ResponseWriter, wait time.Duration, why string) {
+func (u *userLimits) refuse(w http.ResponseWriter, wait time.Duration, why string) {
 	u.metrics.RateLimited()
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	http.Error(w, fmt.Sprintf("%s; try again in %d s", why, seconds), http.StatusTooManyRequests)
+}
+
+// The header values that identify a stream of revision 2026-07-28. The SDK rejects a
+// request whose body does not match its headers.
+const (
+	versionHeader    = "Mcp-Protocol-Version"
+	methodHeader     = "Mcp-Method"
+	firstOfModernEra = "2026-07-28"
+	methodListen     = "subscriptions/listen"
+)
+
+// inFlightLimit limits the number of concurrent requests, including unauthenticated ones,
+// because checking their tokens takes resources too.
+type inFlightLimit struct {
+	places  chan struct{}
+	metrics requestMetrics
+}
+
+func newInFlightLimit(limit int, metrics requestMetrics) *inFlightLimit {
+	f := &inFlightLimit{metrics: metrics}
+	if limit > 0 {
+		f.places = make(chan struct{}, limit)
+	}
+	return f
+}
+
+func (f *inFlightLimit) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.enter() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the server is busy with other requests; try again in a second", http.StatusServiceUnavailable)
+			return
+		}
+		leave := sync.OnceFunc(f.leave)
+		defer leave()
+		requestRecordOf(r.Context()).leave = leave
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (f *inFlightLimit) enter() bool {
+	if f.places != nil {
+		select {
+		case f.places <- struct{}{}:
+		default:
+			return false
+		}
+	}
+	f.metrics.AddInFlight(1)
+	return true
+}
+
+func (f *inFlightLimit) leave() {
+	f.metrics.AddInFlight(-1)
+	if f.places != nil {
+		<-f.places
+	}
+}
+
+// isStream reports whether the request opens a stream. A stream stays open for as long as
+// the client wants, does no work meanwhile, and is counted by package protocol.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet ||
+		(r.Header.Get(versionHeader) >= firstOfModernEra && r.Header.Get(methodHeader) == methodListen)
 }
