@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
@@ -204,7 +203,7 @@ func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterfa
 
 func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *Metrics, key *sharedKey) (*protocol.Server, error) {
 	content := resources.New(kube, cfg.Clock)
-	env := toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
+	env := toolset.Env{Kube: kube, Confirmer: toolset.NewConfirmations(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
 	if cfg.Options.InsideUnconfirmed {
 		env.Unconfirmed = []string{toolset.Inside}
 	}

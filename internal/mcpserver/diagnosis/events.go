@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // mostEvents is the maximum number of Events in a report.
@@ -16,7 +17,7 @@ const mostEvents = 50
 
 // eventsOf reads the Events of a namespace.
 func (g *gathering) eventsOf(ctx context.Context, namespace string) []corev1.Event {
-	all, next, failed := kubeevents.Read(ctx, g.kube, client.ListOptions{Namespace: namespace})
+	all, next, failed := toolset.ReadEvents(ctx, g.kube, client.ListOptions{Namespace: namespace})
 	switch {
 	case failed != nil:
 		g.miss(ctx, failed)
@@ -30,7 +31,7 @@ func (g *gathering) eventsOf(ctx context.Context, namespace string) []corev1.Eve
 // returns true, newest first.
 func concerning(all []corev1.Event, concerned func(object corev1.ObjectReference) bool) []corev1.Event {
 	picked := slices.DeleteFunc(slices.Clone(all), func(e corev1.Event) bool { return !concerned(e.InvolvedObject) })
-	slices.SortFunc(picked, kubeevents.CompareNewestFirst)
+	slices.SortFunc(picked, podproblem.CompareEvents)
 	return picked[:min(len(picked), mostEvents)]
 }
 
@@ -39,7 +40,7 @@ func describeEvents(all []corev1.Event) []Event {
 	for i := range all {
 		e := &all[i]
 		described = append(described, Event{
-			Time: kubeevents.LastSeen(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: kubeevents.Count(e),
+			Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
 			Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: oneLine(e.Message, longestMessage),
 		})
 	}

@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
@@ -16,13 +16,13 @@ const (
 
 // oneLine returns the beginning of an external text as one line.
 func oneLine(words string, most int) string {
-	return truncate.String(truncate.OneLine(text.Clean(words)), most)
+	return truncate.String(truncate.OneLine(toolset.CleanText(words)), most)
 }
 
 // evidence returns the end of an external text, in lines. The newest lines and the errors
 // of a log are at its end.
 func evidence(words string) string {
-	return tail(strings.TrimSpace(text.Clean(words)), longestEvidence)
+	return tail(strings.TrimSpace(toolset.CleanText(words)), longestEvidence)
 }
 
 // tail returns the end of a text that may be too long. If possible, it starts at the

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -75,7 +75,7 @@ var buildTroubles = []buildTrouble{
 // failedBuild describes a failed build, from Coder's error and the build log. shown is the
 // evidence.
 func failedBuild(problem, log string) (what, shown, do string) {
-	block, problem := terraformError(log), text.Clean(problem)
+	block, problem := terraformError(log), toolset.CleanText(problem)
 	said := strings.Join(slices.DeleteFunc([]string{block, problem}, func(s string) bool { return s == "" }), "\n")
 	for _, trouble := range buildTroubles {
 		if trouble.signs.MatchString(said) {

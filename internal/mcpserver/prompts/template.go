@@ -18,7 +18,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -82,12 +81,12 @@ func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	if err != nil {
 		return "(it cannot be written as JSON)"
 	}
-	return text.Clean(string(raw))
+	return toolset.CleanText(string(raw))
 }
 
 func clean(words string) string {
 	const most = 1000
-	return truncate.String(text.Clean(words), most)
+	return truncate.String(toolset.CleanText(words), most)
 }
 
 // part returns a block with the content of a subresource, or a line that says why it is
@@ -106,7 +105,7 @@ func part[T any](ctx context.Context, kube *callers.Kube, of subject, name strin
 	if err != nil {
 		return fmt.Sprintf("The %s are missing here: they cannot be written as JSON.\n", name)
 	}
-	words, note := text.Clean(string(raw)), ""
+	words, note := toolset.CleanText(string(raw)), ""
 	if len(words) > mostPartBytes {
 		words, note = strings.ToValidUTF8(words[:mostPartBytes], ""), ", of which the end is left out"
 	}
@@ -141,7 +140,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	var left []string
 	room := mostFileBytes
 	for _, path := range paths {
-		content := text.Clean(tmpl.Spec.Files[path])
+		content := toolset.CleanText(tmpl.Spec.Files[path])
 		what := fmt.Sprintf("file %q", clean(path))
 		if len(content) > room {
 			left = append(left, fmt.Sprintf("%q (%d bytes)", clean(path), len(content)))

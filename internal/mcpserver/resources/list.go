@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // mostControlPlanes is the maximum number of control planes in a list.
@@ -57,7 +57,7 @@ func describeControlPlane(c collection, cp coderv1alpha1.CoderControlPlane) cont
 		URI: address{collection: c, namespace: cp.Namespace, name: cp.Name}.String(),
 	}
 	if ready := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady); ready != nil {
-		out.Ready, out.Reason, out.Message = ready.Status == "True", ready.Reason, text.Clean(ready.Message)
+		out.Ready, out.Reason, out.Message = ready.Status == "True", ready.Reason, toolset.CleanText(ready.Message)
 	}
 	return out
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -23,11 +22,11 @@ func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, 
 		return nil, a.partFailed("log", err)
 	}
 	defer func() { _ = stream.Close() }()
-	lines, cut, err := text.Tail(stream, logLines, logBytes)
+	lines, cut, err := toolset.ReadTail(stream, logLines, logBytes)
 	if err != nil {
 		return nil, a.partFailed("log", err)
 	}
-	lines = text.Clean(lines)
+	lines = toolset.CleanText(lines)
 	if cut {
 		lines = "(older lines are left out; get_build_logs tells more)\n" + lines
 	}

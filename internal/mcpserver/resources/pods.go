@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -77,7 +76,7 @@ func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents,
 
 func describePod(p *corev1.Pod) pod {
 	out := pod{
-		Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Reason: text.Clean(p.Status.Reason),
+		Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Reason: toolset.CleanText(p.Status.Reason),
 		Containers: []container{},
 	}
 	if p.Status.StartTime != nil {

@@ -23,7 +23,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 func TestCatalogue(t *testing.T) {
@@ -229,7 +229,7 @@ func TestEventsOfABusyNamespace(t *testing.T) {
 	pages := 0
 	w.funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		options := (&client.ListOptions{}).ApplyOptions(opts)
-		if want := strings.Repeat("n", pages); options.Continue != want || options.Limit != kubeevents.Page || options.Namespace != "coder" {
+		if want := strings.Repeat("n", pages); options.Continue != want || options.Limit != toolset.EventsPerPage || options.Namespace != "coder" {
 			t.Errorf("page %d: %+v", pages, options)
 		}
 		pages++
@@ -238,7 +238,7 @@ func TestEventsOfABusyNamespace(t *testing.T) {
 		return nil
 	}
 	got := w.readJSON(t, "coder://controlplanes/coder/prod/events")
-	if n := len(got["events"].([]any)); n != kubeevents.Pages || pages != kubeevents.Pages || !strings.Contains(got["notice"].(string), "more events than are looked at") {
+	if n := len(got["events"].([]any)); n != toolset.MaxEventPages || pages != toolset.MaxEventPages || !strings.Contains(got["notice"].(string), "more events than are looked at") {
 		t.Errorf("%d events of %d pages, notice %v", n, pages, got["notice"])
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // expression matches what Terraform evaluates, as opposed to a literal: an interpolation,
@@ -12,13 +12,13 @@ import (
 var expression = regexp.MustCompile(`\$\{[^}]*\}|(=\s*)[A-Za-z_][\w-]*(?:\.[\w*-]+|\[[^\]]*\])+`)
 
 // redactSource redacts literal secrets in source code. On a line such as "password =
-// var.password", text.Clean would hide no secret and break the code. So a line is kept if
+// var.password", toolset.CleanText would hide no secret and break the code. So a line is kept if
 // all that looks like a secret in it is an expression.
 func redactSource(source string) string {
 	var out, pending strings.Builder
 	flush := func() {
 		// Adjacent lines are redacted together, because a secret can span lines.
-		out.WriteString(text.Clean(pending.String()))
+		out.WriteString(toolset.CleanText(pending.String()))
 		pending.Reset()
 	}
 	for line := range strings.Lines(source) {
@@ -37,5 +37,5 @@ func redactSource(source string) string {
 // it.
 func isComputed(line string) bool {
 	literal := expression.ReplaceAllString(line, "$1")
-	return literal != line && text.Clean(literal) == literal && text.Clean(line) != line
+	return literal != line && toolset.CleanText(literal) == literal && toolset.CleanText(line) != line
 }

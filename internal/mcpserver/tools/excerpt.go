@@ -1,7 +1,7 @@
 package tools
 
 import (
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
@@ -9,4 +9,4 @@ import (
 const maxExcerpt = 1000
 
 // excerpt returns the beginning of an external text, with secrets redacted.
-func excerpt(s string) string { return truncate.String(text.Clean(s), maxExcerpt) }
+func excerpt(s string) string { return truncate.String(toolset.CleanText(s), maxExcerpt) }

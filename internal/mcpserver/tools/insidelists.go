@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -66,7 +65,7 @@ func listWorkspaceFiles(ctx context.Context, call *toolset.Call, in listWorkspac
 	out := listWorkspaceFilesOutput{Untrusted: untrusted, Items: make([]workspaceFile, 0, len(shown)), Truncated: next != "" || more, NextCursor: next}
 	for _, e := range shown {
 		out.Items = append(out.Items, workspaceFile{
-			Path: text.Clean(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339),
+			Path: toolset.CleanText(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339),
 		})
 	}
 	if more {

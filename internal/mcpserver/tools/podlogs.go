@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -140,12 +139,12 @@ func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, contai
 		return "", false, podError("pods/log", in, err)
 	}
 	defer stream.Close()
-	kept, cut, err := text.Tail(stream, lines, bytes)
+	kept, cut, err := toolset.ReadTail(stream, lines, bytes)
 	if err != nil {
 		return "", false, podError("pods/log", in, err)
 	}
 	// Redaction can make a text longer.
-	logs, cutAgain, err := text.Tail(strings.NewReader(text.Clean(kept)), lines, bytes)
+	logs, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(kept)), lines, bytes)
 	return logs, cut || cutAgain, err
 }
 

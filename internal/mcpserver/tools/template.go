@@ -8,7 +8,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -143,7 +142,7 @@ func describeTemplateDetails(tmpl *aggregationv1alpha1.CoderTemplate) templateDe
 			details.Notes = append(details.Notes, "files are more than are shown: fileCount says how many")
 			break
 		}
-		details.Files = append(details.Files, templateFile{Path: text.Clean(path), Bytes: len(tmpl.Spec.Files[path])})
+		details.Files = append(details.Files, templateFile{Path: toolset.CleanText(path), Bytes: len(tmpl.Spec.Files[path])})
 	}
 	for _, v := range tmpl.Spec.Variables {
 		variable := templateVariable{Name: v.Name}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -74,8 +73,8 @@ func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, t
 	}
 	for _, v := range versions[:min(len(versions), shownVersions)] {
 		d.Versions = append(d.Versions, templateVersion{
-			ID: v.ID, Name: text.Clean(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
-			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: text.Clean(v.CreatedBy),
+			ID: v.ID, Name: toolset.CleanText(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
+			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: toolset.CleanText(v.CreatedBy),
 		})
 	}
 	return nil
@@ -96,18 +95,18 @@ func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call,
 		d.Parameters = append(d.Parameters, describeTemplateParameter(p))
 	}
 	for _, p := range list.Presets {
-		d.Presets = append(d.Presets, text.Clean(p.Name))
+		d.Presets = append(d.Presets, toolset.CleanText(p.Name))
 	}
 	return nil
 }
 
 func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
 	out := templateParameter{
-		Name: text.Clean(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
+		Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
 		DefaultValue: excerpt(p.DefaultValue), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
 	}
 	for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
-		out.Options = append(out.Options, text.Clean(option.Value))
+		out.Options = append(out.Options, toolset.CleanText(option.Value))
 	}
 	return out
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
 const (
@@ -36,8 +35,8 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, UID: "1"}}
 }
 
-func states(clk clock.PassiveClock) *confirm.States {
-	return confirm.New(func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }, clk)
+func states(clk clock.PassiveClock) *Confirmations {
+	return NewConfirmations(func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }, clk)
 }
 
 // server is an MCP server that records the outcome of the last call.

@@ -1,4 +1,4 @@
-package text
+package toolset
 
 import (
 	"errors"
@@ -7,8 +7,82 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode"
 	"unicode/utf8"
 )
+
+// Invisible characters inside of a secret do not prevent its redaction.
+func TestHiddenSecretsAreReplaced(t *testing.T) {
+	for in, want := range map[string]string{
+		"pass\x1b[31mword=hunter\x1b[0m": "password=[redacted]",
+		"pass\u200bword=hunter":          "password=[redacted]",
+		"password=\u202ehunter":          "password=[redacted]",
+		"-----BEGIN \x1b[1mPRIVATE\x1b[0m KEY-----\r\nMIIE\r\n-----END PRIVATE KEY-----\r\n": "[redacted]\n",
+	} {
+		if got := CleanText(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestTextIsReadable(t *testing.T) {
+	tests := map[string]string{
+		"\x1b[1;31mred\x1b[0m \x1b[38;5;4mblue\x1b[K":            "red blue",
+		"\x1b]0;title\aa\x1b]8;;http://x\x1b\\link":              "alink",
+		"\u009b31mred \u009d0;title\u009cb":                      "red b",
+		"\x1bPdcs\x1b\\a \x1b_apc\x1b\\b \x1b^pm\x1b\\":          "a b ",
+		"\x1b]0;no end\nnext":                                    "0;no end\nnext",
+		"\x1b]0;no end":                                          "0;no end",
+		"\x1b(Bascii \x1bMup \x1b":                               "ascii up ",
+		"\x1b[31":                                                "",
+		"a\r\nb\rc\u2028d\u2029e\u0085f":                         "a\nb\nc\nd\ne\nf",
+		"bell\a nul\x00 del\x7f back\b":                          "bell nul del back",
+		"bidi\u202e zero\u200b\ufeff tag\U000e0041 vs\U000e0101": "bidi zero tag vs",
+		"bad\xff\xfe utf8\xc3":                                   "bad\ufffd utf8\ufffd",
+		"tab\tstays":                                             "tab\tstays",
+	}
+	for in, want := range tests {
+		if got := CleanText(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+const sampleJWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YSJ9.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
+
+func FuzzClean(f *testing.F) {
+	for _, part := range []string{"\x1b", "\x1b]", "\x1b[", "\u009d", "\x1b[3", "\r", "\xff", "token=", "://a:"} {
+		f.Add(strings.Repeat(part, 20))
+	}
+	f.Add("a\n" + sampleJWT + "\npassword=\"x\" postgres://a:b@c")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := CleanText(s + "\n" + sampleJWT + "\n")
+		if !utf8.ValidString(got) {
+			t.Errorf("%q is not UTF-8", got)
+		}
+		for _, r := range got {
+			if r != '\n' && r != '\t' && unicode.IsControl(r) {
+				t.Errorf("%q holds %q", got, r)
+			}
+		}
+		if strings.Contains(got, sampleJWT) {
+			t.Errorf("%q holds the token", got)
+		}
+		if len(got) > 12*(len(s)+len(sampleJWT)+2) {
+			t.Errorf("%d bytes became %d", len(s), len(got))
+		}
+	})
+}
+
+// BenchmarkClean cleans 64 KiB of a typical log.
+func BenchmarkClean(b *testing.B) {
+	line := `2026-11-21 17:56:34.123 [info]  coderd: GET  host=coder.example.com  path=/api/v2/workspaces  proto=HTTP/1.1  remote_addr=10.0.0.7  status_code=200  latency_ms=3  request_id=0f8fad5b-d9cb-469f-a165-70867728950e` + "\n"
+	s := strings.Repeat(line, 64<<10/len(line))
+	b.SetBytes(int64(len(s)))
+	for b.Loop() {
+		CleanText(s)
+	}
+}
 
 func TestTailKeepsTheNewest(t *testing.T) {
 	tests := map[string]struct {
@@ -37,7 +111,7 @@ func TestTailKeepsTheNewest(t *testing.T) {
 		"nothing of nothing":        {"", 0, 0, "", false},
 	}
 	for name, tc := range tests {
-		got, cut, err := Tail(strings.NewReader(tc.in), tc.maxLines, tc.maxBytes)
+		got, cut, err := ReadTail(strings.NewReader(tc.in), tc.maxLines, tc.maxBytes)
 		if err != nil || got != tc.want || cut != tc.cut {
 			t.Errorf("%s: %q, %v, %v; want %q, %v", name, got, cut, err, tc.want, tc.cut)
 		}
@@ -46,7 +120,7 @@ func TestTailKeepsTheNewest(t *testing.T) {
 
 func TestTailGivesWhatItReadBeforeAnError(t *testing.T) {
 	broken := errors.New("broken")
-	got, cut, err := Tail(io.MultiReader(strings.NewReader("a\nb\n"), iotest.ErrReader(broken)), 5, 100)
+	got, cut, err := ReadTail(io.MultiReader(strings.NewReader("a\nb\n"), iotest.ErrReader(broken)), 5, 100)
 	if got != "a\nb\n" || cut || !errors.Is(err, broken) {
 		t.Errorf("%q, %v, %v", got, cut, err)
 	}
@@ -74,7 +148,7 @@ func TestTailTakesLittleMemory(t *testing.T) {
 	const size, limit = 64 << 20, 64 << 10
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got, cut, err := Tail(&endless{left: size}, 1000, limit)
+	got, cut, err := ReadTail(&endless{left: size}, 1000, limit)
 	runtime.ReadMemStats(&after)
 	if err != nil || !cut || len(got) == 0 || len(got) > limit {
 		t.Fatalf("%d bytes, cut %v, %v", len(got), cut, err)
@@ -84,7 +158,7 @@ func TestTailTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// naiveTail is a simple implementation of Tail for a text in memory.
+// naiveTail is a simple implementation of ReadTail for a text in memory.
 func naiveTail(s string, maxLines, maxBytes int) string {
 	var lines []string
 	for line := range strings.Lines(s) {
@@ -119,7 +193,7 @@ func FuzzTail(f *testing.F) {
 		if piece%2 == 0 {
 			r = iotest.OneByteReader(r)
 		}
-		got, cut, err := Tail(r, maxLines, maxBytes)
+		got, cut, err := ReadTail(r, maxLines, maxBytes)
 		if want := naiveTail(s, maxLines, maxBytes); err != nil || got != want {
 			t.Errorf("Tail(%q, %d, %d) = %q, %v; want %q", s, maxLines, maxBytes, got, err, want)
 		}

@@ -1,4 +1,4 @@
-package confirm
+package toolset
 
 import (
 	"bytes"
@@ -18,11 +18,11 @@ func keyOf(b byte) func(context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{b}, minKeyBytes), nil }
 }
 
-func subject() Subject {
-	return Subject{User: "alice", Tool: "delete_workspace", Arguments: []byte(`{"name":"x"}`), Question: "x"}
+func subject() confirmationSubject {
+	return confirmationSubject{User: "alice", Tool: "delete_workspace", Arguments: []byte(`{"name":"x"}`), Question: "x"}
 }
 
-func issue(t testing.TB, s *States, subject Subject) string {
+func issue(t testing.TB, s *Confirmations, subject confirmationSubject) string {
 	t.Helper()
 	state, err := s.Issue(t.Context(), subject)
 	if err != nil {
@@ -33,8 +33,8 @@ func issue(t testing.TB, s *States, subject Subject) string {
 
 func TestAStateIsGoodForItsSubjectOnAllReplicas(t *testing.T) {
 	clk := testingclock.NewFakePassiveClock(start)
-	state := issue(t, New(keyOf(1), clk), subject())
-	other := New(keyOf(1), clk)
+	state := issue(t, NewConfirmations(keyOf(1), clk), subject())
+	other := NewConfirmations(keyOf(1), clk)
 	for range 2 {
 		if err := other.Check(t.Context(), state, subject()); err != nil {
 			t.Fatal(err)
@@ -46,29 +46,29 @@ func TestAStateIsGoodForItsSubjectOnAllReplicas(t *testing.T) {
 }
 
 func TestAStateIsGoodForNothingElse(t *testing.T) {
-	tests := map[string]func(*Subject){
-		"another user":      func(s *Subject) { s.User = "mallory" },
-		"another tool":      func(s *Subject) { s.Tool = "update_workspace" },
-		"other arguments":   func(s *Subject) { s.Arguments = []byte(`{"name":"y"}`) },
-		"another question":  func(s *Subject) { s.Question = "y" },
-		"a moved boundary":  func(s *Subject) { s.User, s.Tool = "alic", "e"+s.Tool },
-		"a moved boundary2": func(s *Subject) { s.Arguments, s.Question = append(s.Arguments, 'x'), "" },
+	tests := map[string]func(*confirmationSubject){
+		"another user":      func(s *confirmationSubject) { s.User = "mallory" },
+		"another tool":      func(s *confirmationSubject) { s.Tool = "update_workspace" },
+		"other arguments":   func(s *confirmationSubject) { s.Arguments = []byte(`{"name":"y"}`) },
+		"another question":  func(s *confirmationSubject) { s.Question = "y" },
+		"a moved boundary":  func(s *confirmationSubject) { s.User, s.Tool = "alic", "e"+s.Tool },
+		"a moved boundary2": func(s *confirmationSubject) { s.Arguments, s.Question = append(s.Arguments, 'x'), "" },
 	}
-	states := New(keyOf(1), testingclock.NewFakePassiveClock(start))
+	states := NewConfirmations(keyOf(1), testingclock.NewFakePassiveClock(start))
 	state := issue(t, states, subject())
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			changed := subject()
 			change(&changed)
-			if err := states.Check(t.Context(), state, changed); !errors.Is(err, ErrForged) {
-				t.Errorf("the check says %v, want %v", err, ErrForged)
+			if err := states.Check(t.Context(), state, changed); !errors.Is(err, errForgedConfirmation) {
+				t.Errorf("the check says %v, want %v", err, errForgedConfirmation)
 			}
 		})
 	}
 }
 
 func TestAChangedStateIsForged(t *testing.T) {
-	states := New(keyOf(1), testingclock.NewFakePassiveClock(start))
+	states := NewConfirmations(keyOf(1), testingclock.NewFakePassiveClock(start))
 	state := issue(t, states, subject())
 	raw, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestAChangedStateIsForged(t *testing.T) {
 	for i := range raw {
 		changed := bytes.Clone(raw)
 		changed[i] ^= 1
-		if err := states.Check(t.Context(), base64.RawURLEncoding.EncodeToString(changed), subject()); !errors.Is(err, ErrForged) {
+		if err := states.Check(t.Context(), base64.RawURLEncoding.EncodeToString(changed), subject()); !errors.Is(err, errForgedConfirmation) {
 			t.Errorf("with byte %d changed the check says %v", i, err)
 		}
 	}
@@ -89,31 +89,31 @@ func TestAChangedStateIsForged(t *testing.T) {
 		"empty":             "", "longer": state + "-TAMPERED", "shorter": state[:len(state)-2], "in other letters": strings.ToUpper(state),
 		"with a line break": state[:4] + "\n" + state[4:], "no base64": "%%%",
 	} {
-		if err := states.Check(t.Context(), changed, subject()); !errors.Is(err, ErrForged) {
+		if err := states.Check(t.Context(), changed, subject()); !errors.Is(err, errForgedConfirmation) {
 			t.Errorf("a state that is %s: the check says %v", name, err)
 		}
 	}
-	if err := New(keyOf(2), testingclock.NewFakePassiveClock(start)).Check(t.Context(), state, subject()); !errors.Is(err, ErrForged) {
+	if err := NewConfirmations(keyOf(2), testingclock.NewFakePassiveClock(start)).Check(t.Context(), state, subject()); !errors.Is(err, errForgedConfirmation) {
 		t.Errorf("under another key the check says %v", err)
 	}
 }
 
 func TestAStateExpires(t *testing.T) {
 	clk := testingclock.NewFakePassiveClock(start)
-	states := New(keyOf(1), clk)
+	states := NewConfirmations(keyOf(1), clk)
 	state := issue(t, states, subject())
-	clk.SetTime(start.Add(Lifetime - time.Second))
+	clk.SetTime(start.Add(confirmationLifetime - time.Second))
 	if err := states.Check(t.Context(), state, subject()); err != nil {
 		t.Errorf("a second before the end the check says %v", err)
 	}
-	clk.SetTime(start.Add(Lifetime))
-	if err := states.Check(t.Context(), state, subject()); !errors.Is(err, ErrExpired) {
-		t.Errorf("at the end the check says %v, want %v", err, ErrExpired)
+	clk.SetTime(start.Add(confirmationLifetime))
+	if err := states.Check(t.Context(), state, subject()); !errors.Is(err, errExpiredConfirmation) {
+		t.Errorf("at the end the check says %v, want %v", err, errExpiredConfirmation)
 	}
 	// Another user does not find out whether the state has expired.
 	other := subject()
 	other.User = "mallory"
-	if err := states.Check(t.Context(), state, other); !errors.Is(err, ErrForged) {
+	if err := states.Check(t.Context(), state, other); !errors.Is(err, errForgedConfirmation) {
 		t.Errorf("for another user the check says %v", err)
 	}
 }
@@ -121,18 +121,18 @@ func TestAStateExpires(t *testing.T) {
 func TestWithoutAGoodKeyNothingIsIssuedOrAccepted(t *testing.T) {
 	missing := errors.New("no secret")
 	clk := testingclock.NewFakePassiveClock(start)
-	state := issue(t, New(keyOf(1), clk), subject())
+	state := issue(t, NewConfirmations(keyOf(1), clk), subject())
 	for name, key := range map[string]func(context.Context) ([]byte, error){
 		"none":  func(context.Context) ([]byte, error) { return nil, missing },
 		"short": func(context.Context) ([]byte, error) { return make([]byte, minKeyBytes-1), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			states := New(key, clk)
+			states := NewConfirmations(key, clk)
 			if state, err := states.Issue(t.Context(), subject()); err == nil || state != "" {
 				t.Errorf("issued %q, %v", state, err)
 			}
 			err := states.Check(t.Context(), state, subject())
-			if err == nil || errors.Is(err, ErrForged) || errors.Is(err, ErrExpired) {
+			if err == nil || errors.Is(err, errForgedConfirmation) || errors.Is(err, errExpiredConfirmation) {
 				t.Errorf("the check says %v, which is not the key's fault", err)
 			}
 		})
@@ -140,7 +140,7 @@ func TestWithoutAGoodKeyNothingIsIssuedOrAccepted(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	states := New(keyOf(1), testingclock.NewFakePassiveClock(start))
+	states := NewConfirmations(keyOf(1), testingclock.NewFakePassiveClock(start))
 	good := issue(f, states, subject())
 	for _, seed := range []string{good, "", good + "A", good[:20], "AQ", strings.Repeat("A", len(good))} {
 		f.Add(seed)

@@ -1,4 +1,4 @@
-package kubeevents
+package podproblem
 
 import (
 	"cmp"
@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LastSeen returns the time of the last occurrence. The field with that time depends on the
+// EventTime returns the time of the last occurrence. The field with that time depends on the
 // client that created the Event.
-func LastSeen(e *corev1.Event) time.Time {
+func EventTime(e *corev1.Event) time.Time {
 	newest := e.CreationTimestamp.Time
 	for _, at := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
 		if at.After(newest) {
@@ -22,8 +22,8 @@ func LastSeen(e *corev1.Event) time.Time {
 	return newest
 }
 
-// Count returns the number of occurrences, at least 1.
-func Count(e *corev1.Event) int32 {
+// EventCount returns the number of occurrences, at least 1.
+func EventCount(e *corev1.Event) int32 {
 	count := max(e.Count, 1)
 	if e.Series != nil {
 		count = max(count, e.Series.Count)
@@ -31,7 +31,7 @@ func Count(e *corev1.Event) int32 {
 	return count
 }
 
-// CompareNewestFirst sorts Events by LastSeen, newest first, and then by name.
-func CompareNewestFirst(a, b corev1.Event) int {
-	return cmp.Or(LastSeen(&b).Compare(LastSeen(&a)), cmp.Compare(a.Name, b.Name))
+// CompareEvents sorts Events by EventTime, newest first, and then by name.
+func CompareEvents(a, b corev1.Event) int {
+	return cmp.Or(EventTime(&b).Compare(EventTime(&a)), cmp.Compare(a.Name, b.Name))
 }

@@ -1,4 +1,4 @@
-package kubeevents
+package podproblem
 
 import (
 	"slices"
@@ -24,8 +24,8 @@ func TestSightings(t *testing.T) {
 		"a series":            {corev1.Event{EventTime: micro(2), Series: &corev1.EventSeries{Count: 12, LastObservedTime: micro(9)}}, 9, 12},
 		"a series without it": {corev1.Event{EventTime: micro(2), Count: 3, Series: &corev1.EventSeries{}}, 2, 3},
 	} {
-		if got := LastSeen(&tt.event); !got.Equal(at(tt.seen).Time) || Count(&tt.event) != tt.count {
-			t.Errorf("%s: at %s, %d times", name, got, Count(&tt.event))
+		if got := EventTime(&tt.event); !got.Equal(at(tt.seen).Time) || EventCount(&tt.event) != tt.count {
+			t.Errorf("%s: at %s, %d times", name, got, EventCount(&tt.event))
 		}
 	}
 }
@@ -35,7 +35,7 @@ func TestNewestFirst(t *testing.T) {
 		return corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, LastTimestamp: metav1.Unix(second, 0)}
 	}
 	all := []corev1.Event{named("old", 1), named("b", 2), named("a", 2), named("new", 3)}
-	slices.SortFunc(all, CompareNewestFirst)
+	slices.SortFunc(all, CompareEvents)
 	order := ""
 	for _, e := range all {
 		order += e.Name + " "
