@@ -12,8 +12,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -32,7 +30,7 @@ type versions struct {
 
 // newVersionCommand returns the command kubectl coder version.
 func newVersionCommand(s *session.Session) *cobra.Command {
-	var format output.Format
+	var format cli.Format
 	var own bool
 	var namespace string
 	cmd := &cobra.Command{
@@ -53,7 +51,7 @@ func newVersionCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 	}
-	format.AddFlag(cmd, output.JSON, output.YAML)
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVar(&own, "client", false, "that of the plugin only, without asking the cluster")
 	cmd.Flags().StringVar(&namespace, "operator-namespace", installation.Namespace, "where the operator is installed")
 	return cmd
@@ -87,13 +85,13 @@ func (v *versions) look(ctx context.Context, s *session.Session, namespace strin
 }
 
 func (v *versions) write(s *session.Session) {
-	table := &terminal.Table{}
-	table.Add(terminal.Text("kubectl coder"), terminal.Text(v.Plugin))
+	table := &cli.Table{}
+	table.Add(cli.Text("kubectl coder"), cli.Text(v.Plugin))
 	if v.Kubernetes != "" {
-		table.Add(terminal.Text("Kubernetes"), terminal.Text(v.Kubernetes))
+		table.Add(cli.Text("Kubernetes"), cli.Text(v.Kubernetes))
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Operator)) {
-		table.Add(terminal.Text("Deployment "+name), terminal.Text(v.Operator[name]))
+		table.Add(cli.Text("Deployment "+name), cli.Text(v.Operator[name]))
 	}
 	table.Write(s.Out, s.Paint)
 }

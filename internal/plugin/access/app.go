@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -59,7 +59,7 @@ func (d *door) showApp(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		return d.show(ctx, address)
 	}
-	fmt.Fprintln(d.Out, terminal.Clean(address))
+	fmt.Fprintln(d.Out, cli.Clean(address))
 	fmt.Fprintln(d.ErrOut, "This is no address of the web, so it was not opened.")
 	return nil
 }

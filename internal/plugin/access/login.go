@@ -11,8 +11,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -28,7 +26,7 @@ type account struct {
 // login is one run of the command.
 type login struct {
 	door
-	format output.Format
+	format cli.Format
 	show   bool
 }
 
@@ -53,7 +51,7 @@ func NewLoginCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
 	}
 	l.addFlags(cmd)
-	l.format.AddFlag(cmd, output.JSON, output.YAML)
+	l.format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVar(&l.show, "show-password", false, "print the account with its password, and open nothing")
 	return cmd
 }
@@ -92,7 +90,7 @@ func (l *login) do(ctx context.Context, args []string) error {
 	if err := l.Copy(ctx, found.Password); err != nil {
 		password = fmt.Sprintf("The password could not be copied: %v. This prints it:\n  kubectl coder login -n %s %s --show-password", err, cp.Namespace, cp.Name)
 	}
-	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", terminal.Clean(found.Email), terminal.Visible(password))
+	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", cli.Clean(found.Email), cli.Visible(password))
 	return l.enter(ctx, cluster, cp, "/login")
 }
 
@@ -128,14 +126,14 @@ func (l *login) print(ctx context.Context, c *session.Cluster, cp *coderv1alpha1
 	if l.format.Structured() {
 		return l.format.Write(l.Out, a)
 	}
-	table := &terminal.Table{}
+	table := &cli.Table{}
 	where := [2]string{"URL", publicURL(ctx, c, cp)}
 	if where[1] == "" {
 		// The other addresses are only reachable inside the cluster.
 		where = [2]string{"Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)}
 	}
 	for _, row := range [][2]string{where, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
-		table.Add(terminal.Text(row[0]).In(terminal.Faint), terminal.Text(row[1]))
+		table.Add(cli.Text(row[0]).In(cli.Faint), cli.Text(row[1]))
 	}
 	table.Write(l.Out, l.Paint)
 	return nil

@@ -11,7 +11,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -143,7 +142,7 @@ func (d *door) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.
 		failed = d.show(ctx, fmt.Sprintf("%s://localhost:%d%s", scheme, local, path))
 		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is there until this command is interrupted (Ctrl-C).\n", cp.Namespace, cp.Name)
 		if public := publicURL(ctx, c, cp); public != "" {
-			fmt.Fprintf(d.ErrOut, "Without this command it is at %s\n", terminal.Clean(strings.TrimSuffix(public, "/")+path))
+			fmt.Fprintf(d.ErrOut, "Without this command it is at %s\n", cli.Clean(strings.TrimSuffix(public, "/")+path))
 		}
 	})
 	if ctx.Err() != nil {

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 // write writes one line with a prefix.
 func (r *run) write(prefix, line string) error {
 	if r.Screen {
-		line = terminal.Visible(line)
+		line = cli.Visible(line)
 	}
 	_, err := fmt.Fprintln(r.Out, prefix+line)
 	return err

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -99,7 +98,7 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	if e.stdin {
 		c.stdin = e.In
 	}
-	if c.tty && !terminal.IsTerminal(c.stdin) {
+	if c.tty && !cli.IsTerminal(c.stdin) {
 		// As in kubectl exec, piped input is not treated as typed.
 		c.tty = false
 	}

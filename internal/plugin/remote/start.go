@@ -14,7 +14,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -33,7 +32,7 @@ type starting struct {
 	// build whose log was printed. Both are initially 0.
 	ordered, followed int32
 	asked             bool
-	progress          *terminal.Progress
+	progress          *cli.Progress
 }
 
 // Start starts a workspace if it is not running, and waits until one of its agents is connected. It
@@ -48,7 +47,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 	defer cancel()
 	began := t.Clock.Now()
 	// Print progress as lines on a terminal too, because log lines are printed in between.
-	s := &starting{target: t, cluster: c, ws: ws, progress: terminal.NewProgress(t.ErrOut, false, 0, began)}
+	s := &starting{target: t, cluster: c, ws: ws, progress: cli.NewProgress(t.ErrOut, false, 0, began)}
 	for {
 		state, ready, err := s.step(ctx)
 		if err != nil || ready {
@@ -101,7 +100,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 		return "start asked for", false, nil
 	case failed && (build.Number > s.ordered || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused):
 		return "", false, fmt.Errorf("workspace %s did not start: %s; kubectl coder logs -n %s %[1]s shows the whole log",
-			s.ws.Name, terminal.Clean(stalled.Message), s.ws.Namespace)
+			s.ws.Name, cli.Clean(stalled.Message), s.ws.Namespace)
 	}
 	return "it waits for its start build", false, nil
 }
@@ -135,7 +134,7 @@ func (s *starting) follow(ctx context.Context, build int32) {
 	}
 	defer func() { _ = stream.Close() }()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
-		fmt.Fprintf(s.ErrOut, "  %s\n", terminal.Clean(lines.Text()))
+		fmt.Fprintf(s.ErrOut, "  %s\n", cli.Clean(lines.Text()))
 	}
 }
 

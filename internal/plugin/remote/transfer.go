@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/archive"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -52,7 +51,7 @@ type transfer struct {
 	bytes int64
 
 	ws       *aggregationv1alpha1.CoderWorkspace
-	progress *terminal.Progress
+	progress *cli.Progress
 	began    time.Time
 	shown    time.Time
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
@@ -30,7 +29,7 @@ type Session struct {
 	Flags *genericclioptions.ConfigFlags
 	Clock Clock
 	// Paint formats standard output.
-	Paint terminal.Paint
+	Paint cli.Paint
 	// Screen is true if standard output is a terminal, with ScreenColumns columns.
 	Screen        bool
 	ScreenColumns int
@@ -53,10 +52,10 @@ type Session struct {
 func New(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
-		Paint:       terminal.Colours(streams.Out, os.Getenv),
-		Screen:      terminal.IsTerminal(streams.Out),
-		Interactive: terminal.IsTerminal(streams.In),
-		Live:        terminal.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
+		Paint:       cli.Colours(streams.Out, os.Getenv),
+		Screen:      cli.IsTerminal(streams.Out),
+		Interactive: cli.IsTerminal(streams.In),
+		Live:        cli.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
 		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
 	}
 	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)
@@ -76,8 +75,8 @@ func columns(stream io.Writer) int {
 }
 
 // Progress starts a progress display.
-func (s *Session) Progress() *terminal.Progress {
-	return terminal.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
+func (s *Session) Progress() *cli.Progress {
+	return cli.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
 }
 
 // Confirm asks for confirmation of an action that cannot be undone, unless yes is set by --yes. If
@@ -89,7 +88,7 @@ func (s *Session) Confirm(ctx context.Context, yes bool, question string) error 
 	if !s.Interactive {
 		return cli.Usage("%s Nobody can be asked, because standard input is no terminal: add --yes", question)
 	}
-	agreed, err := terminal.Ask(ctx, s.In, s.ErrOut, question)
+	agreed, err := cli.Ask(ctx, s.In, s.ErrOut, question)
 	if err != nil {
 		return err
 	}

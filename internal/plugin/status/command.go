@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -22,7 +21,7 @@ const ExitWrong = 4
 // run is one run of the command.
 type run struct {
 	*session.Session
-	format                   output.Format
+	format                   cli.Format
 	everywhere, installation bool
 	watch                    bool
 	interval                 time.Duration
@@ -43,7 +42,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
 	}
-	r.format.AddFlag(cmd, output.Wide, output.JSON, output.YAML)
+	r.format.AddFlag(cmd, cli.Wide, cli.JSON, cli.YAML)
 	flags := cmd.Flags()
 	flags.BoolVarP(&r.everywhere, "all-namespaces", "A", false, "look at all namespaces")
 	flags.BoolVarP(&r.watch, "watch", "w", false, "go on until interrupted; without a terminal a report is printed when it changes")

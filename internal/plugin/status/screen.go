@@ -11,8 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 // mostFaults is the maximum number of faults on the screen. -o json shows all.
@@ -21,7 +20,7 @@ const mostFaults = 20
 // screen writes a report for people.
 type screen struct {
 	out   io.Writer
-	paint terminal.Paint
+	paint cli.Paint
 	now   time.Time
 	wide  bool
 	// columns is the width of the terminal, or 0 if it is unknown.
@@ -30,17 +29,17 @@ type screen struct {
 }
 
 func (r *run) draw(out io.Writer, report *Report) {
-	s := screen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == output.Wide, columns: r.ScreenColumns, report: report}
+	s := screen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == cli.Wide, columns: r.ScreenColumns, report: report}
 	s.workloads("Control planes", report.ControlPlanes, "VERSION", func(w Workload) string { return w.Version })
 	s.workloads("Provisioners", report.Provisioners, "OF", func(w Workload) string { return w.Of })
 	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF", func(w Workload) string { return w.Of })
 	s.counts()
 	s.problems()
 	for _, what := range report.NotSeen {
-		s.wrapped("", s.paint.Text(terminal.Yellow, "Not looked at:"), terminal.Clean(what))
+		s.wrapped("", s.paint.Text(cli.Yellow, "Not looked at:"), cli.Clean(what))
 	}
 	if len(report.Problems)+len(report.NotSeen) == 0 {
-		fmt.Fprintln(s.out, s.paint.Text(terminal.Green, "Nothing is wrong."))
+		fmt.Fprintln(s.out, s.paint.Text(cli.Green, "Nothing is wrong."))
 	}
 }
 
@@ -48,25 +47,25 @@ func (s *screen) workloads(title string, all []Workload, column string, detail f
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, title))
-	table := &terminal.Table{Columns: s.columns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
+	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, title))
+	table := &cli.Table{Columns: s.columns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
 	if s.wide {
 		table.Header = append(table.Header, "URL")
 	}
 	for _, w := range all {
-		colour := terminal.Red
+		colour := cli.Red
 		switch {
 		case w.State == coderv1alpha1.ReasonScaledToZero:
-			colour = terminal.Yellow
+			colour = cli.Yellow
 		case w.Ready == string(metav1.ConditionTrue):
-			colour = terminal.Green
+			colour = cli.Green
 		}
-		row := []terminal.Cell{
-			terminal.Text(w.Namespace), terminal.Text(w.Name), terminal.Text(w.Ready).In(colour), terminal.Text(w.State).In(colour),
-			terminal.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), terminal.Text(detail(w)), terminal.Text(terminal.Ago(s.now, w.Created)),
+		row := []cli.Cell{
+			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(detail(w)), cli.Text(cli.Ago(s.now, w.Created)),
 		}
 		if s.wide {
-			row = append(row, terminal.Text(w.URL))
+			row = append(row, cli.Text(w.URL))
 		}
 		table.Add(row...)
 	}
@@ -83,9 +82,9 @@ func (s *screen) counts() {
 		fmt.Fprintf(s.out, "There is no control plane %s.\n\n", where)
 		return
 	}
-	table := &terminal.Table{}
-	table.Add(terminal.Text("Templates").In(terminal.Bold), terminal.Text(sum(s.report.Templates)))
-	table.Add(terminal.Text("Workspaces").In(terminal.Bold), terminal.Text(sum(s.report.Workspaces)))
+	table := &cli.Table{}
+	table.Add(cli.Text("Templates").In(cli.Bold), cli.Text(sum(s.report.Templates)))
+	table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(sum(s.report.Workspaces)))
 	table.Write(s.out, s.paint)
 	fmt.Fprintln(s.out)
 }
@@ -116,7 +115,7 @@ func (s *screen) problems() {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
+	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
 	found := faults(all)
 	for _, f := range found[:min(len(found), mostFaults)] {
 		s.fault(f)
@@ -130,13 +129,13 @@ func (s *screen) problems() {
 func (s *screen) fault(f fault) {
 	since := ""
 	if first := f.since(); first != nil {
-		since = " for " + terminal.Ago(s.now, *first)
+		since = " for " + cli.Ago(s.now, *first)
 	}
-	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(terminal.Red, terminal.Clean(f.title())), since)
-	s.wrapped("  ", "", terminal.Clean(f.text()))
+	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(cli.Red, cli.Clean(f.title())), since)
+	s.wrapped("  ", "", cli.Clean(f.text()))
 	if do := f[0].Do; do != "" {
 		// Commands are not wrapped, so that they can be copied.
-		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(terminal.Faint, "do:"), terminal.Clean(do))
+		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(cli.Faint, "do:"), cli.Clean(do))
 	}
 }
 
@@ -145,5 +144,5 @@ func (s *screen) wrapped(indent, label, text string) {
 	if label != "" {
 		label += " "
 	}
-	fmt.Fprintf(s.out, "%s%s%s\n", indent, label, terminal.Wrap(text, s.columns, indent))
+	fmt.Fprintf(s.out, "%s%s%s\n", indent, label, cli.Wrap(text, s.columns, indent))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -124,7 +123,7 @@ func (d *diff) show(cmd *exec.Cmd) error {
 	var text bytes.Buffer
 	cmd.Stdout = &text
 	err := cmd.Run()
-	_, failed := io.WriteString(d.Out, terminal.Visible(text.String()))
+	_, failed := io.WriteString(d.Out, cli.Visible(text.String()))
 	return errors.Join(err, failed)
 }
 

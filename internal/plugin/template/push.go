@@ -16,7 +16,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -27,7 +26,7 @@ const fieldManager = "kubectl-coder"
 type push struct {
 	*session.Session
 	cluster              *session.Cluster
-	format               output.Format
+	format               cli.Format
 	create, dryRun, wait bool
 	timeout              time.Duration
 	versionName, message string
@@ -55,7 +54,7 @@ func newPushCommand(s *session.Session) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
 	}
-	p.format.AddFlag(cmd, output.JSON, output.YAML, output.Name)
+	p.format.AddFlag(cmd, cli.JSON, cli.YAML, cli.Name)
 	flags := cmd.Flags()
 	flags.BoolVar(&p.create, "create", false, "make the template if there is none of that name, which must then be given whole")
 	flags.BoolVar(&p.dryRun, "dry-run", false, "ask whether it would be accepted, and change nothing")
@@ -190,7 +189,7 @@ func (p *push) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb string) erro
 	case p.format.Structured():
 		tmpl.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"))
 		return p.format.Write(p.Out, tmpl)
-	case p.format == output.Name:
+	case p.format == cli.Name:
 		verb = ""
 	case p.dryRun:
 		verb = " " + verb + " (server dry run)"

@@ -13,7 +13,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -50,7 +49,7 @@ func (p *push) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplat
 			if stalled := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
 				progress.End()
 				p.showLog(ctx, tmpl)
-				return tmpl, fmt.Errorf("template %s: %s", tmpl.Name, terminal.Clean(stalled.Message))
+				return tmpl, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(stalled.Message))
 			}
 		}
 		if p.timeout > 0 && p.Clock.Now().Sub(began) >= p.timeout {
@@ -79,6 +78,6 @@ func (p *push) showLog(ctx context.Context, tmpl *aggregationv1alpha1.CoderTempl
 	}
 	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	for _, line := range lines[max(0, len(lines)-shownLogLines):] {
-		fmt.Fprintln(p.ErrOut, terminal.Clean(line))
+		fmt.Fprintln(p.ErrOut, cli.Clean(line))
 	}
 }

@@ -12,8 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -23,7 +21,7 @@ const subresource = "token"
 // run is one call of a command.
 type run struct {
 	*session.Session
-	format   output.Format
+	format   cli.Format
 	duration time.Duration
 	all, yes bool
 }
@@ -70,7 +68,7 @@ func newCreateCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },
 	}
-	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().DurationVar(&r.duration, "duration", time.Hour, "how long the token lives: 1m to 1h")
 	return cmd
 }
@@ -89,7 +87,7 @@ func newListCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.list(cmd.Context(), args[0]) },
 	}
-	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
 	return cmd
 }
 
@@ -172,10 +170,10 @@ func (r *run) list(ctx context.Context, name string) error {
 		fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)
 		return nil
 	}
-	table := terminal.Table{Header: []string{"ID", "CODER USER", "REQUESTED BY", "EXPIRES"}, Columns: r.ScreenColumns}
+	table := cli.Table{Header: []string{"ID", "CODER USER", "REQUESTED BY", "EXPIRES"}, Columns: r.ScreenColumns}
 	for i := range list.Items {
 		s := &list.Items[i].Status
-		table.Add(terminal.Text(s.TokenID), terminal.Text(s.CoderUser), terminal.Text(s.RequestedBy), terminal.Text(s.ExpirationTimestamp.UTC().Format(time.RFC3339)))
+		table.Add(cli.Text(s.TokenID), cli.Text(s.CoderUser), cli.Text(s.RequestedBy), cli.Text(s.ExpirationTimestamp.UTC().Format(time.RFC3339)))
 	}
 	table.Write(r.Out, r.Paint)
 	return nil

@@ -6,14 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // run is one run of the command.
 type run struct {
 	*session.Session
-	format     output.Format
+	format     cli.Format
 	everywhere bool
 }
 
@@ -36,7 +35,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteName("CoderControlPlane", "CoderWorkspace"),
 	}
-	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "show the control planes of all namespaces")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -270,7 +270,7 @@ func (g *growth) workspace(w *aggregationv1alpha1.CoderWorkspace) *Node {
 
 func (g *growth) pod(pod *corev1.Pod) *Node {
 	n := g.node("Pod", pod)
-	n.State, n.colour = string(pod.Status.Phase), terminal.Yellow
+	n.State, n.colour = string(pod.Status.Phase), cli.Yellow
 	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -278,11 +278,11 @@ func (g *growth) pod(pod *corev1.Pod) *Node {
 	case pod.DeletionTimestamp != nil:
 		n.State = "Terminating"
 	case ready:
-		n.colour = terminal.Green
+		n.colour = cli.Green
 	default:
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			if s.State.Waiting != nil && s.State.Waiting.Reason != "" {
-				n.State, n.colour = s.State.Waiting.Reason, terminal.Red
+				n.State, n.colour = s.State.Waiting.Reason, cli.Red
 			}
 		}
 	}
@@ -290,9 +290,9 @@ func (g *growth) pod(pod *corev1.Pod) *Node {
 }
 
 func (n *Node) count(ready, all int32) {
-	n.State, n.colour = fmt.Sprintf("%d/%d", ready, all), terminal.Green
+	n.State, n.colour = fmt.Sprintf("%d/%d", ready, all), cli.Green
 	if ready < all {
-		n.colour = terminal.Yellow
+		n.colour = cli.Yellow
 	}
 }
 
@@ -303,16 +303,16 @@ func (n *Node) judge(conditions []metav1.Condition) {
 	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
 	switch {
 	case c == nil:
-		n.State, n.colour = "Unknown", terminal.Yellow
+		n.State, n.colour = "Unknown", cli.Yellow
 	case c.Status == metav1.ConditionTrue:
-		n.State, n.colour = c.Reason, terminal.Green
+		n.State, n.colour = c.Reason, cli.Green
 		if c.Reason == coderv1alpha1.ReasonScaledToZero {
-			n.colour = terminal.Yellow
+			n.colour = cli.Yellow
 		}
 	default:
-		n.State, n.colour = c.Reason, terminal.Red
+		n.State, n.colour = c.Reason, cli.Red
 		if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReconciling) {
-			n.colour = terminal.Yellow
+			n.colour = cli.Yellow
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 // Node is an object with its dependent objects.
@@ -18,7 +18,7 @@ type Node struct {
 	State    string  `json:"state,omitempty"`
 	Children []*Node `json:"children,omitempty"`
 
-	colour terminal.Colour
+	colour cli.Colour
 }
 
 // order is the order in which the dependent objects of a control plane are displayed.
@@ -42,8 +42,8 @@ func (n *Node) sort() {
 
 // write prints the trees, with a column for the state. With namespaces, the roots contain their
 // namespace.
-func write(w io.Writer, paint terminal.Paint, roots []*Node, namespaces bool) {
-	table := &terminal.Table{}
+func write(w io.Writer, paint cli.Paint, roots []*Node, namespaces bool) {
+	table := &cli.Table{}
 	for _, root := range roots {
 		kind := root.Kind
 		if namespaces {
@@ -54,13 +54,13 @@ func write(w io.Writer, paint terminal.Paint, roots []*Node, namespaces bool) {
 	table.Write(w, paint)
 }
 
-func (n *Node) rows(table *terminal.Table, first, rest, kind, namespace string) {
+func (n *Node) rows(table *cli.Table, first, rest, kind, namespace string) {
 	name := n.Name
 	if n.Namespace != namespace {
 		name = n.Namespace + "/" + name
 	}
-	state := terminal.Cell{Text: terminal.Clean(n.State), Colour: n.colour}
-	table.Add(terminal.Text(fmt.Sprintf("%s%s/%s", first, kind, name)), state)
+	state := cli.Cell{Text: cli.Clean(n.State), Colour: n.colour}
+	table.Add(cli.Text(fmt.Sprintf("%s%s/%s", first, kind, name)), state)
 	for i, child := range n.Children {
 		if i == len(n.Children)-1 {
 			child.rows(table, rest+"└─", rest+"  ", child.Kind, namespace)

@@ -12,15 +12,13 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // run is one run of the command.
 type run struct {
 	*session.Session
-	format     output.Format
+	format     cli.Format
 	everywhere bool
 }
 
@@ -37,7 +35,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
 	}
-	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "ask in all namespaces that have a control plane")
 	return cmd
 }
@@ -93,7 +91,7 @@ func withControlPlane(ctx context.Context, cluster *session.Cluster) ([]string, 
 }
 
 func (r *run) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
-	table := terminal.Table{Header: []string{"CONTROL PLANE", "ACTS AS", "RULE", "WHY"}, Columns: r.ScreenColumns}
+	table := cli.Table{Header: []string{"CONTROL PLANE", "ACTS AS", "RULE", "WHY"}, Columns: r.ScreenColumns}
 	for _, review := range reviews {
 		for i := range review.Status.ControlPlanes {
 			self := &review.Status.ControlPlanes[i]
@@ -101,7 +99,7 @@ func (r *run) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
 			if self.Rule != nil {
 				rule = fmt.Sprint(*self.Rule)
 			}
-			table.Add(terminal.Text(review.Namespace+"/"+self.ControlPlane), terminal.Text(actsAs(self)), terminal.Text(rule), terminal.Text(why(self)))
+			table.Add(cli.Text(review.Namespace+"/"+self.ControlPlane), cli.Text(actsAs(self)), cli.Text(rule), cli.Text(why(self)))
 		}
 	}
 	if len(reviews) > 0 {

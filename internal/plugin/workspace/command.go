@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -59,7 +59,7 @@ func newCommand(s *session.Session, a action) *cobra.Command {
 		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
 	}
 	r.selection.addFlags(cmd, s)
-	r.format.AddFlag(cmd, output.JSON, output.YAML, output.Name)
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML, cli.Name)
 	flags := cmd.Flags()
 	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")
 	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")

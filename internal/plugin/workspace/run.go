@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -24,7 +23,7 @@ type run struct {
 	*session.Session
 	action
 	selection selection
-	format    output.Format
+	format    cli.Format
 	wait      bool
 	timeout   time.Duration
 	dryRun    bool
@@ -135,9 +134,9 @@ func (r *run) answer(orders []*order) error {
 		o.workspace.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"))
 		list.Items = append(list.Items, *o.workspace)
 		switch r.format {
-		case output.Name:
+		case cli.Name:
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s\n", o.workspace.Name)
-		case output.Human:
+		case cli.Human:
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, r.outcome(o))
 		}
 	}

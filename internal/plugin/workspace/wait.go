@@ -13,7 +13,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -76,7 +75,7 @@ func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended boo
 	built := buildNumber(ws) > o.before
 	if stalled := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionStalled); stalled != nil &&
 		stalled.Status == metav1.ConditionTrue && (built || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused) {
-		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", terminal.Clean(stalled.Message), ws.Namespace, ws.Name)
+		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", cli.Clean(stalled.Message), ws.Namespace, ws.Name)
 		return true, nil
 	}
 	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
