@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -25,6 +24,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 // rawTexts are responses by path and query.
@@ -55,25 +55,9 @@ func connect(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSe
 			return c.Get(ctx, key, obj, opts...)
 		},
 	}).Build()
-	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
+	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
 	Register(server, &callers.Kube{WithWatch: c, Raw: raw})
-	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			return next(request.WithUser(ctx, &user.DefaultInfo{Name: "alice"}), method, req)
-		}
-	})
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := server.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil).Connect(t.Context(), clientEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session
+	return mcptest.Connect(t, server, nil, nil)
 }
 
 // get returns the text of a prompt, or its error.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 const (
@@ -48,7 +49,7 @@ type server struct {
 }
 
 func serve(s *Set, env Env) *server {
-	served := &server{Server: mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil), user: "alice"}
+	served := &server{Server: mcptest.NewServer(nil, nil), user: "alice"}
 	s.Register(served.Server, env)
 	served.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -63,18 +64,7 @@ func serve(s *Set, env Env) *server {
 // connect connects a client that uses the given protocol revision.
 func (s *server) connect(t *testing.T, revision string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := s.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).
-		Connect(t.Context(), clientEnd, &mcp.ClientSessionOptions{ProtocolVersion: revision})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
+	session := mcptest.Connect(t, s.Server, options, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if got := session.InitializeResult().ProtocolVersion; got != revision {
 		t.Fatalf("the session speaks %s, want %s", got, revision)
 	}
