@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/utils/clock"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
@@ -159,7 +158,7 @@ func sentenceOf(definition toolset.Definition) string {
 	return text
 }
 
-func listOf(rights []access.Right) string {
+func listOf(rights []callers.Right) string {
 	words := make([]string, 0, len(rights))
 	for _, right := range rights {
 		resource := right.Resource

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
@@ -56,18 +56,18 @@ func clusterRole() rbacv1.ClusterRole {
 func insideRole() rbacv1.ClusterRole {
 	verbs := verbsOf{}
 	usual := callersRights()
-	verbs.actOn(slices.DeleteFunc(toolRights(true), func(right access.Right) bool { return slices.Contains(usual, right) }))
+	verbs.actOn(slices.DeleteFunc(toolRights(true), func(right callers.Right) bool { return slices.Contains(usual, right) }))
 	return verbs.role("coder-k8s-mcp-inside")
 }
 
 // callersRights returns the permissions that are used on behalf of callers without toolset inside.
-func callersRights() []access.Right {
-	return slices.Concat(prompts.Rights(), resources.Rights(), access.Rights(), toolRights(false))
+func callersRights() []callers.Right {
+	return slices.Concat(prompts.Rights(), resources.Rights(), callers.ReviewRights(), toolRights(false))
 }
 
 // toolRights returns the permissions for the tools of toolset inside, or for all other tools.
-func toolRights(inside bool) []access.Right {
-	var rights []access.Right
+func toolRights(inside bool) []callers.Right {
+	var rights []callers.Right
 	for _, definition := range tools.All().Definitions() {
 		if (definition.Toolset == toolset.Inside) == inside {
 			rights = append(rights, definition.AllRights()...)
@@ -95,7 +95,7 @@ type groupResource struct{ group, resource string }
 type verbsOf map[groupResource][]string
 
 // actOn adds the verbs to use permissions on behalf of callers.
-func (v verbsOf) actOn(rights []access.Right) {
+func (v verbsOf) actOn(rights []callers.Right) {
 	for _, right := range rights {
 		for _, mode := range []string{asPerson, asServiceAccount} {
 			v.add(right.Group, right.Resource, "impersonate-on:"+mode+":"+right.Verb)

@@ -12,8 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -30,7 +28,7 @@ type options struct {
 	streams genericiooptions.IOStreams
 	want    installation.Expectation
 	wait    time.Duration
-	output  output.Format
+	output  cli.Format
 
 	clock clock.Clock
 	check checkFunc
@@ -61,7 +59,7 @@ func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc)
 	flags.StringSliceVar(&o.want.WatchNamespaces, "watch-namespaces", nil, "the namespaces that the operator was told to work in (default all)")
 	flags.BoolVar(&o.want.MCP, "mcp", true, "whether there should be an MCP server")
 	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until nothing is wrong; 0 looks once")
-	o.output.AddFlag(cmd, output.JSON, output.YAML)
+	o.output.AddFlag(cmd, cli.JSON, cli.YAML)
 	o.kube.AddFlags(flags)
 	return cmd
 }
@@ -108,7 +106,7 @@ func (o *options) tell(problems []installation.Problem, err error) error {
 func (o *options) print(problems []installation.Problem, complete bool) error {
 	if !o.output.Structured() {
 		for _, p := range problems {
-			fmt.Fprintln(o.streams.Out, terminal.Clean(p.String()))
+			fmt.Fprintln(o.streams.Out, cli.Clean(p.String()))
 		}
 		if complete && len(problems) == 0 {
 			fmt.Fprintf(o.streams.Out, "The installation in namespace %s is in order.\n", o.want.Namespace)

@@ -1,7 +1,10 @@
 // Package cli contains what the command lines of coder-k8s and of its kubectl plugin share:
-// exit codes, the output of errors, and the selection of the cluster. Its subpackages
-// contain the formats of -o (output) and the functions for terminals (terminal).
+// exit codes and the output of errors (execute.go), the formats of -o (format.go), and the
+// interaction with users: colors and questions (terminal.go), tables and progress.
 //
 // A command prints its result to standard output and everything else to standard error. It
-// never ends the process itself.
+// never ends the process itself. Colors and lines that are overwritten are used only on
+// terminals. Other streams, such as files or the log of a job, get plain lines. NO_COLOR is
+// supported (https://no-color.org). Text from a cluster cannot move the cursor or change
+// colors, because control characters are removed from it.
 package cli

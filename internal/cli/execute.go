@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"k8s.io/client-go/rest"
 )
 
 // Exit codes of a process.
@@ -93,7 +96,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	if interrupted := (*InterruptedError)(nil); ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
 		// No error is printed for the user who interrupted the command.
 		if interrupted != nil {
-			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), terminal.Visible(interrupted.Error()))
+			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), Visible(interrupted.Error()))
 		}
 		return ExitInterrupted
 	}
@@ -103,7 +106,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		// The error may quote external text, which must not control the terminal.
-		fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), terminal.Visible(line))
+		fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), Visible(line))
 	}
 	var usage *UsageError
 	var partial *PartialError
@@ -117,4 +120,58 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return exit.Code
 	}
 	return ExitFailure
+}
+
+// Cluster returns the configuration for the cluster that the flags and the kubeconfig
+// select. It sends no request.
+func Cluster(flags *genericclioptions.ConfigFlags, userAgent string) (*rest.Config, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	// A command is interactive and sends few concurrent requests.
+	config.UserAgent, config.QPS, config.Burst = userAgent, 50, 100
+	return config, nil
+}
+
+// suggestionDistance is the maximum edit distance between a suggestion and the typed word.
+const suggestionDistance = 2
+
+// UnknownCommand returns the error for an unknown command, with suggestions. instead
+// contains commands of other programs for words that users try.
+func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) error {
+	text := fmt.Sprintf("%q is no command of %s", name, cmd.CommandPath())
+	if other := instead[name]; other != "" {
+		return Usage("%s; %s does that", text, other)
+	}
+	cmd.SuggestionsMinimumDistance = suggestionDistance
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return Usage("%s", text)
+}
+
+// WriteBelow writes a file into a folder below a directory. It never writes outside of the
+// directory, even if a symbolic link in it leads out of it. It creates missing folders. The
+// name may come from an untrusted source; it returns an error if it is not a valid file
+// name.
+func WriteBelow(directory, folder, name string, text []byte, folderMode, fileMode fs.FileMode) error {
+	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") || !filepath.IsLocal(name) {
+		return fmt.Errorf("writing %q: that is no name of a file", name)
+	}
+	if err := os.MkdirAll(directory, folderMode); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.MkdirAll(filepath.Clean(folder), folderMode); err != nil {
+		return fmt.Errorf("making the folder %s in %s: %w", folder, directory, err)
+	}
+	if err := root.WriteFile(filepath.Join(folder, name), text, fileMode); err != nil {
+		return fmt.Errorf("writing %s in %s: %w", filepath.Join(folder, name), directory, err)
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 )
 
 // report is the information for the user besides the manifests. Texts from Coder are cleaned of
@@ -19,11 +18,11 @@ type report struct {
 }
 
 func (r *report) leave(format string, args ...any) {
-	r.leftOut = append(r.leftOut, terminal.Clean(fmt.Sprintf(format, args...)))
+	r.leftOut = append(r.leftOut, cli.Clean(fmt.Sprintf(format, args...)))
 }
 
 func (r *report) note(format string, args ...any) {
-	r.notes = append(r.notes, terminal.Clean(fmt.Sprintf(format, args...)))
+	r.notes = append(r.notes, cli.Clean(fmt.Sprintf(format, args...)))
 }
 
 // String returns the report as lines.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -102,7 +102,7 @@ func (h *harness) send(t testing.TB, method string, params any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, mcpPath, strings.NewReader(string(body)))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, callers.MCPPath, strings.NewReader(string(body)))
 	r.Host = "localhost"
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
@@ -235,7 +235,7 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 func (h *harness) wire(t testing.TB, request string) int {
 	t.Helper()
 	var dialer net.Dialer
-	connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), mcpPath))
+	connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), callers.MCPPath))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func (h *harness) wire(t testing.TB, request string) int {
 // behind a proxy.
 func TestTheWayInOverTheWire(t *testing.T) {
 	h := running(t, func(c *Config) {
-		c.Options.Identity.Mode = identity.ModeNone
+		c.Options.Identity.Mode = callers.ModeNone
 		c.Options.BindAddress = "127.0.0.1:0"
 	})
 	const ours = "Host: localhost:8090\r\n"
@@ -480,7 +480,7 @@ func FuzzTheServer(f *testing.F) {
 		}, funcr.Options{})
 	})
 	f.Fuzz(func(t *testing.T, body, version, method, contentType, host, origin string) {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, mcpPath, strings.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, callers.MCPPath, strings.NewReader(body))
 		r.Host = host
 		r.Header = http.Header{"Authorization": {"Bearer " + aliceToken}, "Accept": {"*/*"}, "Content-Type": {contentType}}
 		for name, value := range map[string]string{"Mcp-Protocol-Version": version, "Mcp-Method": method, "Origin": origin} {

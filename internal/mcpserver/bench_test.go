@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -87,12 +86,12 @@ func benchStack(b *testing.B) http.Handler {
 	namespaces, err := cfg.namespaces(own)
 	must(err)
 	s := &Server{logger: cfg.Logger}
-	reviewer := access.NewReviewer(access.Config{Kube: reviews, Callers: asCaller, Namespaces: namespaces, Clock: cfg.Clock})
-	s.identity, err = cfg.identity(reviews.AuthenticationV1().TokenReviews(), reviewer, counts)
+	reviewer := callers.NewReviewer(callers.ReviewerConfig{Kube: reviews, Callers: asCaller, Namespaces: namespaces, Clock: cfg.Clock})
+	s.authenticator, err = cfg.authenticator(reviews.AuthenticationV1().TokenReviews(), reviewer, counts)
 	must(err)
 	s.protocol, err = cfg.protocol(asCaller, offered, reviewer, counts, s.key)
 	must(err)
-	return s.routes(cfg.gate(s.identity, counts))
+	return s.routes(cfg.middleware(s.authenticator, counts))
 }
 
 // bareSDK returns a handler with the same tool on the SDK alone.

@@ -23,7 +23,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/logtest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 type harness struct {
 	server *Server
 	kube   *kubeAPI
-	logs   *logtest.Buffer
+	logs   *mcptest.LogBuffer
 	url    string
 	// stop shuts the server down and returns the error of Start.
 	stop func() error
@@ -81,7 +82,7 @@ func newHarness(t testing.TB, change ...func(*Config)) *harness {
 // newReplica creates a server for the given fake API server without starting it.
 func newReplica(t testing.TB, kube *kubeAPI, change ...func(*Config)) *harness {
 	t.Helper()
-	h := &harness{kube: kube, logs: &logtest.Buffer{}}
+	h := &harness{kube: kube, logs: &mcptest.LogBuffer{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func newReplica(t testing.TB, kube *kubeAPI, change ...func(*Config)) *harness {
 	if h.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.url = "http://" + listener.Addr().String() + mcpPath
+	h.url = "http://" + listener.Addr().String() + callers.MCPPath
 	return h
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -90,7 +90,7 @@ func TestAPageCannotRunATool(t *testing.T) {
 	batch := `[{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}},` +
 		`{"jsonrpc":"2.0","method":"notifications/initialized"},` + one + `]`
 	simple := []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""}
-	for who, mode := range map[string]identity.Mode{"with tokens": identity.ModeTokenReview, "for everybody on the machine": identity.ModeNone} {
+	for who, mode := range map[string]callers.Mode{"with tokens": callers.ModeTokenReview, "for everybody on the machine": callers.ModeNone} {
 		h := running(t, func(c *Config) {
 			c.Options.Identity.Mode = mode
 			c.Options.BindAddress = "127.0.0.1:0"
@@ -116,7 +116,7 @@ func TestAPageCannotRunATool(t *testing.T) {
 			}
 		}
 		for _, r := range h.kube.requests("", controlPlanesPath) {
-			if r.Header.Get("Impersonate-User") != "" || mode == identity.ModeNone {
+			if r.Header.Get("Impersonate-User") != "" || mode == callers.ModeNone {
 				t.Errorf("%s: a tool ran", who)
 			}
 		}
@@ -163,7 +163,7 @@ func TestABusyServerSaysSo(t *testing.T) {
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("the answer is %d %q", response.StatusCode, body)
 	}
-	if response, err := http.Get(strings.TrimSuffix(h.url, mcpPath) + "/readyz"); err != nil || response.StatusCode != http.StatusOK {
+	if response, err := http.Get(strings.TrimSuffix(h.url, callers.MCPPath) + "/readyz"); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("a busy server says that it is not ready: %v, %v", response, err)
 	}
 	close(open)
@@ -172,7 +172,7 @@ func TestABusyServerSaysSo(t *testing.T) {
 
 func TestMetadataIsForClientsOfAnIssuer(t *testing.T) {
 	h := running(t)
-	response, err := http.Get(strings.TrimSuffix(h.url, mcpPath) + identity.MetadataPath)
+	response, err := http.Get(strings.TrimSuffix(h.url, callers.MCPPath) + callers.MetadataPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,11 +181,11 @@ func TestMetadataIsForClientsOfAnIssuer(t *testing.T) {
 		t.Errorf("without an issuer the answer is %d, want 404", response.StatusCode)
 	}
 	h = newHarness(t, func(c *Config) {
-		c.Options.Identity.Mode = identity.ModeOIDC
+		c.Options.Identity.Mode = callers.ModeOIDC
 		c.Options.Identity.PublicURL = "https://mcp.example.com/mcp"
 		c.Options.Identity.OIDC.IssuerURL = "https://login.example.com"
 	})
-	for _, path := range []string{identity.MetadataPath, identity.MetadataPath + mcpPath} {
+	for _, path := range []string{callers.MetadataPath, callers.MetadataPath + callers.MCPPath} {
 		body, status := serve(h, path, map[string]string{"Origin": "https://tool.example.org"})
 		if status != http.StatusOK || !strings.Contains(body, "https://login.example.com") {
 			t.Errorf("%s gives %d %s", path, status, body)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/answers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 const (
@@ -25,11 +25,11 @@ const (
 // identity and reads only metadata.
 type namespaces struct {
 	objects metadata.Interface
-	answers *answers.Cache[[]string]
+	answers *callers.TTLCache[[]string]
 }
 
 func newNamespaces(objects metadata.Interface, clk clock.PassiveClock) *namespaces {
-	return &namespaces{objects: objects, answers: answers.NewCache[[]string](1, namespacesTimeout, clk)}
+	return &namespaces{objects: objects, answers: callers.NewTTLCache[[]string](1, namespacesTimeout, clk)}
 }
 
 // list returns the namespaces, sorted.

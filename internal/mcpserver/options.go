@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -38,7 +37,7 @@ type Options struct {
 	// call the server. The server's own origin is always allowed.
 	AllowedOrigins []string
 	// Identity configures the authentication.
-	Identity *identity.Options
+	Identity *callers.AuthenticationOptions
 	// Tools selects the tools that are offered.
 	Tools toolset.Options
 	// RequireElicitation rejects destructive calls from clients that cannot ask their user.
@@ -67,7 +66,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		BindAddress:       DefaultBindAddress,
-		Identity:          identity.NewOptions(),
+		Identity:          callers.NewAuthenticationOptions(),
 		RateLimit:         10,
 		RateBurst:         20,
 		MaxInFlight:       256,

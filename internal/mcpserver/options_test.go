@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func TestOptionsSayWhatIsWrong(t *testing.T) {
@@ -19,7 +19,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"a host that is an address":     {func(o *Options) { o.AllowedHosts = []string{"https://a"} }, "--mcp-allowed-hosts"},
 		"a wildcard host":               {func(o *Options) { o.AllowedHosts = []string{"*"} }, "--mcp-allowed-hosts"},
 		"an origin without a scheme":    {func(o *Options) { o.AllowedOrigins = []string{"a.example.com"} }, "--mcp-allowed-origins"},
-		"nobody asked on all addresses": {func(o *Options) { o.Identity.Mode = identity.ModeNone }, "--mcp-auth=none"},
+		"nobody asked on all addresses": {func(o *Options) { o.Identity.Mode = callers.ModeNone }, "--mcp-auth=none"},
 		"an unknown toolset":            {func(o *Options) { o.Tools.Toolsets = []string{"x"} }, `there is no toolset "x"; there are: controlplane`},
 		"an unknown tool":               {func(o *Options) { o.Tools.Disabled = []string{"x"} }, `there is no tool "x"`},
 		"a tool that read-only forbids": {func(o *Options) { o.Tools.ReadOnly, o.Tools.Enabled = true, []string{"delete_workspace"} }, "--mcp-read-only"},

@@ -64,5 +64,5 @@ func (s *Server) Ready(r *http.Request) error {
 	if err := s.probe.check(ctx); err != nil {
 		return fmt.Errorf("the API server does not answer the MCP server: %w", err)
 	}
-	return s.identity.Check(ctx)
+	return s.authenticator.Check(ctx)
 }

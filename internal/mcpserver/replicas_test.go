@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 // service distributes requests to the replicas in turn.
@@ -21,7 +23,7 @@ func service(t *testing.T, replicas ...*harness) string {
 	var proxies []*httputil.ReverseProxy
 	transport := &http.Transport{}
 	for _, replica := range replicas {
-		target, err := url.Parse(strings.TrimSuffix(replica.url, mcpPath))
+		target, err := url.Parse(strings.TrimSuffix(replica.url, callers.MCPPath))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,7 @@ func service(t *testing.T, replicas ...*harness) string {
 		server.Close()
 		transport.CloseIdleConnections()
 	})
-	return server.URL + mcpPath
+	return server.URL + callers.MCPPath
 }
 
 func (h *harness) calls(tool string) int {

@@ -22,16 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/sharedkey"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -73,15 +67,15 @@ type Config struct {
 
 // Server is the MCP server. It is a manager.Runnable.
 type Server struct {
-	options  Options
-	listener net.Listener
-	handler  http.Handler
-	identity *identity.Identity
-	protocol *protocol.Server
-	key      *sharedkey.Key
-	probe    *probe
-	logger   logr.Logger
-	serving  atomic.Bool
+	options       Options
+	listener      net.Listener
+	handler       http.Handler
+	authenticator *callers.Authenticator
+	protocol      *protocol.Server
+	key           *sharedKey
+	probe         *probe
+	logger        logr.Logger
+	serving       atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed.
 	drain, stop time.Duration
@@ -122,14 +116,14 @@ func New(cfg Config) (*Server, error) {
 		drain:    drainTime,
 		stop:     stopTime,
 	}
-	reviewer := access.NewReviewer(access.Config{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
-	if s.identity, err = cfg.identity(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
+	reviewer := callers.NewReviewer(callers.ReviewerConfig{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
+	if s.authenticator, err = cfg.authenticator(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
 		return nil, err
 	}
 	if s.protocol, err = cfg.protocol(kube, offered, reviewer, counts, s.key); err != nil {
 		return nil, err
 	}
-	s.handler = s.routes(cfg.gate(s.identity, counts))
+	s.handler = s.routes(cfg.middleware(s.authenticator, counts))
 	return s, nil
 }
 
@@ -161,14 +155,14 @@ func (cfg *Config) complete() (*rest.Config, error) {
 // key returns the key that signs questions to users. Without authentication, the server
 // runs on a user's machine: it has no replicas, and must not create Secrets in the clusters
 // of the kubeconfig.
-func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedkey.Key {
-	if cfg.Options.Identity.Mode == identity.ModeNone {
-		return sharedkey.Alone()
+func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedKey {
+	if cfg.Options.Identity.Mode == callers.ModeNone {
+		return newUnsharedKey()
 	}
-	return sharedkey.New(secrets, cfg.Clock, cfg.Logger)
+	return newSharedKey(secrets, cfg.Clock, cfg.Logger)
 }
 
-func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
+func (cfg *Config) metrics(offered *toolset.Set) (*Metrics, error) {
 	if cfg.Registerer == nil {
 		return nil, nil
 	}
@@ -176,7 +170,7 @@ func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)
 	}
-	return metrics.New(cfg.Registerer, names)
+	return NewMetrics(cfg.Registerer, names)
 }
 
 // namespaces returns the function that lists the namespaces in which permissions are
@@ -192,24 +186,24 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 	return newNamespaces(objects, cfg.Clock).list, nil
 }
 
-func (cfg *Config) identity(reviews authenticationclient.TokenReviewInterface, entry access.Reviewer, counts *metrics.Metrics) (*identity.Identity, error) {
-	return identity.New(identity.Config{
+func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterface, entry callers.Reviewer, counts *Metrics) (*callers.Authenticator, error) {
+	return callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
 		InCluster:   cfg.InCluster,
 		Reviews:     reviews,
 		Entry:       entry,
-		Observe: func(ctx context.Context, outcome identity.Outcome, user string) {
+		Observe: func(ctx context.Context, outcome callers.AuthenticationOutcome, user string) {
 			counts.Authenticated(string(outcome))
-			gate.NoteUser(ctx, user)
+			noteUser(ctx, user)
 		},
 		Clock: cfg.Clock,
 	})
 }
 
-func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer access.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
+func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *Metrics, key *sharedKey) (*protocol.Server, error) {
 	content := resources.New(kube, cfg.Clock)
-	env := toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
+	env := toolset.Env{Kube: kube, Confirmer: toolset.NewConfirmations(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
 	if cfg.Options.InsideUnconfirmed {
 		env.Unconfirmed = []string{toolset.Inside}
 	}
@@ -229,17 +223,17 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer a
 		MaxSessions:       cfg.Options.MaxSessions,
 		MaxStreamsPerUser: cfg.Options.MaxStreamsPerUser,
 		// The same share as for requests that have a connection.
-		MaxSessionCallsPerUser: gate.ShareOfUser(cfg.Options.MaxInFlight),
+		MaxSessionCallsPerUser: shareOfUser(cfg.Options.MaxInFlight),
 		Clock:                  cfg.Clock,
 		Logger:                 cfg.Logger,
 	})
 }
 
-func (cfg *Config) gate(id *identity.Identity, counts *metrics.Metrics) *gate.Gate {
+func (cfg *Config) middleware(id *callers.Authenticator, counts *Metrics) *Middleware {
 	o := cfg.Options
-	return gate.New(gate.Config{
-		Limits: gate.Limits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
-		Names: gate.Names{
+	return NewMiddleware(MiddlewareConfig{
+		Limits: RequestLimits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
+		Names: AllowedNames{
 			Namespace: cfg.Namespace, ClusterDomain: cfg.ClusterDomain,
 			Hosts: o.AllowedHosts, Origins: o.AllowedOrigins, PublicURL: o.Identity.PublicURL,
 		},
@@ -248,4 +242,27 @@ func (cfg *Config) gate(id *identity.Identity, counts *metrics.Metrics) *gate.Ga
 		Clock:        cfg.Clock,
 		Logger:       cfg.Logger,
 	})
+}
+
+// routes returns the handler for all paths.
+func (s *Server) routes(m *Middleware) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(callers.MCPPath, m.Calls(s.protocol))
+	// The probes need no authentication, because they reveal nothing.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	if metadata := s.authenticator.Metadata(); metadata != nil {
+		mux.Handle(callers.MetadataPath, metadata)
+		mux.Handle(callers.MetadataPath+"/", metadata)
+	}
+	return m.Requests(mux)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := s.Ready(r); err != nil {
+		s.logger.V(1).Info("Not ready", "reason", err.Error())
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }

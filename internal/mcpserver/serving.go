@@ -52,7 +52,7 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 	}()
 	go func() {
-		if err := s.identity.Start(ctx); err != nil && ctx.Err() == nil {
+		if err := s.authenticator.Start(ctx); err != nil && ctx.Err() == nil {
 			failed <- err
 		}
 	}()

@@ -2,6 +2,8 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +11,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -175,4 +179,32 @@ func TestWhoWaitsAtTheEntranceDoesNotHoldTheEnd(t *testing.T) {
 func TestTheKeyIsThereBeforeItIsNeeded(t *testing.T) {
 	h := running(t)
 	polltest.Eventually(t, "the Secret is made", func() bool { return len(h.kube.requests(http.MethodPost, secretsPath)) == 1 })
+}
+
+func TestServesTLS(t *testing.T) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := running(t, func(c *Config) {
+		c.Options.TLSCertFile, c.Options.TLSKeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	})
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certificate)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Post(strings.Replace(h.url, "http://", "https://", 1), "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the answer is %d, want 401", response.StatusCode)
+	}
 }

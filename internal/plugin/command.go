@@ -2,21 +2,17 @@ package plugin
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/access"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/logs"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/status"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/template"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/token"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/tree"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/whoami"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -56,13 +52,113 @@ func NewCommand(s *session.Session) *cobra.Command {
 	}
 	s.Flags.AddFlags(cmd.PersistentFlags())
 	s.CompleteFlags(cmd)
-	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s), whoami.NewCommand(s))
-	cmd.AddCommand(workspace.Commands(s)...)
+	cmd.AddCommand(newStatusCommand(s), newTreeCommand(s), newLogsCommand(s), newWhoamiCommand(s))
+	cmd.AddCommand(newWorkspaceCommands(s)...)
 	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewConfigSSHCommand(s),
 		remote.NewCopyCommand(s), remote.NewPortForwardCommand(s))
-	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s), token.NewCommand(s))
+	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
 	explainUnavailable(s, cmd)
 	cmd.SetUsageFunc(printUsage)
 	return cmd
+}
+
+// kubectlWords maps words that users may try to the kubectl command for them.
+func kubectlWords() map[string]string {
+	return map[string]string{
+		"get": "kubectl get coderworkspaces,codertemplates", "list": "kubectl get coderworkspaces", "ls": "kubectl get coderworkspaces",
+		"describe": "kubectl describe coderworkspace NAME", "delete": "kubectl delete coderworkspace NAME", "create": "kubectl apply -f FILE",
+		"apply": "kubectl apply -f FILE", "edit": "kubectl edit coderworkspace NAME", "watch": "kubectl get coderworkspaces --watch",
+	}
+}
+
+// printUsage prints the usage of a command: its own flags first, and then only the most common of
+// the global flags.
+func printUsage(cmd *cobra.Command) error {
+	var text strings.Builder
+	text.WriteString("Usage:\n")
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&text, "  %s COMMAND\n", cmd.CommandPath())
+	} else {
+		fmt.Fprintf(&text, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&text, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		text.WriteString("\nCommands:\n")
+		for _, child := range cmd.Commands() {
+			if child.IsAvailableCommand() {
+				fmt.Fprintf(&text, "  %-*s %s\n", child.NamePadding(), child.Name(), child.Short)
+			}
+		}
+	}
+	if own := cmd.LocalNonPersistentFlags(); own.HasAvailableFlags() {
+		fmt.Fprintf(&text, "\nFlags:\n%s", own.FlagUsages())
+	}
+	common := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range []string{"namespace", "context", "kubeconfig"} {
+		common.AddFlag(cmd.Root().PersistentFlags().Lookup(name))
+	}
+	fmt.Fprintf(&text, "\nFlags of all commands (kubectl coder options lists the rest):\n%s", common.FlagUsages())
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&text, "\n%s COMMAND --help explains a command.\n", cmd.CommandPath())
+	}
+	_, err := fmt.Fprint(cmd.OutOrStdout(), text.String())
+	return err
+}
+
+// newOptionsCommand returns the command kubectl coder options.
+func newOptionsCommand(s *session.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "List the flags that all commands have",
+		Long: "Lists the flags that all commands have, which choose the cluster and the user as those of kubectl do.",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
+			return err
+		},
+	}
+}
+
+// kubectlScript is the program that kubectl runs to complete the arguments of a plugin
+// (https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
+const kubectlScript = `#!/usr/bin/env sh
+# kubectl_complete-coder: what kubectl calls to complete the arguments of kubectl coder.
+exec kubectl-coder __complete "$@"
+`
+
+// newCompletionCommand returns the command kubectl coder completion.
+func newCompletionCommand(s *session.Session) *cobra.Command {
+	known := []string{"kubectl", "bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:   "completion {" + strings.Join(known, " | ") + "}",
+		Short: "Print what a shell needs to complete commands and names",
+		Long: "Prints the program by which kubectl, whose own completion your shell has to have, completes the arguments of\n" +
+			"kubectl coder: it stands as kubectl_complete-coder in the PATH. For a shell, it prints the script that completes\n" +
+			"the arguments of kubectl-coder where that is called by itself.",
+		Example:   "  kubectl coder completion kubectl >~/.local/bin/kubectl_complete-coder && chmod +x ~/.local/bin/kubectl_complete-coder\n  source <(kubectl coder completion bash)",
+		ValidArgs: known,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(known, args[0]) {
+				return cli.Usage("for what? Give one of %s", strings.Join(known, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(s.Out, true)
+			case "zsh":
+				return root.GenZshCompletion(s.Out)
+			case "fish":
+				return root.GenFishCompletion(s.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(s.Out)
+			}
+			_, err := fmt.Fprint(s.Out, kubectlScript)
+			return err
+		},
+	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -73,7 +73,7 @@ func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	var out, errs bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(d.input), Out: &out, ErrOut: &errs}
 	s := session.New(streams)
-	s.Clock, s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = d.clock, terminal.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
+	s.Clock, s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = d.clock, cli.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
 	s.Browse = func(_ context.Context, url string) error { d.browsed = append(d.browsed, url); return nil }
 	s.Copy = func(_ context.Context, text string) error { d.copied = append(d.copied, text); return d.copyError }
 	s.Check = func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {

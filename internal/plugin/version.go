@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/output"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -32,7 +34,7 @@ type versions struct {
 
 // newVersionCommand returns the command kubectl coder version.
 func newVersionCommand(s *session.Session) *cobra.Command {
-	var format output.Format
+	var format cli.Format
 	var own bool
 	var namespace string
 	cmd := &cobra.Command{
@@ -53,7 +55,7 @@ func newVersionCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 	}
-	format.AddFlag(cmd, output.JSON, output.YAML)
+	format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVar(&own, "client", false, "that of the plugin only, without asking the cluster")
 	cmd.Flags().StringVar(&namespace, "operator-namespace", installation.Namespace, "where the operator is installed")
 	return cmd
@@ -87,13 +89,63 @@ func (v *versions) look(ctx context.Context, s *session.Session, namespace strin
 }
 
 func (v *versions) write(s *session.Session) {
-	table := &terminal.Table{}
-	table.Add(terminal.Text("kubectl coder"), terminal.Text(v.Plugin))
+	table := &cli.Table{}
+	table.Add(cli.Text("kubectl coder"), cli.Text(v.Plugin))
 	if v.Kubernetes != "" {
-		table.Add(terminal.Text("Kubernetes"), terminal.Text(v.Kubernetes))
+		table.Add(cli.Text("Kubernetes"), cli.Text(v.Kubernetes))
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Operator)) {
-		table.Add(terminal.Text("Deployment "+name), terminal.Text(v.Operator[name]))
+		table.Add(cli.Text("Deployment "+name), cli.Text(v.Operator[name]))
 	}
 	table.Write(s.Out, s.Paint)
+}
+
+// explainUnavailable wraps each command: if the aggregated API returns that Coder is unavailable,
+// the error lists the control planes that are not ready.
+func explainUnavailable(s *session.Session, cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		explainUnavailable(s, child)
+	}
+	do := cmd.RunE
+	if do == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := do(cmd, args)
+		if !apierrors.IsServiceUnavailable(err) {
+			return err
+		}
+		for _, cause := range planesNotReady(cmd.Context(), s) {
+			err = fmt.Errorf("%w\n%s", err, cause)
+		}
+		return fmt.Errorf("%w\nkubectl coder status shows what is wrong", err)
+	}
+}
+
+// planesNotReady describes the control planes of the namespace that are not ready.
+func planesNotReady(ctx context.Context, s *session.Session) []string {
+	cluster, err := s.Cluster()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, session.CompletionTimeout)
+	defer cancel()
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := cluster.List(ctx, &planes, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil
+	}
+	var causes []string
+	for i := range planes.Items {
+		cp := &planes.Items[i]
+		ready := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
+		if ready == nil || ready.Status == metav1.ConditionTrue && ready.Reason != coderv1alpha1.ReasonScaledToZero {
+			continue
+		}
+		cause := fmt.Sprintf("control plane %s/%s is %s: %s", cp.Namespace, cp.Name, ready.Reason, strings.TrimSpace(ready.Message))
+		if ready.Reason == coderv1alpha1.ReasonScaledToZero {
+			cause += fmt.Sprintf("; kubectl -n %s scale codercontrolplane %s --replicas 1 starts it", cp.Namespace, cp.Name)
+		}
+		causes = append(causes, cause)
+	}
+	return causes
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -154,7 +153,7 @@ func FromEvents(events []corev1.Event) *Problem {
 	var newest *corev1.Event
 	for i := range events {
 		e := &events[i]
-		if kindOfEvent(e.Reason) != "" && (newest == nil || lastSeen(newest).Before(lastSeen(e))) {
+		if kindOfEvent(e.Reason) != "" && (newest == nil || EventTime(newest).Before(EventTime(e))) {
 			newest = e
 		}
 	}
@@ -280,13 +279,4 @@ func withColon(text string) string {
 		return ""
 	}
 	return ": " + text
-}
-
-func lastSeen(e *corev1.Event) time.Time {
-	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return e.CreationTimestamp.Time
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -160,7 +159,7 @@ func (o *options) finish(c *collector) error {
 		return nil
 	}
 	for _, line := range c.left {
-		fmt.Fprintln(o.streams.ErrOut, "left out: "+terminal.Clean(c.redactor.Text(line)))
+		fmt.Fprintln(o.streams.ErrOut, "left out: "+cli.Clean(c.redactor.Text(line)))
 	}
 	return &cli.PartialError{Err: fmt.Errorf("not all is in the archive: see above, or its README")}
 }

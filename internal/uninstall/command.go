@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -139,7 +138,7 @@ func (o *options) confirm(summary string) error {
 	if o.yes || o.dryRun {
 		return nil
 	}
-	if !terminal.IsTerminal(o.streams.In) {
+	if !cli.IsTerminal(o.streams.In) {
 		return cli.Usage("nobody can be asked, because standard input is no terminal: say --yes, or look first with --dry-run")
 	}
 	fmt.Fprint(o.streams.ErrOut, "Go on? Type yes: ")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -106,8 +106,8 @@ func TestMCPRights(t *testing.T) {
 
 // callersOf returns the permissions of the callers of a tool, by their names: one has
 // all permissions of the tool, and each of the others lacks some.
-func callersOf(d toolset.Definition) map[string][]access.Right {
-	all := map[string][]access.Right{callerName(d, ""): d.AllRights()}
+func callersOf(d toolset.Definition) map[string][]callers.Right {
+	all := map[string][]callers.Right{callerName(d, ""): d.AllRights()}
 	for _, right := range d.Rights {
 		all[callerName(d, "without", right)] = without(d.AllRights(), right)
 	}
@@ -121,7 +121,7 @@ func callersOf(d toolset.Definition) map[string][]access.Right {
 }
 
 // callerName returns the name of a caller of a tool that lacks some permissions.
-func callerName(d toolset.Definition, difference string, rights ...access.Right) string {
+func callerName(d toolset.Definition, difference string, rights ...callers.Right) string {
 	words := []string{d.Name, difference}
 	for _, right := range rights {
 		words = append(words, right.Verb, right.Resource)
@@ -129,8 +129,8 @@ func callerName(d toolset.Definition, difference string, rights ...access.Right)
 	return strings.Trim(strings.NewReplacer("_", "-", "/", "-", " ", "-").Replace(strings.Join(words, " ")), "-")
 }
 
-func without(rights []access.Right, lacking ...access.Right) []access.Right {
-	return slices.DeleteFunc(slices.Clone(rights), func(right access.Right) bool { return slices.Contains(lacking, right) })
+func without(rights []callers.Right, lacking ...callers.Right) []callers.Right {
+	return slices.DeleteFunc(slices.Clone(rights), func(right callers.Right) bool { return slices.Contains(lacking, right) })
 }
 
 // succeeds checks that with the declared permissions of a tool all calls succeed,
@@ -157,9 +157,9 @@ func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d
 // several permissions, each is sufficient for one call and not for all.
 func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcpCaller, d toolset.Definition, row func(*testing.T) []toolCall) {
 	t.Helper()
-	var lacking [][]access.Right
+	var lacking [][]callers.Right
 	for _, right := range d.Rights {
-		lacking = append(lacking, []access.Right{right})
+		lacking = append(lacking, []callers.Right{right})
 	}
 	if len(d.OneOf) > 0 {
 		lacking = append(lacking, d.OneOf)
@@ -213,10 +213,10 @@ func changesNothing(t *testing.T, from int64, user string) {
 
 // usesExactly waits until each of the permissions is used, except the spare ones; no
 // other permission is used, and nothing is refused.
-func usesExactly(t *testing.T, from int64, user string, rights []access.Right, spare ...access.Right) {
+func usesExactly(t *testing.T, from int64, user string, rights []callers.Right, spare ...callers.Right) {
 	t.Helper()
 	polltest.Eventually(t, "each right is used", func(context.Context) error {
-		var used []access.Right
+		var used []callers.Right
 		for _, r := range requestsAs(t, from, user) {
 			if right, ok := r.right(); ok {
 				used = append(used, right)
@@ -246,7 +246,7 @@ func requestsAs(t *testing.T, from int64, user string) []request {
 
 // right returns the permission that a request needs. Every user may create access
 // reviews for themselves.
-func (r request) right() (access.Right, bool) {
+func (r request) right() (callers.Right, bool) {
 	resource := r.ObjectRef.Resource
 	switch {
 	case resource == "":
@@ -254,7 +254,7 @@ func (r request) right() (access.Right, bool) {
 	case r.ObjectRef.Subresource != "":
 		resource += "/" + r.ObjectRef.Subresource
 	}
-	return access.Right{Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: resource}, r.ObjectRef.APIGroup != "authorization.k8s.io"
+	return callers.Right{Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: resource}, r.ObjectRef.APIGroup != "authorization.k8s.io"
 }
 
 // looksEverywhereFirst reports whether a request of diagnose_workspace lists the pods
@@ -267,9 +267,9 @@ func (r request) looksEverywhereFirst() bool {
 
 // spare returns permissions that these calls do not need: create_workspace reads the
 // workspace if its watch breaks.
-func spare(tool string) []access.Right {
+func spare(tool string) []callers.Right {
 	if tool != "create_workspace" {
 		return nil
 	}
-	return []access.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces"}}
+	return []callers.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces"}}
 }

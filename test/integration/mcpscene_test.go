@@ -19,7 +19,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -231,7 +231,7 @@ func (s *mcpScene) subjects(name string) []rbacv1.Subject {
 }
 
 // grantRights grants permissions to a caller in each of some namespaces.
-func (s *mcpScene) grantRights(t *testing.T, name string, rights []access.Right, namespaces ...string) {
+func (s *mcpScene) grantRights(t *testing.T, name string, rights []callers.Right, namespaces ...string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mcp-" + s.ns + "-" + name}}
 	for _, right := range rights {
@@ -261,7 +261,7 @@ func (s *mcpScene) grantRole(t *testing.T, name, role string, namespaces ...stri
 func (s *mcpScene) granted(t *testing.T) {
 	t.Helper()
 	last := fmt.Sprintf("last-%d", s.next())
-	s.grantRights(t, last, []access.Right{{Verb: "get", Resource: last}}, s.away)
+	s.grantRights(t, last, []callers.Right{{Verb: "get", Resource: last}}, s.away)
 	polltest.Eventually(t, "the rights are known", func(ctx context.Context) error {
 		return allowed(ctx, "system:serviceaccount:"+s.callers+":"+last, s.away, last)
 	})

@@ -1,8 +1,23 @@
-// Package callers accesses the Kubernetes API with the identity of the MCP server's
-// callers.
+// Package callers knows who calls the MCP server, what they may do, and how to access the
+// Kubernetes API as them.
 //
-// Invariants: every request goes through one transport. It impersonates the caller in the
-// request's context (k8s.io/apiserver/pkg/endpoints/request.UserFrom), and sends nothing if
-// there is none. Reads go to the API server, never to a cache that was filled with the
-// operator's own permissions.
+//   - Authenticator checks the bearer token of each request (tokenreview.go, issuer.go).
+//   - Reviewer checks with the API server whether a caller may use the MCP server, and which
+//     permissions it has in any namespace, so that tools without permission are hidden.
+//   - Kube is the client that impersonates the caller in the request's context
+//     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
+//   - Quota limits the concurrent operations of each user.
+//
+// Invariants:
+//   - A token is not passed on. It is checked and then removed from the request. It is never
+//     logged, it is sent only to the authenticator, and it is cached only as a keyed hash. A
+//     request does not outlive its token.
+//   - If the check of a token or of the access to the server fails with an error, the
+//     response is 503. If a check of permissions fails, tools are shown.
+//   - Every request to Kubernetes goes through one transport, which sends nothing without a
+//     caller. Reads go to the API server, never to a cache that was filled with the
+//     operator's own permissions.
+//   - This package grants nothing. The API server authorizes each call again, because the
+//     call impersonates the caller. Results are cached for a few seconds; an error is never
+//     cached.
 package callers

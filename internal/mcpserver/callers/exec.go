@@ -11,7 +11,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
 )
 
 // maxExecs is the maximum number of commands that a caller may run at a time, on each
@@ -29,7 +28,7 @@ type Executor interface {
 type executor struct {
 	cfg   *rest.Config
 	base  *url.URL
-	under *quota.Quota
+	under *Quota
 }
 
 func newExecutor(cfg *rest.Config) (Executor, error) {
@@ -37,7 +36,7 @@ func newExecutor(cfg *rest.Config) (Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &executor{cfg: cfg, base: base, under: quota.New(maxExecs)}, nil
+	return &executor{cfg: cfg, base: base, under: NewQuota(maxExecs)}, nil
 }
 
 // Exec implements Executor.

@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -90,11 +89,11 @@ func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, 
 		return "", err
 	}
 	defer reader.Close()
-	kept, _, err := text.Tail(reader, lines, logBytes)
+	kept, _, err := toolset.ReadTail(reader, lines, logBytes)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
-	return text.Clean(kept), nil
+	return toolset.CleanText(kept), nil
 }
 
 // shownLog limits the size of a log for the report.

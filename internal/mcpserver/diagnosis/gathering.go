@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -78,4 +80,66 @@ func (g *gathering) list(ctx context.Context, list client.ObjectList, resource, 
 	if list.GetContinue() != "" {
 		g.note(gap{resource, fmt.Sprintf("only the first %d %s were looked at, and there are more", most, resource)})
 	}
+}
+
+// The resources that are read.
+const (
+	controlPlanes = "codercontrolplanes"
+	provisioners  = "coderprovisioners"
+	workspaces    = "coderworkspaces"
+	templates     = "codertemplates"
+	deployments   = "deployments"
+	replicaSets   = "replicasets"
+	pods          = "pods"
+	podLogs       = "pods/log"
+	events        = "events"
+	workspaceLogs = "coderworkspaces/log"
+	templateLogs  = "codertemplates/log"
+)
+
+// ControlPlaneRights returns the permissions that ControlPlane needs, and those that make
+// its report more complete.
+func ControlPlaneRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.CoderRight("get", controlPlanes)}, append(podRights(),
+		callers.Right{Verb: "get", Group: "apps", Resource: deployments},
+		callers.CoderRight("list", provisioners), callers.AggregatedRight("list", templates), callers.AggregatedRight("get", templateLogs))
+}
+
+// WorkspaceRights returns the permissions that Workspace needs, and those that make its
+// report more complete.
+func WorkspaceRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.AggregatedRight("get", workspaces)}, append(podRights(),
+		callers.CoderRight("get", controlPlanes), callers.CoderRight("list", controlPlanes), callers.CoderRight("list", provisioners),
+		callers.AggregatedRight("get", templates), callers.AggregatedRight("get", workspaceLogs), callers.AggregatedRight("get", templateLogs))
+}
+
+// podRights returns the permissions to find out why pods do not run.
+func podRights() []callers.Right {
+	return []callers.Right{
+		{Verb: "list", Resource: pods}, {Verb: "get", Resource: podLogs}, {Verb: "list", Resource: events},
+		{Verb: "list", Group: "apps", Resource: replicaSets},
+	}
+}
+
+func isTrue(all []metav1.Condition, kind string) bool { return meta.IsStatusConditionTrue(all, kind) }
+
+// findCondition returns the condition, or an empty one if there is none.
+func findCondition(all []metav1.Condition, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(all, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{Type: kind}
+}
+
+// proof formats a condition as evidence.
+func proof(c metav1.Condition) string {
+	return evidence("condition " + c.Type + "=" + string(c.Status) + ", " + c.Reason + ": " + c.Message)
+}
+
+func describeConditions(all []metav1.Condition) []Condition {
+	described := make([]Condition, 0, len(all))
+	for _, c := range all {
+		described = append(described, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: oneLine(c.Message, longestMessage)})
+	}
+	return described
 }

@@ -7,14 +7,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 var update = flag.Bool("update", false, "write the golden reports")
@@ -140,4 +145,174 @@ func blindWorld() *world {
 		objects:   []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...), d},
 		forbidden: []string{pods, "log", events, replicaSets},
 	}
+}
+
+// now is the time of all events in these tests.
+var now = metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: now, ObservedGeneration: 1}
+}
+
+func yes(kind, reason, message string) metav1.Condition {
+	return condition(kind, metav1.ConditionTrue, reason, message)
+}
+
+func no(kind, reason, message string) metav1.Condition {
+	return condition(kind, metav1.ConditionFalse, reason, message)
+}
+
+// aControlPlane returns coder/coder with these conditions.
+func aControlPlane(conditions ...metav1.Condition) *coderv1alpha1.CoderControlPlane {
+	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", Generation: 1, UID: "cp"}}
+	cp.Spec.Image, cp.Spec.Replicas = "ghcr.io/coder/coder:v2.30.0", ptr.To[int32](1)
+	cp.Status.ObservedGeneration, cp.Status.Conditions = 1, conditions
+	return cp
+}
+
+// brokenPart returns the conditions of a control plane that is not Ready because of one
+// part.
+func brokenPart(kind, reason, message string) []metav1.Condition {
+	return []metav1.Condition{
+		no("Ready", reason, message), yes("Reconciling", reason, message), no(kind, reason, message),
+	}
+}
+
+func working() []metav1.Condition {
+	return []metav1.Condition{
+		yes("Ready", "Ready", "Coder runs, and the operator has access to it"), yes("ResourcesApplied", "Applied", "every object that the spec asks for is applied"),
+		yes("DeploymentAvailable", "Available", "1 of 1 pods are ready"), yes("CoderReachable", "Reachable", "Coder v2.30.0 answers"),
+		yes("OperatorAccess", "TokenAccepted", "Coder accepts the operator's token"), yes("Served", "Served", "templates and workspaces are served under their own names"),
+	}
+}
+
+func aDeployment() *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", Generation: 1, UID: "deployment"},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)},
+	}
+}
+
+var ourLabels = map[string]string{
+	coderv1alpha1.LabelName: coderv1alpha1.ControlPlaneName, coderv1alpha1.LabelInstance: "coder", coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
+}
+
+// aReplicaSet returns the ReplicaSet of a revision, with its actual and desired number of
+// pods.
+func aReplicaSet(revision string, has, wanted int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "coder", Name: "coder-r" + revision, UID: types.UID("set" + revision), Labels: ourLabels,
+			Annotations: map[string]string{podproblem.RevisionAnnotation: revision},
+		},
+		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(wanted)}, Status: appsv1.ReplicaSetStatus{Replicas: has},
+	}
+}
+
+// aPod returns a pod of a revision whose container coder has this status.
+func aPod(revision string, status corev1.ContainerStatus) *corev1.Pod {
+	status.Name = "coder"
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "coder", Name: "coder-r" + revision + "-x", Labels: ourLabels,
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "coder-r" + revision, UID: types.UID("set" + revision), Controller: ptr.To(true)}},
+		},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: "ghcr.io/coder/coder:v2.30.0"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{status}},
+	}
+	if status.Ready {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	if status.State.Waiting != nil {
+		pod.Status.Phase = corev1.PodPending
+	}
+	return pod
+}
+
+func waits(reason, message string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+}
+
+func runs(isReady bool) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Ready: isReady, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+}
+
+// crashed returns the status of a container in CrashLoopBackOff.
+func crashed(code int32, reason string, times int32) corev1.ContainerStatus {
+	status := waits("CrashLoopBackOff", "back-off 40s restarting failed container")
+	status.RestartCount = times
+	status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}
+	return status
+}
+
+func unschedulable(message string) *corev1.Pod {
+	pod := aPod("1", corev1.ContainerStatus{})
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message},
+	}}
+	return pod
+}
+
+func anEvent(kind, name, reason, message string) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "coder", Name: name + "." + reason},
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "coder", Name: name},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, LastTimestamp: now, Count: 3,
+	}
+}
+
+func aLog(text string, previous bool) containerLog {
+	return containerLog{pod: "coder-r1-x", container: "coder", previous: previous, text: text}
+}
+
+// factsOf returns the facts about a control plane with one pod.
+func factsOf(cp *coderv1alpha1.CoderControlPlane, pod *corev1.Pod, events ...*corev1.Event) *controlPlaneFacts {
+	f := &controlPlaneFacts{object: cp, deployment: aDeployment()}
+	f.remedy = controlPlaneRemedies()
+	f.sets = []appsv1.ReplicaSet{*aReplicaSet("1", 1, 1)}
+	if pod != nil {
+		f.pods = []corev1.Pod{*pod}
+		f.current = f.pods
+	}
+	for _, e := range events {
+		f.events = append(f.events, *e)
+	}
+	return f
+}
+
+// aWorkspace returns coder/coder.ada.dev, whose newest build has this status.
+func aWorkspace(status string, conditions ...metav1.Condition) *aggregationv1alpha1.CoderWorkspace {
+	ws := &aggregationv1alpha1.CoderWorkspace{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev", Labels: map[string]string{
+			aggregationv1alpha1.LabelControlPlaneName: "coder", aggregationv1alpha1.LabelControlPlaneNamespace: "coder",
+		}},
+		Spec: aggregationv1alpha1.CoderWorkspaceSpec{Organization: "coder", TemplateName: "k8s", Running: ptr.To(true)},
+	}
+	ws.Status = aggregationv1alpha1.CoderWorkspaceStatus{
+		ID: "11111111-2222-3333-4444-555555555555", LatestBuildStatus: status, TemplateName: "k8s", Conditions: conditions,
+		LatestBuild: &aggregationv1alpha1.WorkspaceBuild{
+			Number: 4, Transition: "start", Status: status, Reason: "initiator", TemplateVersionName: "v3", CreatedAt: &now,
+		},
+	}
+	return ws
+}
+
+func aTemplate() *aggregationv1alpha1.CoderTemplate {
+	return &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s", Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}},
+		Status: aggregationv1alpha1.CoderTemplateStatus{
+			ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
+		},
+	}
+}
+
+func aProvisioner(ready bool, tags map[string]string) coderv1alpha1.CoderProvisioner {
+	p := coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "builders"}}
+	p.Spec.ControlPlaneRef = &coderv1alpha1.ControlPlaneReference{Name: "coder"}
+	p.Spec.Tags = tags
+	p.Status.Conditions = []metav1.Condition{yes("Ready", "Ready", "the daemons run")}
+	if !ready {
+		p.Status.Conditions = []metav1.Condition{no("Ready", "NotEntitled", "no license allows external provisioners")}
+	}
+	return p
 }

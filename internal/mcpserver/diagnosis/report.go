@@ -1,5 +1,15 @@
 package diagnosis
 
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
+)
+
 // The severities of findings.
 const (
 	severityError   = "error"
@@ -107,4 +117,123 @@ type Report struct {
 	NextTools []Next `json:"nextTools,omitempty"`
 	// Truncated reports that something was left out to limit the size of the report.
 	Truncated bool `json:"truncated,omitempty"`
+}
+
+// conclusion is a finding with the data that decides its place in the report.
+type conclusion struct {
+	Finding
+	// symptom reports that the finding must have another cause, which may be in a gap.
+	symptom bool
+	// fallback reports that the finding is dropped if another error was found.
+	fallback bool
+	// next contains the tool calls that show more about the finding.
+	next []Next
+}
+
+// rule derives conclusions from facts. It is a pure function: it has no side effects and
+// does not read the clock.
+type rule[F any] func(facts F) []conclusion
+
+// conclude applies all rules and sorts the conclusions by severity. Rules are ordered from
+// causes to effects, so within a severity an earlier finding explains later ones.
+func conclude[F any](facts F, rules []rule[F]) []conclusion {
+	all := apply(facts, rules)
+	if slices.ContainsFunc(all, func(c conclusion) bool { return c.Severity == severityError && !c.fallback }) {
+		all = slices.DeleteFunc(all, func(c conclusion) bool { return c.fallback })
+	}
+	slices.SortStableFunc(all, func(a, b conclusion) int {
+		return cmp.Or(cmp.Compare(weight(a.Severity), weight(b.Severity)), cmp.Compare(rank(a.isSymptom()), rank(b.isSymptom())))
+	})
+	return all
+}
+
+// apply returns the conclusions of the rules, in the order of the rules.
+func apply[F any](facts F, rules []rule[F]) []conclusion {
+	var all []conclusion
+	for _, look := range rules {
+		all = append(all, look(facts)...)
+	}
+	return all
+}
+
+// isSymptom reports whether the conclusion is an error that another error explains.
+func (c conclusion) isSymptom() bool { return c.symptom && c.Severity == severityError }
+
+func weight(severity string) int {
+	return slices.Index([]string{severityError, severityWarning, severityInfo}, severity)
+}
+
+// nothing is the result of a rule that does not apply.
+func nothing() []conclusion { return nil }
+
+// one returns a single conclusion.
+func one(f Finding, next ...Next) []conclusion { return []conclusion{{Finding: f, next: next}} }
+
+// aFallback returns a conclusion for the case that no other error was found.
+func aFallback(f Finding, next ...Next) []conclusion {
+	return []conclusion{{Finding: f, symptom: true, fallback: true, next: next}}
+}
+
+// aSymptom returns a conclusion that does not contain the cause.
+func aSymptom(f Finding, next ...Next) []conclusion {
+	return []conclusion{{Finding: f, symptom: true, next: next}}
+}
+
+// gap is something that could not be read.
+type gap struct {
+	// resource is the resource that could not be read.
+	resource string
+	// sentence names the object and the reason.
+	sentence string
+}
+
+func compareGaps(a, b gap) int {
+	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.sentence, b.sentence))
+}
+
+func newGap(ctx context.Context, call *toolset.CallError) gap {
+	return gap{call.Resource, toolset.Gap(ctx, call)}
+}
+
+// missing returns the resources of the gaps without duplicates.
+func missing(gaps []gap) []string {
+	var all []string
+	for _, g := range gaps {
+		if !slices.Contains(all, g.resource) {
+			all = append(all, g.resource)
+		}
+	}
+	return all
+}
+
+// Limits for external text in a report, in bytes.
+const (
+	longestEvidence = 600
+	longestSentence = 300
+	longestMessage  = 250
+)
+
+// oneLine returns the beginning of an external text as one line.
+func oneLine(words string, most int) string {
+	return truncate.String(truncate.OneLine(toolset.CleanText(words)), most)
+}
+
+// evidence returns the end of an external text, in lines. The newest lines and the errors
+// of a log are at its end.
+func evidence(words string) string {
+	return tail(strings.TrimSpace(toolset.CleanText(words)), longestEvidence)
+}
+
+// tail returns the end of a text that may be too long. If possible, it starts at the
+// beginning of a line.
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	const more = truncate.Ellipsis
+	s = s[len(s)-most+len(more):]
+	if _, lines, found := strings.Cut(s, "\n"); found && strings.TrimSpace(lines) != "" {
+		s = lines
+	}
+	return more + strings.ToValidUTF8(s, "")
 }

@@ -1,6 +1,15 @@
 package diagnosis
 
-import "fmt"
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
+)
 
 func missingTemplate(f *workspaceFacts) []conclusion {
 	if !f.templateMissing {
@@ -57,4 +66,96 @@ func failedVersions(f *controlPlaneFacts) []conclusion {
 		all = append(all, failedVersion(t))
 	}
 	return all
+}
+
+// logPrefix matches the time and the stage at the beginning of each line of a build log.
+var logPrefix = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\S+ \[([^\]]*)\] ?`)
+
+// terraformError returns Terraform's first error in a build log: its summary, its location
+// and its details, as lines. It returns "" if there is none.
+func terraformError(log string) string {
+	return strings.Join(terraformerror.Find(func(yield func(stage, line string) bool) {
+		for line := range strings.Lines(log) {
+			stage := ""
+			if groups := logPrefix.FindStringSubmatch(line); groups != nil {
+				line, stage = line[len(groups[0]):], groups[1]
+			}
+			if !yield(stage, line) {
+				return
+			}
+		}
+	}), "\n")
+}
+
+// sourceLine matches a line of a template that an error quotes, with its line number, or
+// the frame between that line and the values in it.
+var sourceLine = regexp.MustCompile(`(?m)^(\d+: .*|├─+)\n?`)
+
+// withoutSource removes the quoted lines of the template from an error.
+func withoutSource(block string) string { return sourceLine.ReplaceAllString(block, "") }
+
+// buildTrouble is a known cause of a failed build. signs matches its error or its log.
+type buildTrouble struct {
+	signs *regexp.Regexp
+	// what describes the problem. If it is empty, the build's own message is used.
+	what string
+	do   string
+}
+
+// waitsForPods matches the messages of a build that timed out while it waited for pods.
+var waitsForPods = regexp.MustCompile(`Waiting for rollout to finish|[Pp]od .* not ready|timed out waiting for the condition|context deadline exceeded`)
+
+// buildTroubles matches messages of Coder's provisioner, Terraform and Kubernetes. The
+// first match is used, so more specific patterns come first.
+var buildTroubles = []buildTrouble{
+	{regexp.MustCompile(`insufficient quota|exceed your quota`), "its owner's quota in Coder does not allow it",
+		"raise the quota allowance of a group of the owner in Coder, or delete workspaces that are not needed"},
+	{regexp.MustCompile(`missing parameter|(?i)parameter .* (is )?required`), "a required parameter has no value",
+		"give the parameter a value with update_workspace; get_template shows the parameters"},
+	{regexp.MustCompile(`required template variables|No value for required variable`), "a variable of the template has no value",
+		"set spec.variables of the template with push_template"},
+	{regexp.MustCompile(`detected as (hung|pending)|terminated by the reaper`), "the provisioner stopped answering during the build",
+		"see that the provisioners and the control plane are well (diagnose_control_plane), and build again"},
+	{regexp.MustCompile(`exceeded quota`), "", "raise the ResourceQuota of the namespace, or have the template ask for less"},
+	{regexp.MustCompile(`is forbidden: User "system:serviceaccount:|cannot (create|get|list|patch|delete|watch) resource`), "",
+		"give Coder's ServiceAccount the right in that namespace: spec.rbac.workspaceNamespaces of the control plane"},
+	{regexp.MustCompile(`namespaces "[^"]*" not found`), "", "make the namespace, or correct it in the template"},
+	{regexp.MustCompile(`Failed to (query available provider packages|install provider)|registry\.terraform\.io|Failed to resolve provider packages`), "",
+		"see that the provisioners reach the Terraform registry or a mirror of it, and that the template names a version that exists"},
+	{waitsForPods, "",
+		"see why the pods of the workspace do not get ready"},
+	{regexp.MustCompile(`connection refused|no such host|i/o timeout|no route to host`), "",
+		"see that the provisioner reaches what the template talks to"},
+	{regexp.MustCompile(`already exists`), "", "delete what is left of an earlier build, or have the template choose another name"},
+	{regexp.MustCompile(`Error: `), "", "mend the template at the place that is named, and push it with push_template"},
+}
+
+// failedBuild describes a failed build, from Coder's error and the build log. shown is the
+// evidence.
+func failedBuild(problem, log string) (what, shown, do string) {
+	block, problem := terraformError(log), toolset.CleanText(problem)
+	said := strings.Join(slices.DeleteFunc([]string{block, problem}, func(s string) bool { return s == "" }), "\n")
+	for _, trouble := range buildTroubles {
+		if trouble.signs.MatchString(said) {
+			what, do = trouble.what, trouble.do
+			break
+		}
+	}
+	switch {
+	case what != "":
+	case block != "":
+		what = oneLine(withoutSource(block), longestSentence)
+	case problem != "":
+		what = oneLine(problem, longestSentence)
+	default:
+		what = "Coder gives no reason"
+	}
+	shown = truncate.String(strings.TrimSpace(said), longestEvidence)
+	if block == "" && log != "" {
+		shown = tail(strings.TrimSpace(said+"\n"+log), longestEvidence)
+	}
+	if do == "" {
+		do = "read its log, mend the template or the parameters, and build again"
+	}
+	return what, shown, do
 }

@@ -4,8 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -105,4 +111,191 @@ func (g *gathering) unavailable(ctx context.Context, namespace, name string, err
 		gaps:        g.wait(),
 	}
 	return fitted(w.report())
+}
+
+const (
+	// labelWorkspaceID is the label that Coder's example template for Kubernetes sets on
+	// its objects.
+	labelWorkspaceID = "com.coder.workspace.id"
+	// mostNamespaces is the maximum number of namespaces in which pods and Events are read.
+	mostNamespaces = 4
+
+	transitionStart = "start"
+	// The values of status.latestBuild.status that are used here.
+	buildPending = "pending"
+	buildFailed  = "failed"
+)
+
+// workspaceFacts contains the data that was read about a workspace.
+type workspaceFacts struct {
+	object *aggregationv1alpha1.CoderWorkspace
+	// template is nil if it does not exist or could not be read.
+	template        *aggregationv1alpha1.CoderTemplate
+	templateMissing bool
+	// versionLog is the build log of the template's newest version if that failed. buildLog
+	// is the log of the workspace's newest build if that did not succeed.
+	versionLog, buildLog string
+	// scriptLog is the output of the scripts of an agent whose startup script failed.
+	scriptLog string
+	// controlPlane is nil if it does not exist or could not be read.
+	controlPlane        *coderv1alpha1.CoderControlPlane
+	controlPlaneMissing bool
+	provisioners        []coderv1alpha1.CoderProvisioner
+	pods                []corev1.Pod
+	podFacts
+	gaps []gap
+}
+
+// workspace reads the objects that belong to a workspace.
+func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) *workspaceFacts {
+	f := &workspaceFacts{object: ws}
+	f.remedy = workspaceRemedies()
+	g.part(func() { g.templateOf(ctx, f) })
+	g.part(func() {
+		if status := ws.Status.LatestBuildStatus; ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, status) {
+			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, nil)
+		}
+		if agent, failed := failedAgent(ws); failed {
+			f.scriptLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
+		}
+	})
+	g.part(func() {
+		g.controlPlaneOf(ctx, f)
+		if f.build().Transition == transitionStart {
+			g.podsOfWorkspace(ctx, f)
+		}
+	})
+	g.part(func() { f.provisioners = g.provisionersOf(ctx, ws.Namespace, controlPlaneName(ws)) })
+	f.gaps = g.wait()
+	return f
+}
+
+func workspaceRemedies() remedies {
+	const template = "the template"
+	return remedies{
+		image: "the image in " + template, resources: "the resources in " + template, placement: "the placement in " + template,
+		volumes: "the volumes in " + template, references: "what " + template + " refers to", security: "the security context in " + template,
+		process: template,
+	}
+}
+
+// build returns the newest build, or an empty one.
+func (f *workspaceFacts) build() aggregationv1alpha1.WorkspaceBuild {
+	return ptr.Deref(f.object.Status.LatestBuild, aggregationv1alpha1.WorkspaceBuild{})
+}
+
+func controlPlaneName(ws *aggregationv1alpha1.CoderWorkspace) string {
+	return ws.Labels[aggregationv1alpha1.LabelControlPlaneName]
+}
+
+// templateName returns the name of the object of a workspace's template. The name of a
+// workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these parts
+// contains a dot.
+func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
+	parts := strings.Split(ws.Name, ".")
+	template := ws.Spec.TemplateName
+	if template == "" {
+		template = ws.Status.TemplateName
+	}
+	return strings.Join(append(parts[:max(len(parts)-2, 0)], template), ".")
+}
+
+func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
+	key := client.ObjectKey{Namespace: f.object.Namespace, Name: templateName(f.object)}
+	template := &aggregationv1alpha1.CoderTemplate{}
+	found, read := g.get(ctx, template, templates, key)
+	if f.templateMissing = read && !found; !found {
+		return
+	}
+	f.template = template
+	if template.Status.LatestVersionStatus == versionFailed {
+		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name, nil)
+	}
+}
+
+func (g *gathering) controlPlaneOf(ctx context.Context, f *workspaceFacts) {
+	name := controlPlaneName(f.object)
+	if name == "" {
+		return
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	found, read := g.get(ctx, cp, controlPlanes, client.ObjectKey{Namespace: f.object.Namespace, Name: name})
+	if f.controlPlaneMissing = read && !found; found {
+		f.controlPlane = cp
+	}
+}
+
+// podsOfWorkspace reads pods and ReplicaSets with the label that Coder's example template
+// sets, and their logs and Events. Terraform may create them in any namespace, so all
+// namespaces are searched. If the caller may not list pods in all namespaces, only the
+// workspace namespaces of the control plane are searched.
+func (g *gathering) podsOfWorkspace(ctx context.Context, f *workspaceFacts) {
+	if f.object.Status.ID == "" {
+		return
+	}
+	ours := client.MatchingLabels{labelWorkspaceID: f.object.Status.ID}
+	list := &corev1.PodList{}
+	namespaces := []string{""}
+	err := g.kube.List(ctx, list, ours, client.Limit(mostPods))
+	switch {
+	case apierrors.IsForbidden(err):
+		namespaces = f.workspaceNamespaces()
+		for _, namespace := range namespaces {
+			some := &corev1.PodList{}
+			g.list(ctx, some, pods, namespace, mostPods, ours)
+			list.Items = append(list.Items, some.Items...)
+		}
+	case err != nil:
+		g.miss(ctx, &toolset.CallError{Verb: "list", Resource: pods, Err: err})
+		return
+	}
+	var sets []appsv1.ReplicaSet
+	for _, namespace := range namespaces {
+		some := &appsv1.ReplicaSetList{}
+		g.list(ctx, some, replicaSets, namespace, mostReplicaSets, ours)
+		sets = append(sets, some.Items...)
+	}
+	f.pods = list.Items[:min(len(list.Items), mostPods)]
+	f.sets = slices.DeleteFunc(sets, func(s appsv1.ReplicaSet) bool { return ptr.Deref(s.Spec.Replicas, 1) == 0 })
+	f.current, _ = byRevision(f.pods, nil)
+	f.logs = g.containerLogs(ctx, suspects(f.current, !agentsConnected(f.object)))
+	f.events = g.eventsOfPods(ctx, f)
+}
+
+// workspaceNamespaces returns the namespaces in which the control plane allows Coder to
+// create workspaces.
+func (f *workspaceFacts) workspaceNamespaces() []string {
+	all := []string{f.object.Namespace}
+	if f.controlPlane != nil {
+		all = append(all, f.controlPlane.Spec.RBAC.WorkspaceNamespaces...)
+	}
+	return all[:min(len(all), mostNamespaces)]
+}
+
+func (g *gathering) eventsOfPods(ctx context.Context, f *workspaceFacts) []corev1.Event {
+	var namespaces []string
+	for _, pod := range f.pods {
+		namespaces = append(namespaces, pod.Namespace)
+	}
+	for _, set := range f.sets {
+		namespaces = append(namespaces, set.Namespace)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	var all []corev1.Event
+	for _, namespace := range namespaces[:min(len(namespaces), mostNamespaces)] {
+		all = append(all, g.eventsOf(ctx, namespace)...)
+	}
+	return concerning(all, func(object corev1.ObjectReference) bool {
+		return object.Kind == "Pod" && slices.ContainsFunc(f.pods, func(p corev1.Pod) bool {
+			return p.Name == object.Name && p.Namespace == object.Namespace
+		}) || object.Kind == "ReplicaSet" && slices.ContainsFunc(f.sets, func(s appsv1.ReplicaSet) bool {
+			return s.Name == object.Name && s.Namespace == object.Namespace
+		})
+	})
+}
+
+// agentsConnected reports whether all agents of a workspace are connected.
+func agentsConnected(ws *aggregationv1alpha1.CoderWorkspace) bool {
+	return !slices.ContainsFunc(ws.Status.Agents, func(a aggregationv1alpha1.WorkspaceAgent) bool { return a.Status != "connected" })
 }

@@ -17,13 +17,13 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // forEachShell runs a test with each sh that workspaces may have.
-func forEachShell(t *testing.T, test func(t *testing.T, w *insidetest.Workspace)) {
+func forEachShell(t *testing.T, test func(t *testing.T, w *mcptest.Workspace)) {
 	t.Helper()
 	for name, shell := range map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}} {
 		t.Run(name, func(t *testing.T) {
@@ -31,14 +31,14 @@ func forEachShell(t *testing.T, test func(t *testing.T, w *insidetest.Workspace)
 				t.Skipf("there is no %s on this machine", shell[0])
 			}
 			t.Parallel()
-			w := insidetest.New(t)
+			w := mcptest.NewWorkspace(t)
 			w.Shell = shell
 			test(t, w)
 		})
 	}
 }
 
-func in(w *insidetest.Workspace) inside.Workspace {
+func in(w *mcptest.Workspace) inside.Workspace {
 	return inside.Workspace{Exec: w, Namespace: "coder", Name: "coder.ada.dev"}
 }
 
@@ -46,7 +46,7 @@ func command(line string) inside.Command {
 	return inside.Command{Line: line, Directory: ".", Timeout: time.Minute, OutputBytes: 1000}
 }
 
-func run(t *testing.T, w *insidetest.Workspace, c inside.Command) inside.Result {
+func run(t *testing.T, w *mcptest.Workspace, c inside.Command) inside.Result {
 	t.Helper()
 	result, err := in(w).Run(polltest.Context(t), c)
 	if err != nil {
@@ -56,7 +56,7 @@ func run(t *testing.T, w *insidetest.Workspace, c inside.Command) inside.Result 
 }
 
 func TestRunSeparatesTheStreamsAndReturnsTheExitCode(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		c := command(`cat; echo "it's \$HOME" "$(pwd)" >&2; exit 7`)
 		c.Stdin = "in\x00put"
 		result := run(t, w, c)
@@ -77,7 +77,7 @@ func TestRunSeparatesTheStreamsAndReturnsTheExitCode(t *testing.T) {
 
 // The shell that runs the scripts never interprets the caller's values.
 func TestRunPassesOnWhatIsGivenAsItIs(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		odd := "-n '\"; touch $(echo pwned) `x` \\ *\n"
 		if err := os.Mkdir(filepath.Join(w.Home, odd), 0o755); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRunPassesOnWhatIsGivenAsItIs(t *testing.T) {
 }
 
 func TestRunKeepsBothEndsOfMuchOutput(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	result := run(t, w, command(`echo first; head -c 3000000 /dev/zero | tr '\0' 'é'; echo last`))
 	shown := result.Stdout.Text()
 	if !strings.HasPrefix(shown, "first\n") || !strings.HasSuffix(shown, "last\n") || !strings.Contains(shown, " bytes are left out here]") {
@@ -108,7 +108,7 @@ func TestRunKeepsBothEndsOfMuchOutput(t *testing.T) {
 }
 
 func TestEndlessOutputStopsTheCommand(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	result := run(t, w, command("echo $$ >pid; yes"))
 	if result.State != inside.Stopped || !strings.Contains(result.Why, "67108864 bytes") || !strings.HasPrefix(result.Stdout.Text(), "y\ny\n") {
 		t.Errorf("the result is %s, %s", result.State, result.Why)
@@ -117,7 +117,7 @@ func TestEndlessOutputStopsTheCommand(t *testing.T) {
 }
 
 // wantGone waits until the process whose ID is in a file has ended.
-func wantGone(t *testing.T, w *insidetest.Workspace, file string) {
+func wantGone(t *testing.T, w *mcptest.Workspace, file string) {
 	t.Helper()
 	pid, err := os.ReadFile(filepath.Join(w.Home, file))
 	if err != nil {
@@ -133,7 +133,7 @@ func wantGone(t *testing.T, w *insidetest.Workspace, file string) {
 }
 
 func TestTimeoutStopsAllThatTheCommandStarted(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		c := command(`echo said; trap "" TERM; sh -c 'echo $$ >child; sleep 1000' & sleep 1000 & sh -c 'trap "" TERM; echo $$ >deaf; while :; do sleep 1; done'`)
 		c.Timeout = time.Second
 		result := run(t, w, c)
@@ -146,7 +146,7 @@ func TestTimeoutStopsAllThatTheCommandStarted(t *testing.T) {
 }
 
 func TestWhatACommandLeavesRunningIsKilled(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		result := run(t, w, command("sleep 1000 & echo $! >left"))
 		if result.State != inside.Ended || result.ExitCode != 0 {
 			t.Errorf("the result is %+v", result)
@@ -156,7 +156,7 @@ func TestWhatACommandLeavesRunningIsKilled(t *testing.T) {
 }
 
 func TestACallThatIsCancelledStopsTheCommand(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		ctx, cancel := context.WithCancel(polltest.Context(t))
 		c := command("echo $$ >pid; echo begun; sleep 1000")
 		c.Wrote = func(int64) { cancel() }
@@ -168,7 +168,7 @@ func TestACallThatIsCancelledStopsTheCommand(t *testing.T) {
 }
 
 func TestBackgroundCommandsOutliveTheirCall(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		ctx := polltest.Context(t)
 		id, err := in(w).Start(ctx, command("echo one; echo two >&2; umask; while ! [ -e go ]; do sleep 0.1; done; echo three; exit 3"))
 		if err != nil {
@@ -200,7 +200,7 @@ func TestBackgroundCommandsOutliveTheirCall(t *testing.T) {
 }
 
 func TestBackgroundCommandsAreStopped(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		ctx := polltest.Context(t)
 		id, err := in(w).Start(ctx, command("echo $$ >pid; yes & echo $! >child; wait"))
 		if err != nil {
@@ -233,7 +233,7 @@ func TestBackgroundCommandsAreStopped(t *testing.T) {
 }
 
 func TestALostCommandIsReported(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	store := filepath.Join(w.Home, ".cache/coder-k8s/commands/abcdefghijklmnopqrstuvwxyz")
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestALostCommandIsReported(t *testing.T) {
 }
 
 func TestBadCommandsAreRefused(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	w.Before = func(c remoteexec.Command) {
 		if !slices.Contains(c.Args, "true") {
 			t.Errorf("%q runs", c.Args)
@@ -289,7 +289,7 @@ func TestBadCommandsAreRefused(t *testing.T) {
 
 func TestWhatTheAPISaysIsPassedOn(t *testing.T) {
 	resource := schema.GroupResource{Group: "aggregation.coder.com", Resource: "coderworkspaces"}
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	for want, err := range map[string]error{
 		`cannot enter workspace coder.ada.dev: Operation cannot be fulfilled on coderworkspaces.aggregation.coder.com "x": agent "main" is not connected (timeout)`: apierrors.NewConflict(resource, "x", errors.New(`agent "main" is not connected (timeout)`)),
 		`ask an administrator for ClusterRole coder-k8s-workspace-access in the namespace`:                                                                          apierrors.NewForbidden(resource, "x", errors.New(`User "ada" cannot create it`)),

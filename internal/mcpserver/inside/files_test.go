@@ -12,11 +12,11 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-func put(t *testing.T, w *insidetest.Workspace, name, content string, mode os.FileMode) string {
+func put(t *testing.T, w *mcptest.Workspace, name, content string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(w.Home, name)
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
@@ -37,7 +37,7 @@ func lines(first, count, most int64) inside.Range {
 }
 
 func TestReadReturnsParts(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		put(t, w, "-odd 'name'\n", "eins\nzwei\ndrei ü\nvier", 0o600)
 		for name, c := range map[string]struct {
 			r    inside.Range
@@ -69,7 +69,7 @@ func TestReadReturnsParts(t *testing.T) {
 }
 
 func TestBinaryFilesAreFound(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	for content, want := range map[string]bool{"text ü": false, "": false, "a\x00b": true, "latin \xfc": true, "\x89PNG\r\n": true} {
 		put(t, w, "f", content, 0o600)
 		r := lines(1, 10, 100)
@@ -84,7 +84,7 @@ func TestBinaryFilesAreFound(t *testing.T) {
 }
 
 func TestWhatIsNoFileIsRefused(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		for name, link := range map[string]string{"dangling": "nowhere", "loop": "loop", "device": "/dev/zero", "dir": "/etc"} {
 			if err := os.Symlink(link, filepath.Join(w.Home, name)); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 }
 
 func TestWriteReplacesAtOnce(t *testing.T) {
-	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		ctx := polltest.Context(t)
 		content := "a\x00b\xff" + strings.Repeat("x", 200_000)
 		if err := in(w).Write(ctx, "new/dir/file", []byte(content), ""); err != nil {
@@ -143,7 +143,7 @@ func TestWriteReplacesAtOnce(t *testing.T) {
 
 // If the connection breaks, the standard input ends early.
 func TestAWriteThatIsCutChangesNothing(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	path := put(t, w, "file", "old", 0o600)
 	cut := &cutting{Workspace: w}
 	err := inside.Workspace{Exec: cut, Namespace: "coder", Name: "dev"}.Write(t.Context(), "file", []byte("new content"), "")
@@ -157,7 +157,7 @@ func TestAWriteThatIsCutChangesNothing(t *testing.T) {
 }
 
 func TestAnEditMustMatchOnce(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	path := put(t, w, "main.py", "a = 1\nb = 1\n# ü\xff\n", 0o600)
 	for name, c := range map[string]struct {
 		edit inside.Edit
@@ -194,7 +194,7 @@ func TestAnEditMustMatchOnce(t *testing.T) {
 }
 
 func TestAnEditFailsIfTheFileChangesMeanwhile(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	path := put(t, w, "file", "one", 0o600)
 	edited, err := in(w).Apply(t.Context(), "file", inside.Edit{Old: "one", New: "two"})
 	if err != nil {
@@ -214,7 +214,7 @@ func TestAnEditFailsIfTheFileChangesMeanwhile(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	for _, dir := range []string{"src/deep", ".git"} {
 		if err := os.MkdirAll(filepath.Join(w.Home, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestList(t *testing.T) {
 }
 
 func TestAnImageWithoutProgramsIsReported(t *testing.T) {
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	w.Env = []string{"PATH=/nowhere"}
 	w.Shell = []string{"/bin/sh"}
 	if _, _, err := in(w).List(t.Context(), ".", 1); err == nil || !strings.Contains(err.Error(), "coreutils or BusyBox") {
@@ -261,7 +261,7 @@ func TestAnImageWithoutProgramsIsReported(t *testing.T) {
 	}
 }
 
-type cutting struct{ *insidetest.Workspace }
+type cutting struct{ *mcptest.Workspace }
 
 func (c *cutting) Exec(ctx context.Context, namespace, workspace, agent string, command remoteexec.Command) error {
 	command.Stdin = io.LimitReader(command.Stdin, 3)

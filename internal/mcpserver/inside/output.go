@@ -6,7 +6,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // limited keeps the first most bytes that are written to it.
@@ -48,11 +48,11 @@ func (o Output) Omitted() int64 { return o.Size - int64(len(o.Start)) - int64(le
 // Text returns the cleaned output. If bytes are left out, a line says how many.
 func (o Output) Text() string {
 	if o.Omitted() == 0 {
-		return text.Clean(string(o.Start) + string(o.End))
+		return toolset.CleanText(string(o.Start) + string(o.End))
 	}
 	start, end := wholeStart(o.Start), wholeEnd(o.End)
 	omitted := o.Size - int64(len(start)) - int64(len(end))
-	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", text.Clean(string(start)), omitted, text.Clean(string(end)))
+	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", toolset.CleanText(string(start)), omitted, toolset.CleanText(string(end)))
 }
 
 // IsBinary reports whether the output is not UTF-8 text.

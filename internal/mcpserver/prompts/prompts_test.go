@@ -17,15 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 // rawTexts are responses by path and query.
@@ -56,25 +55,9 @@ func connect(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSe
 			return c.Get(ctx, key, obj, opts...)
 		},
 	}).Build()
-	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
+	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
 	Register(server, &callers.Kube{WithWatch: c, Raw: raw})
-	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			return next(request.WithUser(ctx, &user.DefaultInfo{Name: "alice"}), method, req)
-		}
-	})
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := server.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil).Connect(t.Context(), clientEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session
+	return mcptest.Connect(t, server, nil, nil)
 }
 
 // get returns the text of a prompt, or its error.
@@ -212,7 +195,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("%+v", right)
 		}
 	}
-	for _, want := range []access.Right{
+	for _, want := range []callers.Right{
 		{Verb: "get", Group: "coder.com", Resource: "codercontrolplanes"}, {Verb: "get", Resource: "pods/log"},
 		{Verb: "get", Group: "aggregation.coder.com", Resource: "codertemplates/parameters"},
 	} {

@@ -17,9 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -45,9 +43,9 @@ happens, and show the change. Begin with what matters most. Do not push a versio
 
 // templateRights returns the permissions that review_template needs, and those that make it
 // more complete.
-func templateRights() (needs, uses []access.Right) {
-	return []access.Right{access.Aggregated("get", "codertemplates")},
-		[]access.Right{access.Aggregated("get", "codertemplates/parameters"), access.Aggregated("get", "codertemplates/versions")}
+func templateRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.AggregatedRight("get", "codertemplates")},
+		[]callers.Right{callers.AggregatedRight("get", "codertemplates/parameters"), callers.AggregatedRight("get", "codertemplates/versions")}
 }
 
 // reviewTemplate returns a prompt for the review of a template. If parameters or versions
@@ -83,12 +81,12 @@ func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	if err != nil {
 		return "(it cannot be written as JSON)"
 	}
-	return text.Clean(string(raw))
+	return toolset.CleanText(string(raw))
 }
 
 func clean(words string) string {
 	const most = 1000
-	return truncate.String(text.Clean(words), most)
+	return truncate.String(toolset.CleanText(words), most)
 }
 
 // part returns a block with the content of a subresource, or a line that says why it is
@@ -107,7 +105,7 @@ func part[T any](ctx context.Context, kube *callers.Kube, of subject, name strin
 	if err != nil {
 		return fmt.Sprintf("The %s are missing here: they cannot be written as JSON.\n", name)
 	}
-	words, note := text.Clean(string(raw)), ""
+	words, note := toolset.CleanText(string(raw)), ""
 	if len(words) > mostPartBytes {
 		words, note = strings.ToValidUTF8(words[:mostPartBytes], ""), ", of which the end is left out"
 	}
@@ -142,7 +140,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	var left []string
 	room := mostFileBytes
 	for _, path := range paths {
-		content := text.Clean(tmpl.Spec.Files[path])
+		content := toolset.CleanText(tmpl.Spec.Files[path])
 		what := fmt.Sprintf("file %q", clean(path))
 		if len(content) > room {
 			left = append(left, fmt.Sprintf("%q (%d bytes)", clean(path), len(content)))

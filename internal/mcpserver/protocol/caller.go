@@ -10,11 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
-
-// userField is the key under which package identity stores the caller in the token's info.
-const userField = "user"
 
 // identify adds the caller, and a logger with the request ID, to the context. It takes both
 // from the SDK's data about this request, because in a session the values of the context
@@ -25,8 +23,8 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 		logger := s.config.Logger
 		var caller user.Info
 		if extra := req.GetExtra(); extra != nil {
-			caller = userOf(extra.TokenInfo)
-			// Package gate sets this header on each request.
+			caller = callers.FromTokenInfo(extra.TokenInfo)
+			// The HTTP middleware sets this header on each request.
 			if id := extra.Header.Get(requestid.Header); id != "" {
 				logger = logger.WithValues(requestid.LogKey, id)
 				ctx = requestid.Into(ctx, id)
@@ -34,15 +32,6 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(log.IntoContext(request.WithUser(ctx, caller), logger), method, req)
 	}
-}
-
-// userOf returns nil if there is no caller.
-func userOf(info *auth.TokenInfo) user.Info {
-	if info == nil {
-		return nil
-	}
-	caller, _ := info.Extra[userField].(user.Info)
-	return caller
 }
 
 // expiryOf returns when the token expires, or the zero time if that is unknown.

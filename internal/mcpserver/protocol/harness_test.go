@@ -103,7 +103,7 @@ func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	return newHarness(t, changes...)
 }
 
-// identified replaces packages gate and identity. A token consists of the user name, then
+// identified replaces the HTTP middleware and the authentication. A token consists of the user name, then
 // groups, then the remaining validity in milliseconds: alice, alice/admins or
 // alice/admins/500. Without a token there is no caller.
 func identified(next http.Handler) http.Handler {

@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 // streams counts the open streams, with and without sessions, and the subscriptions of
 // sessions. Each belongs to a user and ends when the server shuts down.
 type streams struct {
 	metrics Metrics
-	users   *quota.Quota
+	users   *callers.Quota
 	// begun cancels the streams that end with the server.
 	begun cancels
 
@@ -36,7 +36,7 @@ func (e *tooManyError) Error() string {
 }
 
 func newStreams(max int, metrics Metrics) *streams {
-	return &streams{metrics: metrics, users: quota.New(max)}
+	return &streams{metrics: metrics, users: callers.NewQuota(max)}
 }
 
 // take counts a stream of a user until leave is called. The error is a tooManyError or

@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // mostEvents is the maximum number of Events in an answer.
@@ -39,12 +40,12 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 	if _, err := r.get(ctx, a.object()); err != nil {
 		return nil, err
 	}
-	all, next, failed := kubeevents.Read(ctx, r.kube, client.ListOptions{Namespace: a.namespace})
+	all, next, failed := toolset.ReadEvents(ctx, r.kube, client.ListOptions{Namespace: a.namespace})
 	if failed != nil {
 		return nil, failed
 	}
 	about := slices.DeleteFunc(all, func(e corev1.Event) bool { return !isAbout(e.InvolvedObject, a) })
-	slices.SortFunc(about, kubeevents.CompareNewestFirst)
+	slices.SortFunc(about, podproblem.CompareEvents)
 	items := make([]event, 0, min(len(about), mostEvents))
 	for i := range about[:min(len(about), mostEvents)] {
 		items = append(items, describeEvent(&about[i]))
@@ -88,7 +89,7 @@ func isAbout(object corev1.ObjectReference, a address) bool {
 
 func describeEvent(e *corev1.Event) event {
 	return event{
-		Time: kubeevents.LastSeen(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: kubeevents.Count(e),
+		Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
 		Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: redactText(e.Message),
 	}
 }

@@ -28,6 +28,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 // world is a fake API with objects and raw responses.
@@ -88,28 +89,10 @@ func (w *world) read(t *testing.T, uri string) (*mcp.ResourceContents, error) {
 func (w *world) connect(t *testing.T) *mcp.ClientSession {
 	t.Helper()
 	r := w.resources(t)
-	server := mcp.NewServer(&mcp.Implementation{Name: "test"}, &mcp.ServerOptions{CompletionHandler: r.Complete})
+	caller, _ := request.UserFrom(w.ctx)
+	server := mcptest.NewServer(caller, &mcp.ServerOptions{CompletionHandler: r.Complete})
 	r.Register(server)
-	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			caller, _ := request.UserFrom(w.ctx)
-			return next(request.WithUser(ctx, caller), method, req)
-		}
-	})
-	here, there := mcp.NewInMemoryTransports()
-	serving, err := server.Connect(t.Context(), there, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = session.Close()
-		_ = serving.Wait()
-	})
-	return session
+	return mcptest.Connect(t, server, nil, nil)
 }
 
 // readJSON reads a JSON resource.

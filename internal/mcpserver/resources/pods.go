@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -77,7 +77,7 @@ func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents,
 
 func describePod(p *corev1.Pod) pod {
 	out := pod{
-		Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Reason: text.Clean(p.Status.Reason),
+		Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Reason: toolset.CleanText(p.Status.Reason),
 		Containers: []container{},
 	}
 	if p.Status.StartTime != nil {
@@ -127,4 +127,40 @@ func joined(reason, message string) string {
 		return reason
 	}
 	return reason + ": " + message
+}
+
+// Limits of a log excerpt.
+const (
+	logLines = 200
+	logBytes = 64 << 10
+)
+
+// log reads the end of the log of a workspace's newest build.
+func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	stream, err := r.kube.Raw.Get(ctx, a.partPath("log"), nil)
+	if err != nil {
+		return nil, a.partFailed("log", err)
+	}
+	defer func() { _ = stream.Close() }()
+	lines, cut, err := toolset.ReadTail(stream, logLines, logBytes)
+	if err != nil {
+		return nil, a.partFailed("log", err)
+	}
+	lines = toolset.CleanText(lines)
+	if cut {
+		lines = "(older lines are left out; get_build_logs tells more)\n" + lines
+	}
+	return &mcp.ResourceContents{MIMEType: textType, Text: lines}, nil
+}
+
+// partPath returns the API path of a subresource of the object.
+func (a address) partPath(subresource string) string {
+	return callers.SubresourcePath(a.collection.kind.GroupVersion(), a.namespace, a.collection.resource, a.name, subresource)
+}
+
+// partFailed returns the error of a failed request for a subresource.
+func (a address) partFailed(subresource string, err error) error {
+	return &toolset.CallError{
+		Verb: "get", Resource: a.collection.resource + "/" + subresource, Namespace: a.namespace, Name: a.name, Err: err,
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
@@ -127,5 +127,5 @@ var queryOfAddress = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
 
 // redactText redacts any text in an object.
 func redactText(s string) string {
-	return text.Clean(queryOfAddress.ReplaceAllString(redaction.Users(s), "${1}"+redaction.Placeholder))
+	return toolset.CleanText(queryOfAddress.ReplaceAllString(redaction.Users(s), "${1}"+redaction.Placeholder))
 }

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -92,4 +97,147 @@ func told(ctx context.Context, uri string, err error) error {
 		code = jsonrpc.CodeInvalidParams
 	}
 	return &jsonrpc.Error{Code: code, Message: sentence}
+}
+
+func fixedResources() []mcp.Resource {
+	return []mcp.Resource{{
+		URI: "coder://controlplanes", Name: "controlplanes", Title: "Control planes", MIMEType: jsonType,
+		Description: "All control planes that the caller may list: names, readiness, and the URI of each.",
+	}}
+}
+
+func resourceTemplates() []mcp.ResourceTemplate {
+	return []mcp.ResourceTemplate{
+		{
+			URITemplate: "coder://controlplanes/{namespace}", Name: "controlplanes-of-namespace", Title: "Control planes of a namespace", MIMEType: jsonType,
+			Description: "For callers who may not list those of all namespaces.",
+		},
+		{
+			URITemplate: "coder://controlplanes/{namespace}/{name}", Name: "controlplane", Title: "Control plane", MIMEType: jsonType,
+			Description: "A CoderControlPlane with spec and status; secret values are left out.",
+		},
+		{
+			URITemplate: "coder://controlplanes/{namespace}/{name}/events", Name: "controlplane-events", Title: "Events of a control plane", MIMEType: jsonType,
+			Description: "The newest Events about it, its Deployment and its pods.",
+		},
+		{
+			URITemplate: "coder://controlplanes/{namespace}/{name}/pods", Name: "controlplane-pods", Title: "Pods of a control plane", MIMEType: jsonType,
+			Description: "Its pods: phase, readiness, restarts, and why containers wait.",
+		},
+		{
+			URITemplate: "coder://workspaces/{namespace}/{name}", Name: "workspace", Title: "Workspace", MIMEType: jsonType,
+			Description: "A CoderWorkspace with spec and status.",
+		},
+		{
+			URITemplate: "coder://workspaces/{namespace}/{name}/log", Name: "workspace-log", Title: "Build log of a workspace", MIMEType: textType,
+			Description: "The end of the log of its newest build.",
+		},
+		{
+			URITemplate: "coder://templates/{namespace}/{name}", Name: "template", Title: "Template", MIMEType: jsonType,
+			Description: "A CoderTemplate; spec.files has the size of each file instead of its text.",
+		},
+		{
+			URITemplate: "coder://templates/{namespace}/{name}/files/{+path}", Name: "template-file", Title: "File of a template", MIMEType: textType,
+			Description: "One file of the template's source. Literal secrets are replaced by [redacted].",
+		},
+	}
+}
+
+// Rights returns all permissions that resources, completion and subscriptions use.
+func Rights() []callers.Right {
+	rights := []callers.Right{
+		{Verb: "list", Resource: "events"},
+		{Verb: "list", Resource: "pods"},
+		callers.AggregatedRight("get", "coderworkspaces/log"),
+		callers.AggregatedRight("get", "codertemplates/files"),
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		rights = append(rights,
+			callers.CoderRight(verb, "codercontrolplanes"), callers.AggregatedRight(verb, "coderworkspaces"), callers.AggregatedRight(verb, "codertemplates"))
+	}
+	return rights
+}
+
+// mostControlPlanes is the maximum number of control planes in a list.
+const mostControlPlanes = 500
+
+type controlPlane struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// URI is the URI of the control plane's resource.
+	URI     string `json:"uri"`
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+type controlPlaneList struct {
+	ControlPlanes []controlPlane `json:"controlPlanes"`
+	Truncated     bool           `json:"truncated,omitempty"`
+	Notice        string         `json:"notice,omitempty"`
+}
+
+// controlPlanes lists the control planes of a namespace, or of all namespaces.
+func (r *Resources) controlPlanes(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	list := &coderv1alpha1.CoderControlPlaneList{}
+	if err := r.kube.List(ctx, list, client.InNamespace(a.namespace), client.Limit(mostControlPlanes)); err != nil {
+		return nil, a.failed("list", err)
+	}
+	items := make([]controlPlane, 0, len(list.Items))
+	for _, cp := range list.Items {
+		items = append(items, describeControlPlane(a.collection, cp))
+	}
+	return fitting(items, func(shown []controlPlane) any {
+		answer := controlPlaneList{ControlPlanes: shown}
+		if len(shown) < len(items) || list.Continue != "" {
+			answer.Truncated = true
+			answer.Notice = "there are more; read coder://controlplanes/{namespace} for those of one namespace, or call list_control_planes"
+		}
+		return answer
+	})
+}
+
+func describeControlPlane(c collection, cp coderv1alpha1.CoderControlPlane) controlPlane {
+	out := controlPlane{
+		Namespace: cp.Namespace, Name: cp.Name, Version: cp.Status.Version,
+		URI: address{collection: c, namespace: cp.Namespace, name: cp.Name}.String(),
+	}
+	if ready := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady); ready != nil {
+		out.Ready, out.Reason, out.Message = ready.Status == "True", ready.Reason, toolset.CleanText(ready.Message)
+	}
+	return out
+}
+
+// expression matches what Terraform evaluates, as opposed to a literal: an interpolation,
+// or a reference outside of quotes. A reference must contain a dot or an index.
+var expression = regexp.MustCompile(`\$\{[^}]*\}|(=\s*)[A-Za-z_][\w-]*(?:\.[\w*-]+|\[[^\]]*\])+`)
+
+// redactSource redacts literal secrets in source code. On a line such as "password =
+// var.password", toolset.CleanText would hide no secret and break the code. So a line is kept if
+// all that looks like a secret in it is an expression.
+func redactSource(source string) string {
+	var out, pending strings.Builder
+	flush := func() {
+		// Adjacent lines are redacted together, because a secret can span lines.
+		out.WriteString(toolset.CleanText(pending.String()))
+		pending.Reset()
+	}
+	for line := range strings.Lines(source) {
+		if isComputed(line) {
+			flush()
+			out.WriteString(line)
+			continue
+		}
+		pending.WriteString(line)
+	}
+	flush()
+	return out.String()
+}
+
+// isComputed reports whether a line looks like a secret only because of an expression in
+// it.
+func isComputed(line string) bool {
+	literal := expression.ReplaceAllString(line, "$1")
+	return literal != line && toolset.CleanText(literal) == literal && toolset.CleanText(line) != line
 }

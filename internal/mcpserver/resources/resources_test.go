@@ -22,8 +22,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 func TestCatalogue(t *testing.T) {
@@ -229,7 +229,7 @@ func TestEventsOfABusyNamespace(t *testing.T) {
 	pages := 0
 	w.funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		options := (&client.ListOptions{}).ApplyOptions(opts)
-		if want := strings.Repeat("n", pages); options.Continue != want || options.Limit != kubeevents.Page || options.Namespace != "coder" {
+		if want := strings.Repeat("n", pages); options.Continue != want || options.Limit != toolset.EventsPerPage || options.Namespace != "coder" {
 			t.Errorf("page %d: %+v", pages, options)
 		}
 		pages++
@@ -238,7 +238,7 @@ func TestEventsOfABusyNamespace(t *testing.T) {
 		return nil
 	}
 	got := w.readJSON(t, "coder://controlplanes/coder/prod/events")
-	if n := len(got["events"].([]any)); n != kubeevents.Pages || pages != kubeevents.Pages || !strings.Contains(got["notice"].(string), "more events than are looked at") {
+	if n := len(got["events"].([]any)); n != toolset.MaxEventPages || pages != toolset.MaxEventPages || !strings.Contains(got["notice"].(string), "more events than are looked at") {
 		t.Errorf("%d events of %d pages, notice %v", n, pages, got["notice"])
 	}
 }
@@ -358,14 +358,14 @@ func TestReadersMayDoAllThatIsUsed(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.Split(string(raw), "\n---\n")[0]), &view); err != nil || view.Name != "coder-k8s-view" {
 		t.Fatalf("%s: %v", view.Name, err)
 	}
-	granted := map[access.Right]bool{
+	granted := map[callers.Right]bool{
 		// The built-in role view grants these.
 		{Verb: "list", Resource: "events"}: true, {Verb: "list", Resource: "pods"}: true,
 	}
 	for _, rule := range view.Rules {
 		for _, verb := range rule.Verbs {
 			for _, resource := range rule.Resources {
-				granted[access.Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource}] = true
+				granted[callers.Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource}] = true
 			}
 		}
 	}

@@ -5,8 +5,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -27,8 +26,8 @@ func addGetBuildLogs(s *toolset.Set) {
 		Name: "get_build_logs", Title: "Build log",
 		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		OneOf: []access.Right{access.Aggregated("get", workspaceLogResource), access.Aggregated("get", templateLogResource)},
-		Uses:  []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("get", templateVersionsResource)},
+		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
+		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
 	}, getBuildLogs)
 }
 
@@ -123,7 +122,7 @@ func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call)
 	if err != nil {
 		return loggedBuild{}, buildLog{}, err
 	}
-	build := loggedBuild{Version: text.Clean(version.Name), VersionID: version.ID, Status: version.Status, Error: excerpt(version.Error)}
+	build := loggedBuild{Version: toolset.CleanText(version.Name), VersionID: version.ID, Status: version.Status, Error: excerpt(version.Error)}
 	return build, templateLog(in.Namespace, in.Template, version.ID), nil
 }
 
@@ -145,10 +144,10 @@ func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int
 		return "", false, err
 	}
 	defer body.Close()
-	if kept, cut, err = text.Tail(body, lines, bytes); err != nil {
+	if kept, cut, err = toolset.ReadTail(body, lines, bytes); err != nil {
 		return "", false, l.failed(err)
 	}
-	return text.Clean(kept), cut, nil
+	return toolset.CleanText(kept), cut, nil
 }
 
 // buildLogSize returns the limits for a log excerpt. The byte limit grows in proportion to

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -35,9 +34,9 @@ func addChangeControlPlane(s *toolset.Set) {
 		Name: "change_control_plane", Title: "Change a control plane",
 		Description: "Restarts or scales it, or sets its image.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Destroys,
-		Rights: []access.Right{access.Coder("get", controlPlanePlural)},
-		OneOf:  []access.Right{access.Coder("patch", controlPlanePlural), access.Coder("patch", scaleResource), deploymentRight("patch")},
-		Uses:   []access.Right{access.Coder("watch", controlPlanePlural), deploymentRight("get"), deploymentRight("watch")},
+		Rights: []callers.Right{callers.CoderRight("get", controlPlanePlural)},
+		OneOf:  []callers.Right{callers.CoderRight("patch", controlPlanePlural), callers.CoderRight("patch", scaleResource), deploymentRight("patch")},
+		Uses:   []callers.Right{callers.CoderRight("watch", controlPlanePlural), deploymentRight("get"), deploymentRight("watch")},
 	}, changeControlPlane)
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -27,8 +26,8 @@ func addListControlPlanePods(s *toolset.Set) {
 		Name: "list_control_plane_pods", Title: "Control plane pods",
 		Description: "Lists pods: why containers wait and how they ended.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "list", Resource: "pods"}},
-		Uses:   []access.Right{access.Coder("get", controlPlanePlural)},
+		Rights: []callers.Right{{Verb: "list", Resource: "pods"}},
+		Uses:   []callers.Right{callers.CoderRight("get", controlPlanePlural)},
 	}, listControlPlanePods)
 }
 

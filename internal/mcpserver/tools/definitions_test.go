@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -34,20 +34,9 @@ const (
 
 func connect(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	t.Helper()
-	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
+	server := mcptest.NewServer(nil, nil)
 	All().Register(server, toolset.Env{Kube: kube})
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := server.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil).Connect(t.Context(), clientEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session
+	return mcptest.Connect(t, server, nil, nil)
 }
 
 // object contains the checked fields of a schema.
@@ -265,7 +254,7 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 		}
 		for i, right := range d.AllRights() {
 			// Files are read by commands.
-			reads := d.Toolset == toolset.Inside && right == access.Aggregated("create", "coderworkspaces/exec")
+			reads := d.Toolset == toolset.Inside && right == callers.AggregatedRight("create", "coderworkspaces/exec")
 			if !reads && !slices.Contains(verbs, right.Verb) {
 				t.Errorf("%s (%s) has the verb %q", d.Name, d.Effect, right.Verb)
 			}

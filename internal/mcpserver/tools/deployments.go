@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -20,12 +19,12 @@ func addGetDeploymentStatus(s *toolset.Set) {
 		Name: "get_control_plane_deployment_status", Title: "Control plane rollout",
 		Description: "Shows how far its Deployment is rolled out.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{deploymentRight("get")},
+		Rights: []callers.Right{deploymentRight("get")},
 	}, getDeploymentStatus)
 }
 
-func deploymentRight(verb string) access.Right {
-	return access.Right{Verb: verb, Group: appsv1.GroupName, Resource: "deployments"}
+func deploymentRight(verb string) callers.Right {
+	return callers.Right{Verb: verb, Group: appsv1.GroupName, Resource: "deployments"}
 }
 
 // deploymentStatus is the status of the Deployment that has the same name as the control

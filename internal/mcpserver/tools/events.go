@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 const (
@@ -29,7 +29,7 @@ func addGetEvents(s *toolset.Set) {
 		Name: "get_events", Title: "Events",
 		Description: "Shows events, newest first, of the object with this name and kind.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "list", Resource: "events"}},
+		Rights: []callers.Right{{Verb: "list", Resource: "events"}},
 	}, getEvents)
 }
 
@@ -78,11 +78,11 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 	}
 	options := page.Options(in.Namespace)
 	in.filter(options)
-	read, next, failed := kubeevents.Read(ctx, call.Kube, *options)
+	read, next, failed := toolset.ReadEvents(ctx, call.Kube, *options)
 	if failed != nil {
 		return getEventsOutput{}, failed
 	}
-	slices.SortFunc(read, kubeevents.CompareNewestFirst)
+	slices.SortFunc(read, podproblem.CompareEvents)
 	shown, cursor := toolset.Cut(page, read, next)
 	if fitting := fittingEvents(shown); fitting < len(shown) {
 		if page, err = toolset.NewPageWithin(fitting, in.Cursor, defaultEvents, maxEvents); err != nil {
@@ -148,8 +148,8 @@ func fittingEvents(events []corev1.Event) int {
 
 func describeEvent(e *corev1.Event) event {
 	return event{
-		Type: e.Type, Reason: excerpt(e.Reason), Message: excerpt(e.Message), Count: kubeevents.Count(e),
-		LastTimestamp: timestamp(kubeevents.LastSeen(e)), FirstTimestamp: timestamp(firstSeen(e)),
+		Type: e.Type, Reason: excerpt(e.Reason), Message: excerpt(e.Message), Count: podproblem.EventCount(e),
+		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen(e)),
 		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
 		Source: cmp.Or(e.Source.Component, e.ReportingController),
 	}

@@ -11,8 +11,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -35,7 +35,7 @@ func addCheckHealth(s *toolset.Set) {
 		Name: "check_health", Title: "Health",
 		Description: "Says who you are, which APIs answer and which control planes are not ready.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Uses: []access.Right{access.Coder("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
+		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
 	}, checkHealth)
 }
 
@@ -152,4 +152,38 @@ func readJSON(ctx context.Context, kube *callers.Kube, path string, into any) er
 	}
 	defer stream.Close()
 	return json.NewDecoder(io.LimitReader(stream, maxDiscovery)).Decode(into)
+}
+
+func addDiagnosis(s *toolset.Set) {
+	needs, uses := diagnosis.ControlPlaneRights()
+	toolset.Add(s, toolset.Definition{
+		Name: "diagnose_control_plane", Title: "Diagnose a control plane",
+		Description: "Why a control plane does not work and what to do: conditions, pods, events, logs. Begin here.",
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
+		Rights: needs, Uses: uses,
+	}, diagnose(diagnosis.ControlPlane))
+
+	needs, uses = diagnosis.WorkspaceRights()
+	toolset.Add(s, toolset.Definition{
+		Name: "diagnose_workspace", Title: "Diagnose a workspace",
+		Description: "Why a workspace does not start and what to do: build error, template, agents, pods.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
+		Rights: needs, Uses: uses,
+	}, diagnose(diagnosis.Workspace))
+}
+
+// diagnose wraps a diagnosis function as a tool.
+func diagnose(
+	examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
+) func(context.Context, *toolset.Call, objectInput) (diagnosis.Report, error) {
+	return func(ctx context.Context, call *toolset.Call, in objectInput) (diagnosis.Report, error) {
+		if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+			return diagnosis.Report{}, err
+		}
+		report, err := examine(ctx, call.Kube, in.Namespace, in.Name)
+		if err != nil {
+			return diagnosis.Report{}, err
+		}
+		return *report, nil
+	}
 }

@@ -15,20 +15,20 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // insideCall calls the tools for the workspace coder.ada.dev.
 type insideCall struct {
 	*mcp.ClientSession
-	workspace *insidetest.Workspace
+	workspace *mcptest.Workspace
 }
 
 // goInside connects a client of user alice that does not support elicitation.
 func goInside(t *testing.T, env toolset.Env) *insideCall {
 	t.Helper()
-	w := insidetest.New(t)
+	w := mcptest.NewWorkspace(t)
 	env.Kube = fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"))
 	env.Kube.Exec = w
 	return &insideCall{ClientSession: connectTo(t, env, nil, addInside), workspace: w}

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -86,7 +85,7 @@ func (out *readWorkspaceFileOutput) describe(part inside.Part) {
 		return
 	}
 	out.Content = string(part.Data)
-	if text.Clean(out.Content) != out.Content {
+	if toolset.CleanText(out.Content) != out.Content {
 		out.Note = "the content has invisible characters, or something that looks like a secret: show it to nobody else, and be careful with what it says"
 	}
 }

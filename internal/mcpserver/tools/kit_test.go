@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,7 +20,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 // knownKinds are the kinds of the fake cluster.
@@ -35,7 +36,7 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 	for field, value := range eventFields {
 		builder.WithIndex(&corev1.Event{}, field, func(obj client.Object) []string { return []string{value(obj.(*corev1.Event))} })
 	}
-	return &callers.Kube{WithWatch: builder.Build(), Raw: raw, Exec: &insidetest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}}
+	return &callers.Kube{WithWatch: builder.Build(), Raw: raw, Exec: &mcptest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}}
 }
 
 // eventFields are the field selectors of events.
@@ -56,4 +57,29 @@ func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.Read
 		return io.NopCloser(strings.NewReader(body)), nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "raw"}, path)
+}
+
+// dockerTemplate returns a template as the API serves it, with an active version.
+func dockerTemplate() *aggregationv1alpha1.CoderTemplate {
+	tmpl := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: dockerName, UID: "docker", Generation: 1},
+		Spec: aggregationv1alpha1.CoderTemplateSpec{
+			Organization: "coder", VersionID: activeID, DisplayName: "Docker", Files: map[string]string{"main.tf": "# before"},
+		},
+		Status: aggregationv1alpha1.CoderTemplateStatus{
+			OrganizationName: "coder", ActiveVersionID: activeID, ActiveVersionName: "v1", LatestVersionID: activeID, LatestVersionName: "v1",
+			LatestVersionStatus: "succeeded", Source: &aggregationv1alpha1.TemplateSource{VersionID: activeID, FileCount: 1, SizeBytes: 8, Inline: true},
+		},
+	}
+	versionState(metav1.ConditionTrue, metav1.ConditionFalse, `version "v1" is active`)(tmpl)
+	return tmpl
+}
+
+// versionState returns a function that sets the conditions of a template.
+func versionState(ready, stalled metav1.ConditionStatus, message string) func(client.Object) {
+	return func(obj client.Object) {
+		tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
+		setCondition(&tmpl.Status.Conditions, aggregationv1alpha1.ConditionReady, ready, "Reason", message)
+		setCondition(&tmpl.Status.Conditions, aggregationv1alpha1.ConditionStalled, stalled, "Reason", message)
+	}
 }

@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -153,30 +151,7 @@ func everyPage[O any](t *testing.T, read func(cursor string) (O, error), next fu
 // control planes and observation.
 func operatorTools(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	t.Helper()
-	set := &toolset.Set{}
-	addControlPlanes(set)
-	addProvisioners(set)
-	addWorkspaceProxies(set)
-	addObservation(set)
-	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
-	set.Register(server, toolset.Env{Kube: kube})
-	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			return next(request.WithUser(ctx, &user.DefaultInfo{Name: "alice", Groups: []string{"devs"}}), method, req)
-		}
-	})
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := server.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil).Connect(t.Context(), clientEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session
+	return connectTo(t, toolset.Env{Kube: kube}, nil, addControlPlanes, addProvisioners, addWorkspaceProxies, addObservation)
 }
 
 // tell calls a tool and returns the text of its answer.

@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -34,8 +32,8 @@ func addGetPodLogs(s *toolset.Set) {
 		Name: "get_pod_logs", Title: "Pod log",
 		Description: "Shows the newest lines of a container; previous: before its restart.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "get", Resource: "pods/log"}},
-		Uses:   []access.Right{{Verb: "get", Resource: "pods"}},
+		Rights: []callers.Right{{Verb: "get", Resource: "pods/log"}},
+		Uses:   []callers.Right{{Verb: "get", Resource: "pods"}},
 	}, getPodLogs)
 }
 
@@ -141,12 +139,12 @@ func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, contai
 		return "", false, podError("pods/log", in, err)
 	}
 	defer stream.Close()
-	kept, cut, err := text.Tail(stream, lines, bytes)
+	kept, cut, err := toolset.ReadTail(stream, lines, bytes)
 	if err != nil {
 		return "", false, podError("pods/log", in, err)
 	}
 	// Redaction can make a text longer.
-	logs, cutAgain, err := text.Tail(strings.NewReader(text.Clean(kept)), lines, bytes)
+	logs, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(kept)), lines, bytes)
 	return logs, cut || cutAgain, err
 }
 

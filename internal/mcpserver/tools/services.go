@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -31,8 +30,8 @@ func addGetServiceStatus(s *toolset.Set) {
 		Name: "get_service_status", Title: "Service status",
 		Description: "Shows a Service and its ready endpoints.",
 		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{{Verb: "get", Resource: "services"}},
-		Uses:   []access.Right{{Verb: "list", Group: discoveryv1.GroupName, Resource: "endpointslices"}},
+		Rights: []callers.Right{{Verb: "get", Resource: "services"}},
+		Uses:   []callers.Right{{Verb: "list", Group: discoveryv1.GroupName, Resource: "endpointslices"}},
 	}, getServiceStatus)
 }
 

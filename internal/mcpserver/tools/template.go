@@ -7,8 +7,7 @@ import (
 	"time"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -25,8 +24,8 @@ func addGetTemplate(s *toolset.Set) {
 		Name: "get_template", Title: "Template",
 		Description: "Shows conditions, file names, parameters and the newest versions.",
 		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", templatePlural)},
-		Uses:   []access.Right{access.Aggregated("get", templateVersionsResource), access.Aggregated("get", templateParametersResource)},
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
 	}, getTemplate)
 }
 
@@ -143,7 +142,7 @@ func describeTemplateDetails(tmpl *aggregationv1alpha1.CoderTemplate) templateDe
 			details.Notes = append(details.Notes, "files are more than are shown: fileCount says how many")
 			break
 		}
-		details.Files = append(details.Files, templateFile{Path: text.Clean(path), Bytes: len(tmpl.Spec.Files[path])})
+		details.Files = append(details.Files, templateFile{Path: toolset.CleanText(path), Bytes: len(tmpl.Spec.Files[path])})
 	}
 	for _, v := range tmpl.Spec.Variables {
 		variable := templateVariable{Name: v.Name}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -30,9 +30,9 @@ func addPushTemplate(s *toolset.Set) {
 		Name: "push_template", Title: "Push a template",
 		Description: "Makes a new version, which becomes active once it is built.",
 		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", templatePlural)},
-		OneOf:  []access.Right{access.Aggregated("create", templatePlural), access.Aggregated("update", templatePlural)},
-		Uses:   []access.Right{access.Aggregated("watch", templatePlural), access.Aggregated("get", templateLogResource)},
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("create", templatePlural), callers.AggregatedRight("update", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", templatePlural), callers.AggregatedRight("get", templateLogResource)},
 	}, pushTemplate)
 }
 

@@ -2,7 +2,13 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -48,4 +54,146 @@ func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name strin
 // templateError adds the verb and the template to an error of the API.
 func templateError(verb, namespace, name string, err error) error {
 	return &toolset.CallError{Verb: verb, Resource: templatePlural + "." + aggregationGroup, Namespace: namespace, Name: name, Err: err}
+}
+
+func addListTemplates(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "list_templates", Title: "Templates",
+		Description: "Lists templates, named organization.template.",
+		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("list", templatePlural)},
+	}, listTemplates)
+}
+
+func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listOutput[template], error) {
+	page, err := toolset.NewPage(in.Limit, in.Cursor)
+	if err != nil {
+		return listOutput[template]{}, err
+	}
+	items, next, err := readTemplates(ctx, call, in.Namespace, page)
+	if err != nil {
+		return listOutput[template]{}, err
+	}
+	return onePage(page, items, next, func(tmpl *template) template { return *tmpl }), nil
+}
+
+// readTemplates lists templates without their files. A template has up to 2 MiB of files,
+// so a page that was decoded as a whole could exhaust the memory of this process.
+func readTemplates(ctx context.Context, call *toolset.Call, namespace string, page toolset.Page) (items []template, next string, err error) {
+	path := "/apis/" + aggregationv1alpha1.GroupVersion.String()
+	if namespace != "" {
+		if err := toolset.RequireNamespace(namespace); err != nil {
+			return nil, "", err
+		}
+		path += "/namespaces/" + namespace
+	}
+	options, query := page.Options(namespace), url.Values{}
+	if options.Limit > 0 {
+		query.Set("limit", strconv.FormatInt(options.Limit, 10))
+	}
+	if options.Continue != "" {
+		query.Set("continue", options.Continue)
+	}
+	body, err := call.Kube.Raw.Get(ctx, path+"/"+templatePlural, query)
+	if err != nil {
+		return nil, "", templateError("list", namespace, "", err)
+	}
+	defer body.Close()
+	if items, next, err = decodeTemplates(body); err != nil {
+		return nil, "", templateError("list", namespace, "", fmt.Errorf("reading the answer: %w", err))
+	}
+	return items, next, nil
+}
+
+// listedTemplate is a template without its files.
+type listedTemplate struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		DisplayName string `json:"displayName"`
+	} `json:"spec"`
+	Status aggregationv1alpha1.CoderTemplateStatus `json:"status"`
+}
+
+// decodeTemplates decodes a list object by object, so that the files of only one template
+// are in memory at a time.
+func decodeTemplates(r io.Reader) (items []template, next string, err error) {
+	d := json.NewDecoder(r)
+	if err := wantDelimiter(d, '{'); err != nil {
+		return nil, "", err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, "", err
+		}
+		switch key {
+		case "metadata":
+			var meta metav1.ListMeta
+			err = d.Decode(&meta)
+			next = meta.Continue
+		case "items":
+			items, err = decodeItems(d)
+		default:
+			err = d.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	return items, next, wantDelimiter(d, '}')
+}
+
+// decodeItems decodes the items of a list, which are null if the list is empty.
+func decodeItems(d *json.Decoder) (items []template, err error) {
+	if begin, err := d.Token(); err != nil || begin == nil {
+		return nil, err
+	} else if begin != json.Delim('[') {
+		return nil, fmt.Errorf("the items are %v and no list", begin)
+	}
+	for d.More() {
+		var item listedTemplate
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		items = append(items, describeTemplate(&aggregationv1alpha1.CoderTemplate{
+			ObjectMeta: item.Metadata, Spec: aggregationv1alpha1.CoderTemplateSpec{DisplayName: item.Spec.DisplayName}, Status: item.Status,
+		}))
+	}
+	return items, wantDelimiter(d, ']')
+}
+
+func wantDelimiter(d *json.Decoder, want json.Delim) error {
+	token, err := d.Token()
+	if err == nil && token != want {
+		return fmt.Errorf("the list has %v where %v must be", token, want)
+	}
+	return err
+}
+
+func addSetTemplateRunning(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "set_template_running", Title: "Start or stop a template",
+		Description: "Changes nothing: templates have no run state.",
+		Toolset:     toolset.Templates, Effect: toolset.Writes, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+	}, setTemplateRunning)
+}
+
+type setTemplateRunningInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Running   bool   `json:"running"`
+}
+
+// setTemplateRunning exists because the previous implementation of this server had the
+// tool.
+func setTemplateRunning(ctx context.Context, call *toolset.Call, in setTemplateRunningInput) (templateResult, error) {
+	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return templateResult{}, err
+	}
+	return templateResult{
+		Template: describeTemplate(tmpl),
+		Message:  "nothing was changed: templates have no run state; set_workspace_running starts and stops the workspaces that are made of them",
+	}, nil
 }

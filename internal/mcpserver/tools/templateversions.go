@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -74,8 +74,8 @@ func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, t
 	}
 	for _, v := range versions[:min(len(versions), shownVersions)] {
 		d.Versions = append(d.Versions, templateVersion{
-			ID: v.ID, Name: text.Clean(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
-			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: text.Clean(v.CreatedBy),
+			ID: v.ID, Name: toolset.CleanText(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
+			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: toolset.CleanText(v.CreatedBy),
 		})
 	}
 	return nil
@@ -96,18 +96,18 @@ func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call,
 		d.Parameters = append(d.Parameters, describeTemplateParameter(p))
 	}
 	for _, p := range list.Presets {
-		d.Presets = append(d.Presets, text.Clean(p.Name))
+		d.Presets = append(d.Presets, toolset.CleanText(p.Name))
 	}
 	return nil
 }
 
 func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
 	out := templateParameter{
-		Name: text.Clean(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
+		Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
 		DefaultValue: excerpt(p.DefaultValue), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
 	}
 	for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
-		out.Options = append(out.Options, text.Clean(option.Value))
+		out.Options = append(out.Options, toolset.CleanText(option.Value))
 	}
 	return out
 }
@@ -143,4 +143,60 @@ func (d *templateDetails) without(ctx context.Context, err error) error {
 	}
 	d.Notes = append(d.Notes, toolset.Gap(ctx, call))
 	return nil
+}
+
+func addPromoteTemplateVersion(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "promote_template_version", Title: "Promote a version",
+		Description: "Makes a built version active, also to roll back.",
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
+	}, promoteTemplateVersion)
+}
+
+type promoteTemplateVersionInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	VersionID string `json:"versionID"`
+	DryRun    bool   `json:"dryRun,omitempty"`
+	Confirm   string `json:"confirm,omitempty"`
+}
+
+// promoteTemplateVersion does not wait: the version is active when the API responds.
+func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteTemplateVersionInput) (templateResult, error) {
+	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
+	version := strings.ToLower(in.VersionID)
+	switch {
+	case err != nil:
+		return templateResult{}, err
+	case version == "":
+		return templateResult{}, toolset.UsageError("versionID is required: get_template shows the versions with their ids")
+	case tmpl.Status.ActiveVersionID == version:
+		return templateResult{Template: describeTemplate(tmpl), Message: "this version is active already; nothing was changed"}, nil
+	}
+	promote := func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+		spec.VersionID = version
+		return true
+	}
+	if !in.DryRun {
+		// The dry run comes first: the user is not asked to confirm a change that the API
+		// would reject.
+		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, promote); err != nil {
+			return templateResult{}, err
+		}
+		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, UID: tmpl.UID, Text: fmt.Sprintf(
+			"Make version %s the active one of template %s, in place of %s? Workspaces are built from it from now on.",
+			version, tmpl.Name, tmpl.Status.ActiveVersionName)})
+		if err != nil {
+			return templateResult{}, err
+		}
+	}
+	if err := writeTemplate(ctx, call, tmpl, in.DryRun, promote); err != nil {
+		return templateResult{}, err
+	}
+	out := templateResult{Template: describeTemplate(tmpl), Updated: !in.DryRun}
+	if in.DryRun {
+		out.Message = wouldBeAccepted
+	}
+	return out, nil
 }

@@ -7,8 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -17,7 +16,7 @@ func addGetWorkspace(s *toolset.Set) {
 		Name: "get_workspace", Title: "Workspace",
 		Description: "Shows conditions, newest build, agents, parameters and schedule.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
 	}, getWorkspace)
 }
 
@@ -83,11 +82,11 @@ type workspaceApp struct {
 
 func describeAgent(a aggregationv1alpha1.WorkspaceAgent) workspaceAgent {
 	agent := workspaceAgent{
-		Name: text.Clean(a.Name), Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: excerpt(a.Unhealthy),
-		Version: text.Clean(a.Version), Directory: text.Clean(a.Directory),
+		Name: toolset.CleanText(a.Name), Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: excerpt(a.Unhealthy),
+		Version: toolset.CleanText(a.Version), Directory: toolset.CleanText(a.Directory),
 	}
 	for _, app := range a.Apps {
-		agent.Apps = append(agent.Apps, workspaceApp{Slug: text.Clean(app.Slug), URL: excerpt(app.URL), Health: app.Health})
+		agent.Apps = append(agent.Apps, workspaceApp{Slug: toolset.CleanText(app.Slug), URL: excerpt(app.URL), Health: app.Health})
 	}
 	return agent
 }
@@ -112,7 +111,7 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 		Build:        describeBuild(ws.Status.LatestBuild),
 		Agents:       make([]workspaceAgent, 0, len(ws.Status.Agents)),
 		Parameters:   make(map[string]string, len(ws.Spec.Parameters)),
-		Preset:       text.Clean(ws.Spec.TemplateVersionPreset),
+		Preset:       toolset.CleanText(ws.Spec.TemplateVersionPreset),
 		Schedule:     describeSchedule(ws.Spec),
 	}
 	for _, a := range ws.Status.Agents {

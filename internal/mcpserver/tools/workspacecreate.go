@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -21,8 +21,8 @@ func addCreateWorkspace(s *toolset.Set) {
 		Name: "create_workspace", Title: "Create a workspace",
 		Description: "Creates a workspace. get_template shows its parameters.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Writes,
-		Rights: []access.Right{access.Aggregated("create", workspacePlural)},
-		Uses:   []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("watch", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("create", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("watch", workspacePlural)},
 	}, createWorkspace)
 }
 

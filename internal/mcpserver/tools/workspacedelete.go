@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -18,8 +18,8 @@ func addDeleteWorkspace(s *toolset.Set) {
 		Name: "delete_workspace", Title: "Delete a workspace",
 		Description: "Deletes a workspace with all its data.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("delete", workspacePlural)},
-		Uses:   []access.Right{access.Aggregated("watch", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("delete", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
 	}, deleteWorkspace)
 }
 

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -25,6 +24,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -246,32 +246,16 @@ func connectTools(t *testing.T, env toolset.Env) *toolSession {
 	return s
 }
 
-// connectTo connects a client of user alice to some tools.
+// connectTo connects a client of user alice, who is in group devs, to some tools.
 func connectTo(t *testing.T, env toolset.Env, options *mcp.ClientOptions, add ...func(*toolset.Set)) *mcp.ClientSession {
 	t.Helper()
 	set := &toolset.Set{}
 	for _, add := range add {
 		add(set)
 	}
-	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
+	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice", Groups: []string{"devs"}}, nil)
 	set.Register(server, env)
-	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			return next(request.WithUser(ctx, &user.DefaultInfo{Name: "alice"}), method, req)
-		}
-	})
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := server.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).Connect(t.Context(), clientEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return session
+	return mcptest.Connect(t, server, options, nil)
 }
 
 // say calls a tool and returns the text of its answer.

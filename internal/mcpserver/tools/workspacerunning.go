@@ -3,12 +3,14 @@ package tools
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -22,9 +24,9 @@ func addSetWorkspaceRunning(s *toolset.Set) {
 		Name: "set_workspace_running", Title: "Start or stop a workspace",
 		Description: "Starts or stops a workspace; builds again what failed.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural)},
-		OneOf:  []access.Right{access.Aggregated("create", startResource), access.Aggregated("create", stopResource)},
-		Uses:   []access.Right{access.Aggregated("watch", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("create", startResource), callers.AggregatedRight("create", stopResource)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
 	}, setWorkspaceRunning)
 }
 
@@ -95,4 +97,28 @@ func act(
 		return nil, &toolset.CallError{Verb: "create", Resource: resource + "." + aggregationGroup, Namespace: ws.Namespace, Name: ws.Name, Err: err}
 	}
 	return readWorkspace(ctx, call.Kube, ws.Namespace, ws.Name)
+}
+
+// awaitWorkspace waits until the workspace is ready in the phase Running or Stopped, or
+// until a user must act. It updates ws. message is not empty if the workspace was deleted
+// or is stalled.
+func awaitWorkspace(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
+) (message string, err error) {
+	phase := "Stopped"
+	if running {
+		phase = "Running"
+	}
+	gone, err := call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+		conditions := ws.Status.Conditions
+		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phase
+		return ready || stalledMessage(conditions) != "", ws.Status.Phase + ": " + progressMessage(conditions)
+	})
+	if gone {
+		return "somebody deleted the workspace meanwhile", err
+	}
+	if stalled := stalledMessage(ws.Status.Conditions); stalled != "" {
+		return fmt.Sprintf("%s; get_build_logs shows the whole log", stalled), err
+	}
+	return "", err
 }

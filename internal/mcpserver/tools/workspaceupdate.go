@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -21,8 +22,8 @@ func addUpdateWorkspace(s *toolset.Set) {
 		Name: "update_workspace", Title: "Update a workspace",
 		Description: "Changes version or parameters, which builds again, or schedule.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("update", workspacePlural)},
-		Uses:   []access.Right{access.Aggregated("watch", workspacePlural), access.Aggregated("get", templatePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("update", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural)},
 	}, updateWorkspace)
 }
 
@@ -175,4 +176,34 @@ func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggr
 		return false, workspaceError("update", key.Namespace, key.Name, err)
 	}
 	return updated, nil
+}
+
+// never is the argument that removes a schedule.
+const never = "never"
+
+// ttlMillis parses a duration. It returns nil for "" and 0 for never.
+func ttlMillis(ttl string) (*int64, error) {
+	switch ttl {
+	case "":
+		return nil, nil
+	case never:
+		return ptr.To[int64](0), nil
+	}
+	d, err := time.ParseDuration(ttl)
+	if err != nil || d < time.Minute {
+		return nil, toolset.UsageError(fmt.Sprintf("ttl %q is no time after which a workspace stops: give at least 1m, for example 8h or 90m, or %s", ttl, never))
+	}
+	return ptr.To(d.Milliseconds()), nil
+}
+
+// autostartSchedule returns nil for "" and a pointer to "" for never.
+func autostartSchedule(schedule string) *string {
+	switch schedule {
+	case "":
+		return nil
+	case never:
+		return ptr.To("")
+	default:
+		return &schedule
+	}
 }

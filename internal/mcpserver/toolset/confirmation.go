@@ -2,18 +2,23 @@ package toolset
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
 // confirmField is the name of the argument, of the input request and of the field in its
@@ -96,8 +101,8 @@ func (a *asking) result() *mcp.CallToolResult {
 
 // dialog asks the user of a client that supports elicitation.
 type dialog struct {
-	states  *confirm.States
-	subject confirm.Subject
+	states  *Confirmations
+	subject confirmationSubject
 	// state and response are the requestState and the answer in this request, if any.
 	state    string
 	response mcp.InputResponse
@@ -105,13 +110,13 @@ type dialog struct {
 
 // newDialog returns nil if the client does not support form elicitation. arguments is the
 // canonical JSON of the tool's arguments.
-func newDialog(ctx context.Context, states *confirm.States, req *mcp.CallToolRequest, arguments json.RawMessage) *dialog {
+func newDialog(ctx context.Context, states *Confirmations, req *mcp.CallToolRequest, arguments json.RawMessage) *dialog {
 	if states == nil || !canAsk(req.ClientCapabilities()) {
 		return nil
 	}
 	return &dialog{
 		states:   states,
-		subject:  confirm.Subject{User: callers.NameOf(ctx), Tool: req.Params.Name, Arguments: withoutConfirmation(arguments)},
+		subject:  confirmationSubject{User: callers.NameOf(ctx), Tool: req.Params.Name, Arguments: withoutConfirmation(arguments)},
 		state:    req.Params.RequestState,
 		response: req.Params.InputResponses[confirmField],
 	}
@@ -148,11 +153,11 @@ func (d *dialog) confirm(ctx context.Context, q Question) error {
 	if d.state != "" {
 		err := d.states.Check(ctx, d.state, subject)
 		switch {
-		case errors.Is(err, confirm.ErrForged):
+		case errors.Is(err, errForgedConfirmation):
 			// The protocol requires a JSON-RPC error here, not a tool result.
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "nothing was done: requestState was not issued for this call; call again without requestState and inputResponses"}
-		case errors.Is(err, confirm.ErrExpired):
-			return &refusal{OutcomeTimeout, fmt.Sprintf("nothing was done: the answer came more than %s after the question; call again to be asked again", confirm.Lifetime)}
+		case errors.Is(err, errExpiredConfirmation):
+			return &refusal{OutcomeTimeout, fmt.Sprintf("nothing was done: the answer came more than %s after the question; call again to be asked again", confirmationLifetime)}
 		case err != nil:
 			return cannotAsk(ctx, err)
 		}
@@ -179,4 +184,103 @@ func agreement(answer *mcp.ElicitResult) error {
 		return nil
 	}
 	return &refusal{OutcomeDeclined, "nothing was done: the user did not agree; do not try it another way unless they ask for it"}
+}
+
+const (
+	// confirmationLifetime is how long an answer is valid after its question.
+	confirmationLifetime = 10 * time.Minute
+
+	// stateVersion is the first byte of a state. It changes with the format.
+	stateVersion = 1
+	// minKeyBytes is the size of the hash. A shorter key would weaken it.
+	minKeyBytes = sha256.Size
+	// headerBytes is the size of the version and the expiry, in seconds since 1970.
+	headerBytes = 1 + 8
+	stateBytes  = headerBytes + sha256.Size
+)
+
+var (
+	// errForgedConfirmation means that the state was not issued for this subject.
+	errForgedConfirmation = errors.New("the state was not issued for this call")
+	// errExpiredConfirmation means that the state was issued for this subject too long ago.
+	errExpiredConfirmation = errors.New("the state is too old")
+)
+
+// confirmationSubject is what a state is valid for.
+type confirmationSubject struct {
+	// User is the name of the caller.
+	User string
+	Tool string
+	// Arguments are the arguments of the call as canonical JSON, without the confirmation.
+	Arguments []byte
+	// Question distinguishes the questions of a tool.
+	Question string
+}
+
+// Confirmations issues and checks states. It is safe for concurrent use.
+type Confirmations struct {
+	key   func(context.Context) ([]byte, error)
+	clock clock.PassiveClock
+}
+
+// NewConfirmations returns Confirmations that sign with a key of at least 32 bytes, which all replicas share.
+// key is called for each state, so that the key can change.
+func NewConfirmations(key func(context.Context) ([]byte, error), clk clock.PassiveClock) *Confirmations {
+	return &Confirmations{key: key, clock: clk}
+}
+
+// Issue returns the state for a question. It fails only if the key is not available.
+func (s *Confirmations) Issue(ctx context.Context, subject confirmationSubject) (string, error) {
+	state := make([]byte, headerBytes, stateBytes)
+	state[0] = stateVersion
+	binary.BigEndian.PutUint64(state[1:], uint64(s.clock.Now().Add(confirmationLifetime).Unix()))
+	seal, err := s.seal(ctx, state, subject)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(append(state, seal...)), nil
+}
+
+// Check returns nil if the state was issued for the subject and has not expired. Otherwise
+// it returns errForgedConfirmation, errExpiredConfirmation, or the error of reading the key.
+func (s *Confirmations) Check(ctx context.Context, state string, subject confirmationSubject) error {
+	// Check the length of the text, because the decoder ignores line breaks.
+	if len(state) != base64.RawURLEncoding.EncodedLen(stateBytes) {
+		return errForgedConfirmation
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(state)
+	if err != nil || len(raw) != stateBytes || raw[0] != stateVersion {
+		return errForgedConfirmation
+	}
+	header, seal := raw[:headerBytes], raw[headerBytes:]
+	want, err := s.seal(ctx, header, subject)
+	if err != nil {
+		return err
+	}
+	if !hmac.Equal(seal, want) {
+		return errForgedConfirmation
+	}
+	if uint64(s.clock.Now().Unix()) >= binary.BigEndian.Uint64(header[1:]) {
+		return errExpiredConfirmation
+	}
+	return nil
+}
+
+// seal returns the HMAC over a header and a subject. The length of each part is included,
+// so that different subjects never produce the same input.
+func (s *Confirmations) seal(ctx context.Context, header []byte, subject confirmationSubject) ([]byte, error) {
+	key, err := s.key(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key that seals questions: %w", err)
+	}
+	if len(key) < minKeyBytes {
+		return nil, fmt.Errorf("the key that seals questions has %d bytes and needs at least %d", len(key), minKeyBytes)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write(header)
+	for _, part := range [][]byte{[]byte(subject.User), []byte(subject.Tool), subject.Arguments, []byte(subject.Question)} {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write(part)
+	}
+	return mac.Sum(nil), nil
 }

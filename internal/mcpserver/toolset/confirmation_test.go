@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
 type deletion struct {
@@ -239,7 +237,7 @@ func TestAStateOfAnotherCallIsRefused(t *testing.T) {
 // The question of a tool can depend on more than its arguments.
 func TestAnAnswerToOneQuestionIsNoneToAnother(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
-	d := &dialog{states: states(clk), subject: confirm.Subject{User: "alice", Tool: "delete"}, response: agreed[confirmField]}
+	d := &dialog{states: states(clk), subject: confirmationSubject{User: "alice", Tool: "delete"}, response: agreed[confirmField]}
 	var first *asking
 	if err := d.confirm(t.Context(), Question{Name: "x"}); !errors.As(err, &first) {
 		t.Fatal(err)
@@ -259,7 +257,7 @@ func TestALateAnswerIsRefused(t *testing.T) {
 	session := shop.manual(t)
 	params := &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}
 	params.RequestState, params.InputResponses = question(t, session, params).RequestState, agreed
-	shop.clock.Step(confirm.Lifetime)
+	shop.clock.Step(confirmationLifetime)
 	text, isError := say(t, session, params)
 	if text != "nothing was done: the answer came more than 10m0s after the question; call again to be asked again" || !isError || shop.deleted != 0 || shop.outcome.String() != OutcomeTimeout {
 		t.Errorf("deleted %d times, error %t, outcome %s: %s", shop.deleted, isError, shop.outcome, text)
@@ -272,7 +270,7 @@ func TestWithoutAKeyNothingIsDone(t *testing.T) {
 		return nothing{}, call.Confirm(ctx, in.Confirm, Question{Name: in.Name, Text: "Delete?"})
 	})
 	clk := testingclock.NewFakeClock(time.Now())
-	served := serve(set, Env{Kube: fakeKube(t, interceptor.Funcs{}), Clock: clk, Confirmer: confirm.New(func(context.Context) ([]byte, error) {
+	served := serve(set, Env{Kube: fakeKube(t, interceptor.Funcs{}), Clock: clk, Confirmer: NewConfirmations(func(context.Context) ([]byte, error) {
 		return nil, errors.New("secrets \"key\" not found")
 	}, clk)})
 	text, isError := say(t, served.connect(t, modern, (&asked{}).options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})

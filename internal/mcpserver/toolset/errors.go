@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
@@ -202,8 +201,94 @@ func retryAfter(err error) int {
 
 var addressPattern = regexp.MustCompile(`[a-z]+://[^\s"']+|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](:\d+)?|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b`)
 
-// scrub removes addresses and line breaks from a text, and redacts it with text.Clean.
+// scrub removes addresses and line breaks from a text, and redacts it with CleanText.
 // Addresses do not help a caller and may help an attacker.
 func scrub(s string) string {
-	return truncate.OneLine(addressPattern.ReplaceAllString(text.Clean(s), "(address)"))
+	return truncate.OneLine(addressPattern.ReplaceAllString(CleanText(s), "(address)"))
+}
+
+// Gap returns a note for an answer of which a part could not be read: what could not be
+// read, and why, without a period at the end. The call itself continues. Details that are
+// not meant for clients are logged.
+func Gap(ctx context.Context, call *CallError) string {
+	return fmt.Sprintf("could not read %s: %s", call.object(), call.whyUnread(ctx))
+}
+
+func (e *CallError) whyUnread(ctx context.Context) string {
+	switch {
+	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err), apierrors.IsServerTimeout(e.Err):
+		return "no answer came in time"
+	case IsImpersonationDenied(e.Err):
+		return "the server may not act as its caller; an administrator must add that to its ClusterRole"
+	case apierrors.IsForbidden(e.Err):
+		return fmt.Sprintf("user %q may not %s %s", callers.NameOf(ctx), e.Verb, e.Resource)
+	case meta.IsNoMatchError(e.Err), apierrors.IsNotFound(e.Err):
+		return "this cluster does not serve it"
+	case apierrors.IsServiceUnavailable(e.Err), apierrors.IsTooManyRequests(e.Err):
+		return "it cannot be asked now: " + scrub(Message(e.Err))
+	default:
+		log.FromContext(ctx).Error(e.Err, "A part of an answer could not be read", "verb", e.Verb, "resource", e.Resource)
+		return "the Kubernetes API did not answer as expected"
+	}
+}
+
+// The outcomes of a call, as recorded in the log and in metrics.
+const (
+	OutcomeOK = "ok"
+	// OutcomeInvalid means that the call can succeed only with other arguments.
+	OutcomeInvalid     = "invalid"
+	OutcomeDenied      = "denied"
+	OutcomeNotFound    = "notfound"
+	OutcomeConflict    = "conflict"
+	OutcomeUnavailable = "unavailable"
+	OutcomeTimeout     = "timeout"
+	OutcomeCancelled   = "cancelled"
+	// OutcomeDeclined means that the user declined the confirmation.
+	OutcomeDeclined = "declined"
+	// OutcomeNeedsInput means that the user must confirm the call first.
+	OutcomeNeedsInput = "needsinput"
+	OutcomeError      = "error"
+)
+
+// Outcome records how a call ended. The tool's goroutine writes it before it returns the
+// answer, so reading it after the answer needs no lock.
+type Outcome struct{ value string }
+
+// String returns one of the outcomes, or "" if no tool ran.
+func (o *Outcome) String() string { return o.value }
+
+type outcomeKey struct{}
+
+// WithOutcome returns a context in which a tool call records its outcome. If the call runs
+// twice, because the user was asked in between, the outcome is that of the second run.
+func WithOutcome(ctx context.Context) (context.Context, *Outcome) {
+	o := &Outcome{}
+	return context.WithValue(ctx, outcomeKey{}, o), o
+}
+
+func setOutcome(ctx context.Context, value string) {
+	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok {
+		o.value = value
+	}
+}
+
+// maxSentence limits the size of an error message for clients, in bytes. A longer message
+// contains a name or a value that the client sent.
+const maxSentence = 4 << 10
+
+// Sentence returns the outcome and the message for an error outside of tools, in a resource
+// or a prompt. They are the same as for an error of a tool. Details that are not meant for
+// clients are logged.
+func Sentence(ctx context.Context, err error) (outcome, sentence string) {
+	outcome, told := explain(ctx, err)
+	setOutcome(ctx, outcome)
+	return outcome, bounded(told).Error()
+}
+
+func bounded(told error) error {
+	sentence := told.Error()
+	if len(sentence) <= maxSentence {
+		return told
+	}
+	return errors.New(strings.ToValidUTF8(sentence[:maxSentence], "") + "…")
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 const (
@@ -36,8 +36,8 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, UID: "1"}}
 }
 
-func states(clk clock.PassiveClock) *confirm.States {
-	return confirm.New(func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }, clk)
+func states(clk clock.PassiveClock) *Confirmations {
+	return NewConfirmations(func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }, clk)
 }
 
 // server is an MCP server that records the outcome of the last call.
@@ -49,7 +49,7 @@ type server struct {
 }
 
 func serve(s *Set, env Env) *server {
-	served := &server{Server: mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil), user: "alice"}
+	served := &server{Server: mcptest.NewServer(nil, nil), user: "alice"}
 	s.Register(served.Server, env)
 	served.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -64,18 +64,7 @@ func serve(s *Set, env Env) *server {
 // connect connects a client that uses the given protocol revision.
 func (s *server) connect(t *testing.T, revision string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	running, err := s.Connect(t.Context(), serverEnd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { running.Close() })
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).
-		Connect(t.Context(), clientEnd, &mcp.ClientSessionOptions{ProtocolVersion: revision})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() })
+	session := mcptest.Connect(t, s.Server, options, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if got := session.InitializeResult().ProtocolVersion; got != revision {
 		t.Fatalf("the session speaks %s, want %s", got, revision)
 	}

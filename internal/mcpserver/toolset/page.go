@@ -1,9 +1,11 @@
 package toolset
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -81,4 +83,29 @@ func (p position) String() string {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+const (
+	// EventsPerPage is the number of Events in one request.
+	EventsPerPage = 500
+	// MaxEventPages is the maximum number of pages that are read to find the newest Events.
+	MaxEventPages = 4
+)
+
+// ReadEvents reads the Events that match the options, starting at their continue token; it
+// ignores their limit. next is the continue token for the rest, or "" if there is none. If
+// a page fails, the Events of earlier pages are returned too.
+func ReadEvents(ctx context.Context, kube client.Reader, options client.ListOptions) (read []corev1.Event, next string, failed *CallError) {
+	options.Limit = EventsPerPage
+	for range MaxEventPages {
+		page := &corev1.EventList{}
+		if err := kube.List(ctx, page, &options); err != nil {
+			return read, "", &CallError{Verb: "list", Resource: "events", Namespace: options.Namespace, Err: err}
+		}
+		read = append(read, page.Items...)
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	return read, options.Continue, nil
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
 // Set is a list of tools, in the order in which clients see them.
@@ -38,7 +37,7 @@ type Env struct {
 	Kube *callers.Kube
 	// Confirmer signs questions to users. If it is nil, no client is asked, and destructive
 	// tools require the argument confirm.
-	Confirmer *confirm.States
+	Confirmer *Confirmations
 	// RequireElicitation rejects destructive calls from clients that cannot ask their user,
 	// instead of accepting the argument confirm.
 	RequireElicitation bool

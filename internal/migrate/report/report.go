@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
@@ -131,7 +131,7 @@ func line(entry Entry) string {
 	if entry.Note != "" {
 		text += ": " + entry.Note
 	}
-	return terminal.Clean(text) + "\n"
+	return cli.Clean(text) + "\n"
 }
 
 // plainWord matches a word that a shell needs no quotes for.
@@ -139,7 +139,7 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./=-]+$`)
 
 // word returns a text as one shell word, quoted if necessary.
 func word(text string) string {
-	if text = terminal.Clean(text); plainWord.MatchString(text) {
+	if text = cli.Clean(text); plainWord.MatchString(text) {
 		return text
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
-	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
+	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
 )
 
@@ -45,7 +45,7 @@ func Own() ([]Metric, error) {
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := acting.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },
-		func() error { _, err := mcp.New(r, nil); return err },
+		func() error { _, err := mcp.NewMetrics(r, nil); return err },
 	} {
 		errs = append(errs, register())
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/archive"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -111,7 +110,7 @@ func (t *target) copy(ctx context.Context, from, to string) error {
 	case remote.agent != "":
 		t.agent = remote.agent
 	}
-	u := &transfer{target: t, report: &archive.Report{}}
+	u := &transfer{target: t, report: &copyReport{}}
 	if source.workspace != "" {
 		return u.download(ctx, source, destination.path)
 	}
@@ -144,7 +143,7 @@ elif [ -e "$p" ]; then cd "${p%/*}/" && exec tar -chf - "./${p##*/}"
 else echo "$p: no such file or directory" >&2; exit 1; fi`
 
 func (u *transfer) upload(ctx context.Context, source string, to place) error {
-	files, bytes, err := archive.Measure(source)
+	files, bytes, err := measureFiles(source)
 	if err != nil {
 		return cli.Usage("%v", err)
 	}
@@ -187,7 +186,7 @@ func (u *transfer) download(ctx context.Context, from place, destination string)
 		return cli.Usage("%v", err)
 	}
 	err := u.receive(ctx, from, directory, name, []string{"sh", "-c", downloadScript, "sh", from.path})
-	if errors.Is(err, archive.ErrEmpty) {
+	if errors.Is(err, errEmptyArchive) {
 		return fmt.Errorf("nothing was copied from workspace %s", u.ws.Name)
 	}
 	return err

@@ -6,20 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
-
-// startInterval is the interval at which a starting workspace is read.
-const startInterval = time.Second
 
 // startTimeout is the default of --start-timeout.
 const startTimeout = 10 * time.Minute
@@ -33,7 +32,7 @@ type starting struct {
 	// build whose log was printed. Both are initially 0.
 	ordered, followed int32
 	asked             bool
-	progress          *terminal.Progress
+	progress          *cli.Progress
 }
 
 // Start starts a workspace if it is not running, and waits until one of its agents is connected. It
@@ -48,7 +47,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 	defer cancel()
 	began := t.Clock.Now()
 	// Print progress as lines on a terminal too, because log lines are printed in between.
-	s := &starting{target: t, cluster: c, ws: ws, progress: terminal.NewProgress(t.ErrOut, false, 0, began)}
+	s := &starting{target: t, cluster: c, ws: ws, progress: cli.NewProgress(t.ErrOut, false, 0, began)}
 	for {
 		state, ready, err := s.step(ctx)
 		if err != nil || ready {
@@ -56,7 +55,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 		}
 		s.progress.Report(t.Clock.Now(), 0, 1, ws.Name, state)
 		if t.Clock.Now().Sub(began) < t.timeout {
-			err = t.Clock.Wait(ctx, startInterval)
+			err = t.Clock.Wait(ctx, session.PollInterval)
 		} else {
 			err = context.DeadlineExceeded
 		}
@@ -101,7 +100,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 		return "start asked for", false, nil
 	case failed && (build.Number > s.ordered || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused):
 		return "", false, fmt.Errorf("workspace %s did not start: %s; kubectl coder logs -n %s %[1]s shows the whole log",
-			s.ws.Name, terminal.Clean(stalled.Message), s.ws.Namespace)
+			s.ws.Name, cli.Clean(stalled.Message), s.ws.Namespace)
 	}
 	return "it waits for its start build", false, nil
 }
@@ -135,7 +134,7 @@ func (s *starting) follow(ctx context.Context, build int32) {
 	}
 	defer func() { _ = stream.Close() }()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
-		fmt.Fprintf(s.ErrOut, "  %s\n", terminal.Clean(lines.Text()))
+		fmt.Fprintf(s.ErrOut, "  %s\n", cli.Clean(lines.Text()))
 	}
 }
 
@@ -149,4 +148,56 @@ func (s *starting) refresh(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("reading workspace %s: %w", s.ws.Name, err)
+}
+
+// target contains the flags that all commands of this package share: the agent and the start of the
+// workspace.
+type target struct {
+	*session.Session
+	agent   string
+	start   bool
+	timeout time.Duration
+}
+
+// addFlags adds the flags for the agent and for --start. agent is the help text of the agent flag.
+func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
+	flags := cmd.Flags()
+	flags.StringVarP(&t.agent, "agent", shorthand, "", agent+"; needed if the workspace has several")
+	t.CompleteAgents(cmd, "agent")
+	flags.BoolVar(&t.start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
+	flags.DurationVar(&t.timeout, "start-timeout", startTimeout, "how long --start waits")
+}
+
+// find reads the workspace, and starts it if --start is set.
+func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	named, err := session.ParseTarget(name, "CoderWorkspace")
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := t.Cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	var ws *aggregationv1alpha1.CoderWorkspace
+	err = remoteexec.Retry(ctx, session.IsTemporary, func() error {
+		ws, err = cluster.Workspace(ctx, named.Name)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.start {
+		err = t.started(ctx, cluster, ws)
+	}
+	return cluster, ws, err
+}
+
+// parseHost parses a host name of config-ssh: WORKSPACE[--AGENT].SUFFIX. Names in Coder contain no
+// two consecutive dashes.
+func parseHost(host, suffix string) (workspace, agent string) {
+	host = strings.TrimSuffix(host, "."+suffix)
+	if before, after, found := strings.Cut(host, "--"); found {
+		return before, after
+	}
+	return host, ""
 }

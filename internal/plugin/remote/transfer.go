@@ -12,8 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/archive"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -46,13 +44,13 @@ func kindOf(name string) (string, error) {
 // transfer is one copy.
 type transfer struct {
 	*target
-	report *archive.Report
+	report *copyReport
 	// files and bytes are the total number and size of the files, or 0 if unknown.
 	files int
 	bytes int64
 
 	ws       *aggregationv1alpha1.CoderWorkspace
-	progress *terminal.Progress
+	progress *cli.Progress
 	began    time.Time
 	shown    time.Time
 }
@@ -77,7 +75,7 @@ func (u *transfer) send(ctx context.Context, to place, source string, args []str
 	reader, writer := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := archive.Pack(writer, source, u.report)
+		err := packFiles(writer, source, u.report)
 		_ = writer.CloseWithError(err)
 		packed <- err
 	}()
@@ -106,7 +104,7 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 	defer cancel()
 	unpacked := make(chan error, 1)
 	go func() {
-		err := archive.Unpack(reader, directory, name, u.report)
+		err := unpackFiles(reader, directory, name, u.report)
 		if err == nil {
 			// Read the data after the end of the archive.
 			_, err = io.Copy(io.Discard, reader)
@@ -140,7 +138,7 @@ func (u *transfer) outcome(mine, theirs error, complaints *limited) error {
 	var exit *cli.ExitError
 	if errors.As(theirs, &exit) {
 		theirs = fmt.Errorf("in workspace %s: %s", u.ws.Name, complaints.text(exit))
-		if errors.Is(mine, archive.ErrEmpty) {
+		if errors.Is(mine, errEmptyArchive) {
 			return theirs
 		}
 	}

@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -129,4 +132,82 @@ func (c *Cluster) Stream(ctx context.Context, namespace, resource, name, subreso
 		request = request.Param(key, value)
 	}
 	return request.Stream(ctx)
+}
+
+// ReadSubresource reads a subresource of the aggregated API and decodes it.
+func (c *Cluster) ReadSubresource(ctx context.Context, of client.Object, resource, subresource string, into any) error {
+	return c.decode(ctx, of.GetNamespace(), resource, of.GetName(), subresource, nil, into)
+}
+
+// DeleteSubresource deletes a subresource of the aggregated API, and decodes the answer.
+func (c *Cluster) DeleteSubresource(ctx context.Context, of client.Object, resource, subresource string, options *metav1.DeleteOptions, into any) error {
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
+	body, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	result := c.Kube.CoreV1().RESTClient().Delete().AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
+		Namespace(of.GetNamespace()).Resource(resource).Name(of.GetName()).SubResource(subresource).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
+	// Unlike the error of Raw, this error contains the message of the response.
+	if err := result.Error(); err != nil {
+		return err
+	}
+	text, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// TemplateVersion returns a version of a template by its name or UUID.
+func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
+	var seen []string
+	query := map[string]string{"archived": "true", "limit": "200"}
+	for {
+		var list aggregationv1alpha1.CoderTemplateVersionList
+		if err := c.decode(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "versions", query, &list); err != nil {
+			return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("reading the versions of template %s: %w", tmpl.Name, err)
+		}
+		for _, v := range list.Items {
+			if v.ID == nameOrID || v.Name == nameOrID {
+				return v, nil
+			}
+			seen = append(seen, v.Name)
+		}
+		if list.Continue == "" {
+			break
+		}
+		query["after"] = list.Continue
+	}
+	const most = 5
+	return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("template %s has no version %q; the newest of its %d are %s",
+		tmpl.Name, nameOrID, len(seen), strings.Join(seen[:min(len(seen), most)], ", "))
+}
+
+// TemplateVersionNames returns the names of the newest versions of a template.
+func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) []string {
+	var list aggregationv1alpha1.CoderTemplateVersionList
+	if c.decode(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "versions", map[string]string{"limit": "20"}, &list) != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+// decode reads a subresource and decodes its JSON.
+func (c *Cluster) decode(ctx context.Context, namespace, resource, name, subresource string, query map[string]string, into any) error {
+	stream, err := c.Stream(ctx, namespace, resource, name, subresource, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	text, err := io.ReadAll(stream)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -13,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -127,4 +132,59 @@ func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Se
 		return strings.Compare(a.Name, b.Name)
 	})
 	return list.Items, nil
+}
+
+// Endpoint is a port of a pod.
+type Endpoint struct {
+	Namespace, Pod string
+	Port           int
+}
+
+// Forwarder forwards a local port to a port of a pod until ctx is done. Local 0 selects a free
+// port. It calls ready once with the local port.
+type Forwarder func(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error
+
+// forward connects through kube-apiserver, with WebSockets, or with SPDY if kube-apiserver is
+// older, as kubectl does. It listens only on loopback addresses.
+func forward(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error {
+	url := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.Namespace).Name(to.Pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
+	if err != nil {
+		return err
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialer(url, c.Config)
+	if err != nil {
+		return err
+	}
+	dialer := portforward.NewFallbackDialer(socket, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
+	isReady := make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"localhost"}, []string{fmt.Sprintf("%d:%d", local, to.Port)},
+		ctx.Done(), isReady, io.Discard, io.Discard)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err := <-ended:
+		return forwardError(to, err)
+	case <-isReady:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return forwardError(to, err)
+	}
+	ready(int(ports[0].Local))
+	return forwardError(to, <-ended)
+}
+
+func forwardError(to Endpoint, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, portforward.ErrLostConnectionToPod):
+		return fmt.Errorf("the connection to pod %s/%s is lost, for example because it was replaced: call this again", to.Namespace, to.Pod)
+	}
+	return fmt.Errorf("forwarding port %d of pod %s/%s: %w", to.Port, to.Namespace, to.Pod, err)
 }

@@ -1,21 +1,30 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
+
+// PollInterval is the interval at which a build or a starting workspace is read.
+const PollInterval = time.Second
 
 // Clock returns the time and waits.
 type Clock interface {
@@ -30,7 +39,7 @@ type Session struct {
 	Flags *genericclioptions.ConfigFlags
 	Clock Clock
 	// Paint formats standard output.
-	Paint terminal.Paint
+	Paint cli.Paint
 	// Screen is true if standard output is a terminal, with ScreenColumns columns.
 	Screen        bool
 	ScreenColumns int
@@ -53,10 +62,10 @@ type Session struct {
 func New(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
-		Paint:       terminal.Colours(streams.Out, os.Getenv),
-		Screen:      terminal.IsTerminal(streams.Out),
-		Interactive: terminal.IsTerminal(streams.In),
-		Live:        terminal.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
+		Paint:       cli.Colours(streams.Out, os.Getenv),
+		Screen:      cli.IsTerminal(streams.Out),
+		Interactive: cli.IsTerminal(streams.In),
+		Live:        cli.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
 		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
 	}
 	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)
@@ -76,8 +85,8 @@ func columns(stream io.Writer) int {
 }
 
 // Progress starts a progress display.
-func (s *Session) Progress() *terminal.Progress {
-	return terminal.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
+func (s *Session) Progress() *cli.Progress {
+	return cli.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
 }
 
 // Confirm asks for confirmation of an action that cannot be undone, unless yes is set by --yes. If
@@ -89,7 +98,7 @@ func (s *Session) Confirm(ctx context.Context, yes bool, question string) error 
 	if !s.Interactive {
 		return cli.Usage("%s Nobody can be asked, because standard input is no terminal: add --yes", question)
 	}
-	agreed, err := terminal.Ask(ctx, s.In, s.ErrOut, question)
+	agreed, err := cli.Ask(ctx, s.In, s.ErrOut, question)
 	if err != nil {
 		return err
 	}
@@ -114,4 +123,67 @@ func (wallClock) Wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
+}
+
+// WorkspaceState returns the state of a workspace as kubectl get shows it: STATUS, or HEALTH if the
+// workspace runs but cannot be used.
+func WorkspaceState(w *aggregationv1alpha1.CoderWorkspace) string {
+	healthy := w.Status.Healthy
+	switch {
+	case w.Status.Phase != "Running" || healthy != nil && *healthy:
+		return cmp.Or(w.Status.Phase, "Unknown")
+	case healthy == nil:
+		return "Connecting"
+	default:
+		return "Unhealthy"
+	}
+}
+
+// TemplateState returns the state of a template as kubectl get shows it in STATUS.
+func TemplateState(t *aggregationv1alpha1.CoderTemplate) string {
+	if t.DeletionTimestamp != nil {
+		return aggregationv1alpha1.ReasonDeleting
+	}
+	if ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return "Unknown"
+}
+
+// browse opens an address with the system's default program.
+func browse(ctx context.Context, url string) error {
+	command := []string{"xdg-open", url}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", url}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
+	}
+	if err := exec.CommandContext(ctx, command[0], command[1:]...).Run(); err != nil { //nolint:gosec // A fixed program; the address is one argument.
+		return fmt.Errorf("%s could not open a browser: %w", command[0], err)
+	}
+	return nil
+}
+
+// copyText passes the text to the first clipboard program that exists, on its standard input, so
+// that the text is not in the list of processes.
+func copyText(ctx context.Context, text string) error {
+	var failed error
+	for _, command := range [][]string{{"pbcopy"}, {"wl-copy"}, {"xclip", "-selection", "clipboard"}, {"xsel", "--clipboard", "--input"}, {"clip.exe"}} {
+		path, err := exec.LookPath(command[0])
+		if err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, path, command[1:]...) //nolint:gosec // One of the programs above.
+		cmd.Stdin = strings.NewReader(text)
+		if err := cmd.Run(); err != nil {
+			failed = fmt.Errorf("%s: %w", command[0], err)
+			continue
+		}
+		return nil
+	}
+	if failed != nil {
+		return failed
+	}
+	return errors.New("there is no program for the clipboard: pbcopy, wl-copy, xclip, xsel or clip.exe")
 }

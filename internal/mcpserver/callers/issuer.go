@@ -1,0 +1,185 @@
+package callers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// issuerTimeout limits a request to the issuer.
+const issuerTimeout = 4 * time.Second
+
+// errNotStarted is the error before the issuer's keys have been requested.
+var errNotStarted = errors.New("the OpenID Connect issuer has not been asked for its keys yet")
+
+// issuer verifies the tokens of an OpenID Connect issuer, in the same way as
+// kube-apiserver.
+type issuer struct {
+	url       string
+	audiences []string
+	options   oidc.Options
+	requests  *countingTransport
+	known     *knownTokens
+	// tokens is nil before start.
+	tokens atomic.Pointer[oidc.AuthenticatorTokenWithHealthCheck]
+}
+
+func newIssuer(o AuthenticationOptions, key []byte, clk clock.PassiveClock) (*issuer, error) {
+	requests, err := newCountingTransport(o.OIDC.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	audiences := o.OIDC.Audiences
+	if len(audiences) == 0 {
+		audiences = []string{o.PublicURL}
+	}
+	return &issuer{
+		url:       o.OIDC.IssuerURL,
+		audiences: audiences,
+		requests:  requests,
+		known:     newKnownTokens(key, clk),
+		options: oidc.Options{
+			JWTAuthenticator:     o.OIDC.jwtAuthenticator(audiences),
+			Client:               &http.Client{Transport: requests, Timeout: issuerTimeout},
+			SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(),
+		},
+	}, nil
+}
+
+// jwtAuthenticator converts the options in the same way as kube-apiserver converts its
+// flags.
+func (o *OIDCOptions) jwtAuthenticator(audiences []string) apiserver.JWTAuthenticator {
+	usernamePrefix := o.UsernamePrefix
+	switch {
+	case usernamePrefix == noPrefix:
+		usernamePrefix = ""
+	case usernamePrefix == "" && o.UsernameClaim != "email":
+		usernamePrefix = o.IssuerURL + "#"
+	}
+	authenticator := apiserver.JWTAuthenticator{
+		Issuer: apiserver.Issuer{
+			URL:                 o.IssuerURL,
+			Audiences:           audiences,
+			AudienceMatchPolicy: apiserver.AudienceMatchPolicyMatchAny,
+		},
+		ClaimMappings: apiserver.ClaimMappings{
+			Username: apiserver.PrefixedClaimOrExpression{Claim: o.UsernameClaim, Prefix: &usernamePrefix},
+		},
+	}
+	if o.GroupsClaim != "" {
+		authenticator.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
+	}
+	return authenticator
+}
+
+// start requests the issuer's keys, every ten seconds until it succeeds.
+func (i *issuer) start(ctx context.Context) error {
+	tokens, err := oidc.New(ctx, i.options)
+	if err != nil {
+		return fmt.Errorf("preparing to verify the tokens of %s: %w", i.url, err)
+	}
+	i.tokens.Store(&tokens)
+	<-ctx.Done()
+	return nil
+}
+
+func (i *issuer) check(context.Context) error {
+	_, err := i.ready()
+	return err
+}
+
+func (i *issuer) ready() (oidc.AuthenticatorTokenWithHealthCheck, error) {
+	tokens := i.tokens.Load()
+	if tokens == nil {
+		return nil, errNotStarted
+	}
+	if err := (*tokens).HealthCheck(); err != nil {
+		return nil, fmt.Errorf("the keys of the OpenID Connect issuer could not be had: %w", err)
+	}
+	return *tokens, nil
+}
+
+func (i *issuer) advice() string {
+	return fmt.Sprintf("get one from %s for the audience %s", i.url, strings.Join(i.audiences, " or "))
+}
+
+// refused rejects names with the prefix system: in the issuer's tokens. An issuer
+// authenticates users, not service accounts and groups of the cluster.
+func (i *issuer) refused(u user.Info) string {
+	for _, name := range slices.Concat([]string{u.GetName()}, u.GetGroups()) {
+		if strings.HasPrefix(name, "system:") {
+			return fmt.Sprintf("the token claims %q, a name that belongs to Kubernetes; an administrator must set a prefix for names and groups of this issuer", name)
+		}
+	}
+	return ""
+}
+
+func (i *issuer) authenticate(ctx context.Context, token string) (tokenOwner, bool, error) {
+	return i.known.get(ctx, token, i.verify)
+}
+
+func (i *issuer) verify(ctx context.Context, token string) (tokenOwner, bool, error) {
+	tokens, err := i.ready()
+	if err != nil {
+		return tokenOwner{}, false, err
+	}
+	failures := i.requests.failures.Load()
+	response, ok, err := tokens.AuthenticateToken(ctx, token)
+	switch {
+	case err != nil && (ctx.Err() != nil || i.requests.failures.Load() != failures):
+		return tokenOwner{}, false, errors.New("verifying a token: " + withoutToken(err, token))
+	case err != nil:
+		log.FromContext(ctx).V(1).Info("Refused a token", "reason", withoutToken(err, token))
+		return tokenOwner{}, false, nil
+	case !ok:
+		log.FromContext(ctx).V(1).Info("Refused a token of another issuer")
+		return tokenOwner{}, false, nil
+	}
+	return tokenOwner{user: response.User, expires: expiry(token)}, true, nil
+}
+
+// countingTransport sends requests to the issuer and counts those that failed. The count
+// distinguishes a token that cannot be verified now from one that is invalid, because the
+// errors do not.
+type countingTransport struct {
+	next     http.RoundTripper
+	failures atomic.Int64
+}
+
+func newCountingTransport(caFile string) (*countingTransport, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --mcp-oidc-ca-file: %w", err)
+		}
+		if config.RootCAs, err = certutil.NewPoolFromBytes(pem); err != nil {
+			return nil, fmt.Errorf("reading --mcp-oidc-ca-file %s: %w", caFile, err)
+		}
+	}
+	return &countingTransport{next: utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config})}, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.failures.Add(1)
+	}
+	return response, err
+}

@@ -1,0 +1,301 @@
+package callers
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestTokensAreRememberedForAShortTime(t *testing.T) {
+	type step struct {
+		at     time.Duration
+		status int
+		// reviews is the number of reviews at that time.
+		reviews int
+	}
+	known := func(token string) func(*people) {
+		return func(p *people) { p.users[token] = authenticationv1.UserInfo{Username: "alice"} }
+	}
+	forgotten := func(p *people) { p.users = nil }
+	tests := map[string]struct {
+		token string
+		// before is called before the first step, after is called after it.
+		before, after func(*people)
+		steps         []step
+	}{
+		"a good one for ten seconds": {token: aliceToken,
+			steps: []step{{0, 200, 1}, {9 * time.Second, 200, 1}, {11 * time.Second, 200, 2}}},
+		"a revoked one works for ten seconds": {token: aliceToken, after: forgotten,
+			steps: []step{{0, 200, 1}, {9 * time.Second, 200, 1}, {11 * time.Second, 401, 2}, {15 * time.Second, 401, 2}, {17 * time.Second, 401, 3}}},
+		"one that is no good for five": {token: "new", after: known("new"),
+			steps: []step{{0, 401, 1}, {4 * time.Second, 401, 1}, {6 * time.Second, 200, 2}}},
+		"one that ends does not work longer": {token: jwtUntil(1003), before: known(jwtUntil(1003)),
+			steps: []step{{0, 200, 1}, {2 * time.Second, 200, 1}, {3 * time.Second, 401, 1}, {4 * time.Second, 401, 2}}},
+		"one that has ended is asked about each time": {token: jwtUntil(900), before: known(jwtUntil(900)),
+			steps: []step{{0, 401, 1}, {time.Second, 401, 2}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor(t)
+			start := d.clock.Now()
+			if tc.before != nil {
+				d.people.set(tc.before)
+			}
+			for i, step := range tc.steps {
+				d.clock.SetTime(start.Add(step.at))
+				if w := d.knock(t, "Bearer "+tc.token); w.Code != step.status {
+					t.Errorf("after %s the answer is %d %s, want %d", step.at, w.Code, w.Body, step.status)
+				}
+				if n := d.people.reviewed(); n != step.reviews {
+					t.Errorf("after %s there were %d reviews, want %d", step.at, n, step.reviews)
+				}
+				if i == 0 && tc.after != nil {
+					d.people.set(tc.after)
+				}
+			}
+		})
+	}
+}
+
+// TestFloodOfUnknownTokens checks that invalid tokens of any number of callers cause few
+// reviews, and that callers that were accepted recently can continue.
+func TestFloodOfUnknownTokens(t *testing.T) {
+	d := newDoor(t)
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
+		t.Fatalf("before the flood: %d %s", w.Code, w.Body)
+	}
+	before := d.people.reviewed()
+	limited := 0
+	for i := range 5000 {
+		switch w := d.knock(t, fmt.Sprintf("Bearer made-up-%d", i)); w.Code {
+		case http.StatusUnauthorized:
+		case http.StatusServiceUnavailable:
+			limited++
+			if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too many tokens") {
+				t.Fatalf("%v %s", w.Header(), w.Body)
+			}
+		default:
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if n := d.people.reviewed() - before; n > newTokensBurst || limited != 5000-n {
+		t.Errorf("%d reviews, and %d of 5000 were refused; want at most %d reviews", n, limited, newTokensBurst)
+	}
+	// The cached result for alice expires while the flood continues.
+	d.wait(goodTTL + time.Second)
+	for i := range 1000 {
+		d.knock(t, fmt.Sprintf("Bearer more-%d", i))
+	}
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
+		t.Errorf("alice gets %d %s", w.Code, w.Body)
+	}
+	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a new caller gets %d, want 503", w.Code)
+	}
+	d.wait(time.Second)
+	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusOK {
+		t.Errorf("a second later a new caller gets %d %s", w.Code, w.Body)
+	}
+	// A revoked token loses the exemption.
+	d.people.set(func(p *people) { delete(p.users, aliceToken) })
+	d.wait(goodTTL + time.Second)
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusUnauthorized {
+		t.Errorf("with a revoked token alice gets %d", w.Code)
+	}
+	d.wait(badTTL + time.Second)
+	for i := range 1000 {
+		d.knock(t, fmt.Sprintf("Bearer yet-more-%d", i))
+	}
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the revoked token is still exempt: %d", w.Code)
+	}
+}
+
+func TestAReviewThatFailsIsNotRemembered(t *testing.T) {
+	d := newDoor(t)
+	d.people.set(func(p *people) { p.down = true })
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusServiceUnavailable {
+		t.Fatalf("the answer is %d %s", w.Code, w.Body)
+	}
+	d.people.set(func(p *people) { p.down = false })
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
+		t.Errorf("after it came back the answer is %d %s", w.Code, w.Body)
+	}
+}
+
+func TestOneTokenIsReviewedOnceAtATime(t *testing.T) {
+	d := newDoor(t)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() { d.knock(t, "Bearer "+aliceToken) })
+	}
+	group.Wait()
+	if n := d.people.reviewed(); n != 1 {
+		t.Errorf("20 requests with one token made %d reviews", n)
+	}
+}
+
+func TestTokensAreKeptOnlyAsAHash(t *testing.T) {
+	one, other := newDoor(t), newDoor(t)
+	hash := func(d *door) string { return d.authenticator.(*tokenReviewer).known.hash(aliceToken) }
+	if strings.Contains(hash(one), aliceToken) || len(hash(one)) != 32 {
+		t.Errorf("the token is kept as %q", hash(one))
+	}
+	if hash(one) == hash(other) {
+		t.Error("two servers keep a token under the same hash: it has no key")
+	}
+}
+
+// TestTheTokenIsNeverLogged sends reviews over HTTP at a verbosity at which client-go logs
+// bodies of requests.
+func TestTheTokenIsNeverLogged(t *testing.T) {
+	const secret = "a-very-secret-token"
+	for name, handler := range map[string]http.HandlerFunc{
+		"good": func(w http.ResponseWriter, r *http.Request) {
+			var review authenticationv1.TokenReview
+			body, _ := io.ReadAll(r.Body)
+			if err := json.Unmarshal(body, &review); err != nil || review.Spec.Token != secret {
+				t.Errorf("the review is %s: %v", body, err)
+			}
+			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences,
+				User: authenticationv1.UserInfo{Username: "alice"}}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(review)
+		},
+		"an error that repeats the request": func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			http.Error(w, string(body), http.StatusInternalServerError)
+		},
+		"an answer that cannot be read": func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(append([]byte("not JSON "), body...))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(handler)
+			defer api.Close()
+			kube, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newDoor(t, func(cfg *AuthenticatorConfig) { cfg.Reviews = kube.AuthenticationV1().TokenReviews() })
+			w := d.knock(t, "Bearer "+secret)
+			if strings.Contains(d.logs.String(), secret) || strings.Contains(w.Body.String(), secret) {
+				t.Errorf("the token is in the log or in the answer:\n%s\n%s", d.logs, w.Body)
+			}
+		})
+	}
+}
+
+func TestCheckOfTokenReviews(t *testing.T) {
+	d := newDoor(t)
+	check := func(want string, reviews int) {
+		t.Helper()
+		err := d.Check(t.Context())
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("the check says %v, want %q in it", err, want)
+		}
+		if n := d.people.reviewed(); n != reviews {
+			t.Errorf("there were %d reviews, want %d", n, reviews)
+		}
+	}
+	check("", 1)
+	if d.people.last.Token == "" || isKnown(d.people, d.people.last.Token) || !isToken(d.people.last.Token) {
+		t.Errorf("the check asked about %q", d.people.last.Token)
+	}
+	first := d.people.last.Token
+	d.wait(9 * time.Second)
+	check("", 1)
+	d.wait(2 * time.Second)
+	check("", 2)
+	if d.people.last.Token == first {
+		t.Error("two checks asked about the same token")
+	}
+	// A review of a caller's token also proves that tokens can be checked.
+	d.wait(9 * time.Second)
+	d.knock(t, "Bearer "+aliceToken)
+	d.wait(9 * time.Second)
+	check("", 3)
+	// A failed review proves the opposite, until one succeeds.
+	d.people.set(func(p *people) { p.down = true })
+	d.knock(t, "Bearer "+robotToken)
+	check("tokens cannot be checked", 4)
+	d.people.set(func(p *people) { p.down = false })
+	check("tokens cannot be checked", 4)
+	d.knock(t, "Bearer "+robotToken)
+	check("", 5)
+	// It also recovers without requests of callers.
+	d.people.set(func(p *people) { p.down = true })
+	d.wait(11 * time.Second)
+	check("tokens cannot be checked", 6)
+	d.people.set(func(p *people) { p.down = false })
+	d.wait(11 * time.Second)
+	check("", 7)
+}
+
+func TestCheckFindsAnAPIServerThatTakesEveryToken(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{
+			Authenticated: true, User: authenticationv1.UserInfo{Username: "alice"}}})
+	}))
+	defer api.Close()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDoor(t, func(cfg *AuthenticatorConfig) { cfg.Reviews = kube.AuthenticationV1().TokenReviews() })
+	for range 2 {
+		if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "random token") {
+			t.Errorf("the check says %v", err)
+		}
+	}
+}
+
+func TestManyChecksAskOnce(t *testing.T) {
+	h := newHealth(clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+	var asked, started atomic.Int64
+	release := make(chan struct{})
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			started.Add(1)
+			if err := h.check(func() error {
+				asked.Add(1)
+				<-release
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// Give all goroutines the opportunity to make a request.
+	for turns := 0; turns < 1000 || started.Load() < 20; turns++ {
+		runtime.Gosched()
+	}
+	close(release)
+	group.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("20 checks at once asked %d times", n)
+	}
+}
+
+func isKnown(p *people, token string) bool {
+	_, ok := p.users[token]
+	return ok
+}

@@ -1,0 +1,205 @@
+package mcpserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func as(name string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+name) }
+}
+
+func TestEachUserHasARate(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.RatePerUser, c.Limits.Burst = 2, 3 })
+	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
+	for i := range 3 {
+		if answered := ask(handler, as("alice")); answered.Code != http.StatusOK {
+			t.Fatalf("request %d of the burst gets %d", i, answered.Code)
+		}
+	}
+	answered := ask(handler, as("alice"))
+	if answered.Code != http.StatusTooManyRequests || answered.Header().Get("Retry-After") != "1" ||
+		!strings.Contains(answered.Body.String(), `user "alice" makes too many requests: 2 a second are allowed; try again in 1 s`) {
+		t.Errorf("above the burst the answer is %d %q, Retry-After %q", answered.Code, answered.Body, answered.Header().Get("Retry-After"))
+	}
+	if answered := ask(handler, as("bob")); answered.Code != http.StatusOK {
+		t.Errorf("another user gets %d", answered.Code)
+	}
+	if w.counts.rateLimited != 1 {
+		t.Errorf("%d are counted, want 1", w.counts.rateLimited)
+	}
+	// A rejected request does not count against the rate limit.
+	w.clock.SetTime(w.clock.Now().Add(500 * time.Millisecond))
+	if answered := ask(handler, as("alice")); answered.Code != http.StatusOK {
+		t.Errorf("after half a second the answer is %d", answered.Code)
+	}
+}
+
+func TestTheTimeToWaitIsRight(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.RatePerUser, c.Limits.Burst = 0.1, 1 })
+	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
+	ask(handler, nil)
+	if got := ask(handler, nil).Header().Get("Retry-After"); got != "10" {
+		t.Fatalf("Retry-After is %q, want 10", got)
+	}
+	w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
+	if answered := ask(handler, nil); answered.Code != http.StatusOK {
+		t.Errorf("after that time the answer is %d", answered.Code)
+	}
+}
+
+func TestARateOfNoneIsOff(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.Burst = 1 })
+	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
+	for range 100 {
+		if answered := ask(handler, nil); answered.Code != http.StatusOK {
+			t.Fatalf("the answer is %d", answered.Code)
+		}
+	}
+}
+
+func TestUsersTakeBoundedMemory(t *testing.T) {
+	u := newUserLimits(RequestLimits{RatePerUser: 1, Burst: 1}, &counts{}, newWorld().clock)
+	for i := range 2 * maxUsers {
+		u.take(fmt.Sprint("user-", i))
+	}
+	if got := u.buckets.Len(); got != maxUsers {
+		t.Errorf("%d users are kept, want %d", got, maxUsers)
+	}
+	if u.take(fmt.Sprint("user-", 2*maxUsers-1)) == 0 {
+		t.Error("the newest user was forgotten")
+	}
+}
+
+func TestOneUserCannotTakeAllPlaces(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 8 })
+	free := w.handler(func(http.ResponseWriter, *http.Request) {})
+	leave := busy(w.handler, 2, as("alice"))
+	answered := ask(free, as("alice"))
+	if answered.Code != http.StatusTooManyRequests || !strings.Contains(answered.Body.String(), `user "alice" has 2 calls`) {
+		t.Errorf("the third call of a user gets %d %q", answered.Code, answered.Body)
+	}
+	if answered := ask(free, as("bob")); answered.Code != http.StatusOK {
+		t.Errorf("another user gets %d", answered.Code)
+	}
+	leave()
+	if answered := ask(free, as("alice")); answered.Code != http.StatusOK {
+		t.Errorf("when the calls ended, the answer is %d", answered.Code)
+	}
+	if left := w.middleware.users.calls.Of("alice"); left != 0 {
+		t.Errorf("%d calls that ended are counted", left)
+	}
+}
+
+func listen(r *http.Request) {
+	r.Header.Set(versionHeader, "2026-07-28")
+	r.Header.Set(methodHeader, methodListen)
+}
+
+func get(r *http.Request) { r.Method = http.MethodGet }
+
+// busy holds n requests inside of the middleware, each of another user, until leave is called.
+// change modifies the requests.
+func busy(handler func(next http.HandlerFunc) http.Handler, n int, change func(*http.Request)) (leave func()) {
+	var inside, ended sync.WaitGroup
+	open := make(chan struct{})
+	held := handler(func(http.ResponseWriter, *http.Request) {
+		inside.Done()
+		<-open
+	})
+	inside.Add(n)
+	for i := range n {
+		ended.Go(func() {
+			ask(held, func(r *http.Request) {
+				r.Header.Set("Authorization", "Bearer user-"+string(rune('a'+i)))
+				if change != nil {
+					change(r)
+				}
+			})
+		})
+	}
+	inside.Wait()
+	return func() { close(open); ended.Wait() }
+}
+
+func TestRequestsInFlightHaveALimit(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 3 })
+	free := w.handler(func(http.ResponseWriter, *http.Request) {})
+	leave := busy(w.handler, 3, nil)
+	answered := ask(free, nil)
+	if answered.Code != http.StatusServiceUnavailable || answered.Header().Get("Retry-After") != "1" {
+		t.Errorf("the fourth gets %d with Retry-After %q, want 503 with 1", answered.Code, answered.Header().Get("Retry-After"))
+	}
+	if stranger := ask(free, func(r *http.Request) { r.Header.Del("Authorization") }); stranger.Code != http.StatusServiceUnavailable {
+		t.Errorf("a stranger gets %d while the server is busy, want 503", stranger.Code)
+	}
+	if got := w.counts.inWork(); got != 3 {
+		t.Errorf("%d are counted, want 3", got)
+	}
+	leave()
+	if answered := ask(free, nil); answered.Code != http.StatusOK || w.counts.inWork() != 0 {
+		t.Errorf("when all left, the answer is %d and %d are counted", answered.Code, w.counts.inWork())
+	}
+}
+
+func TestOpenStreamsTakeNoPlace(t *testing.T) {
+	for name, kind := range map[string]func(*http.Request){"GET": get, "subscriptions/listen": listen} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 2 })
+			leave := busy(w.handler, 5, kind)
+			defer leave()
+			if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusOK {
+				t.Errorf("with open streams a call gets %d", answered.Code)
+			}
+			if got := w.counts.inWork(); got != 0 {
+				t.Errorf("%d are counted in flight, want 0", got)
+			}
+		})
+	}
+}
+
+// Many such bodies could be read concurrently, because streams do not occupy places.
+func TestWhatAsksForAStreamIsSmall(t *testing.T) {
+	w := newWorld()
+	var read int64
+	var failed error
+	handler := w.handler(func(_ http.ResponseWriter, r *http.Request) { read, failed = io.Copy(io.Discard, r.Body) })
+	body := strings.Repeat(" ", maxStreamBodyBytes+1)
+	with := func(change func(*http.Request)) func(*http.Request) {
+		return func(r *http.Request) { change(r); r.Body = io.NopCloser(strings.NewReader(body)) }
+	}
+	ask(handler, with(listen))
+	var tooLarge *http.MaxBytesError
+	if !errors.As(failed, &tooLarge) || read != maxStreamBodyBytes {
+		t.Errorf("of a stream's body %d bytes are read: %v", read, failed)
+	}
+	ask(handler, with(func(*http.Request) {}))
+	if failed != nil || read != int64(len(body)) {
+		t.Errorf("of a call's body %d bytes are read: %v", read, failed)
+	}
+}
+
+func TestWhoOnlySaysThatItIsAStreamTakesAPlace(t *testing.T) {
+	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 1 })
+	// For older protocol revisions, nothing checks this header.
+	leave := busy(w.handler, 1, func(r *http.Request) { r.Header.Set(methodHeader, methodListen) })
+	defer leave()
+	if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusServiceUnavailable {
+		t.Errorf("the answer is %d, want 503", answered.Code)
+	}
+}
+
+func TestNoLimitOfRequestsInFlight(t *testing.T) {
+	w := newWorld()
+	leave := busy(w.handler, 20, nil)
+	defer leave()
+	if got := w.counts.inWork(); got != 20 {
+		t.Errorf("%d are counted, want 20", got)
+	}
+}

@@ -1,0 +1,246 @@
+package mcpserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+)
+
+// counts is a fake requestMetrics.
+type counts struct {
+	mu          sync.Mutex
+	answers     []string
+	inFlight    int
+	rateLimited int
+}
+
+func (c *counts) Answered(method string, status int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers, fmt.Sprint(method, " ", status))
+}
+
+func (c *counts) AddInFlight(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inFlight += n
+}
+
+func (c *counts) RateLimited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rateLimited++
+}
+
+func (c *counts) inWork() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inFlight
+}
+
+// world is a Middleware with its dependencies.
+type world struct {
+	middleware *Middleware
+	counts     *counts
+	logs       *mcptest.LogBuffer
+	clock      *clocktesting.FakePassiveClock
+}
+
+// newWorld creates a Middleware. The token of a caller is the caller's name.
+func newWorld(change ...func(*MiddlewareConfig)) *world {
+	w := &world{counts: &counts{}, logs: &mcptest.LogBuffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	cfg := MiddlewareConfig{
+		Names:        AllowedNames{Namespace: "coder-system", ClusterDomain: "cluster.local"},
+		Authenticate: byName,
+		Metrics:      w.counts,
+		Clock:        w.clock,
+		Logger:       w.logs.Logger(),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	w.middleware = NewMiddleware(cfg)
+	return w
+}
+
+func byName(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		noteUser(r.Context(), name)
+		next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: name})))
+	})
+}
+
+// handler returns the complete middleware in front of next.
+func (w *world) handler(next http.HandlerFunc) http.Handler {
+	return w.middleware.Requests(w.middleware.Calls(next))
+}
+
+// ask sends one request to a handler.
+func ask(handler http.Handler, change func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "http://localhost:8090/mcp", strings.NewReader("{}"))
+	r.Header.Set("Authorization", "Bearer alice")
+	if change != nil {
+		change(r)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, r)
+	return recorder
+}
+
+func TestTheRequestIDIsTheServersOwn(t *testing.T) {
+	w := newWorld()
+	var within string
+	answered := ask(w.handler(func(_ http.ResponseWriter, r *http.Request) { within = r.Header.Get(requestid.Header) }),
+		func(r *http.Request) { r.Header.Set(requestid.Header, "made-up\"") })
+	id := answered.Header().Get(requestid.Header)
+	if id == "" || id != within || strings.Contains(w.logs.String(), "made-up") {
+		t.Errorf("the answer has id %q and the steps within see %q; the log:\n%s", id, within, w.logs)
+	}
+	if !strings.Contains(w.logs.String(), `"requestID"="`+id+`"`) {
+		t.Errorf("the log does not have the id %s:\n%s", id, w.logs)
+	}
+	if again := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); again.Header().Get(requestid.Header) == id {
+		t.Error("two requests have one id")
+	}
+}
+
+func TestTheAccessLogSaysWhoAndWhatAndNoSecret(t *testing.T) {
+	w := newWorld()
+	ask(w.handler(func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "no such tea", http.StatusTeapot) }), func(r *http.Request) {
+		r.URL.RawQuery = "token=hunter2"
+		r.Header.Set("Authorization", "Bearer alice")
+		r.Header.Set("X-Secret", "hunter3")
+	})
+	logs := w.logs.String()
+	if !strings.Contains(logs, `"method"="POST" "path"="/mcp" "status"=418 "user"="alice"`) {
+		t.Errorf("the log is %s", logs)
+	}
+	for _, secret := range []string{"hunter", "Bearer"} {
+		if strings.Contains(logs, secret) {
+			t.Errorf("the log has %q: %s", secret, logs)
+		}
+	}
+	if len(w.counts.answers) != 1 || w.counts.answers[0] != "POST 418" {
+		t.Errorf("counted %q, want POST 418", w.counts.answers)
+	}
+}
+
+func TestAStrangerCannotFillTheLog(t *testing.T) {
+	w := newWorld()
+	ask(w.handler(func(http.ResponseWriter, *http.Request) {}), func(r *http.Request) {
+		r.Header.Del("Authorization")
+		r.Method, r.URL.Path = strings.Repeat("M", 50_000), "/"+strings.Repeat("é", 50_000)+"\n\"status\"=200"
+	})
+	if logs := w.logs.String(); len(logs) > 2000 || strings.Count(logs, "\n") != 1 || !strings.Contains(logs, `é…"`) {
+		t.Errorf("the log has %d bytes: %.500s", len(logs), logs)
+	}
+}
+
+func TestProxiesAreToldNotToBuffer(t *testing.T) {
+	answered := ask(newWorld().handler(func(http.ResponseWriter, *http.Request) {}), nil)
+	if got := answered.Header().Get("X-Accel-Buffering"); got != "no" {
+		t.Errorf("X-Accel-Buffering is %q, want no", got)
+	}
+}
+
+func TestAPanicIsAnAnswer(t *testing.T) {
+	w := newWorld()
+	answered := ask(w.handler(func(http.ResponseWriter, *http.Request) { panic("secret detail") }), nil)
+	if answered.Code != http.StatusInternalServerError || strings.Contains(answered.Body.String(), "secret detail") {
+		t.Errorf("the answer is %d %s", answered.Code, answered.Body)
+	}
+	if !strings.Contains(w.logs.String(), "secret detail") || !strings.Contains(w.logs.String(), "middleware_test.go") {
+		t.Errorf("the log does not say what happened where: %s", w.logs)
+	}
+	if w.counts.inWork() != 0 {
+		t.Error("the place in flight was not given back")
+	}
+}
+
+func TestAPanicInTheMiddleOfAnAnswerCutsIt(t *testing.T) {
+	w := newWorld()
+	server := httptest.NewServer(w.handler(func(rw http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(rw, "the first half")
+		panic("secret detail")
+	}))
+	defer server.Close()
+	r, _ := http.NewRequest(http.MethodPost, server.URL, nil)
+	r.Header.Set("Authorization", "Bearer alice")
+	response, err := http.DefaultClient.Do(r)
+	if err == nil {
+		_, err = io.ReadAll(response.Body)
+		response.Body.Close()
+	}
+	if err == nil {
+		t.Error("half of an answer looks like a whole one")
+	}
+}
+
+func TestAnAbortedAnswerStaysAborted(t *testing.T) {
+	w := newWorld()
+	defer func() {
+		if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+			t.Errorf("the panic became %v", err)
+		}
+	}()
+	ask(w.handler(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), nil)
+}
+
+func TestWhatIsPublicHasNoOrigin(t *testing.T) {
+	answered := ask(newWorld().middleware.Requests(http.NotFoundHandler()), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") })
+	if answered.Code != http.StatusNotFound {
+		t.Errorf("the answer is %d; the metadata is for pages of any origin", answered.Code)
+	}
+}
+
+func TestTheCheapestStepRefuses(t *testing.T) {
+	var authenticated int
+	w := newWorld(func(c *MiddlewareConfig) {
+		c.Authenticate = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				authenticated++
+				byName(next).ServeHTTP(rw, r)
+			})
+		}
+	})
+	reached := false
+	handler := w.handler(func(http.ResponseWriter, *http.Request) { reached = true })
+	tests := map[string]struct {
+		change        func(*http.Request)
+		status        int
+		authenticated int
+	}{
+		"a foreign host":    {func(r *http.Request) { r.Host = "evil.example.com" }, http.StatusForbidden, 0},
+		"a foreign origin":  {func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") }, http.StatusForbidden, 0},
+		"a body of 1 MiB+1": {func(r *http.Request) { r.ContentLength = maxBodyBytes + 1 }, http.StatusRequestEntityTooLarge, 0},
+		"a stranger":        {func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			authenticated, reached = 0, false
+			answered := ask(handler, tc.change)
+			if answered.Code != tc.status || authenticated != tc.authenticated || reached {
+				t.Errorf("the answer is %d after %d authentications, the protocol reached: %v; want %d after %d, not reached",
+					answered.Code, authenticated, reached, tc.status, tc.authenticated)
+			}
+		})
+	}
+}

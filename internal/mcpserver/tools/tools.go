@@ -1,0 +1,141 @@
+package tools
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
+)
+
+// All returns all tools, in the order in which clients list them.
+func All() *toolset.Set {
+	s := &toolset.Set{Describe: describeArgument}
+	addControlPlanes(s)
+	addProvisioners(s)
+	addWorkspaceProxies(s)
+	addWorkspaces(s)
+	addTemplates(s)
+	addObservation(s)
+	addDiagnosis(s)
+	addInside(s)
+	return s
+}
+
+func addObservation(s *toolset.Set) {
+	addGetEvents(s)
+	addGetPodLogs(s)
+	addCheckHealth(s)
+}
+
+// Arguments that several tools share. They are defined here so that each has the same name
+// and meaning in all tools.
+
+// objectInput identifies one object.
+type objectInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// listInput requests one page of the objects in a namespace, or in all namespaces.
+type listInput struct {
+	Namespace string `json:"namespace,omitempty"`
+	Limit     int    `json:"limit,omitempty"`
+	Cursor    string `json:"cursor,omitempty"`
+}
+
+// listOutput is one page of a list.
+type listOutput[D any] struct {
+	Items      []D    `json:"items"`
+	Truncated  bool   `json:"truncated"`
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// onePage cuts the requested page out of items, which the API returned. next is the API's
+// continue token.
+func onePage[T, D any](page toolset.Page, items []T, next string, describe func(*T) D) listOutput[D] {
+	shown, cursor := toolset.Cut(page, items, next)
+	out := listOutput[D]{Items: make([]D, 0, len(shown)), NextCursor: cursor, Truncated: cursor != ""}
+	for i := range shown {
+		out.Items = append(out.Items, describe(&shown[i]))
+	}
+	return out
+}
+
+// readPage reads one page of the operator's custom resources into list. items returns the
+// objects of list after the read.
+func readPage[T, D any](
+	ctx context.Context, call *toolset.Call, in listInput, plural string,
+	list client.ObjectList, items func() []T, describe func(*T) D,
+) (listOutput[D], error) {
+	page, err := toolset.NewPage(in.Limit, in.Cursor)
+	if err != nil {
+		return listOutput[D]{}, err
+	}
+	if err := call.Kube.List(ctx, list, page.Options(in.Namespace)); err != nil {
+		return listOutput[D]{}, coderError("list", plural, in.Namespace, "", err)
+	}
+	return onePage(page, items(), list.GetContinue(), describe), nil
+}
+
+// timestamp formats a time for an answer. It returns "" for the zero time.
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// timestampOf is timestamp for a Kubernetes time, which may be nil.
+func timestampOf(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return timestamp(t.Time)
+}
+
+// maxExcerpt limits the size of external text in one field, in bytes.
+const maxExcerpt = 1000
+
+// excerpt returns the beginning of an external text, with secrets redacted.
+func excerpt(s string) string { return truncate.String(toolset.CleanText(s), maxExcerpt) }
+
+// writeSpec applies change to obj, which was read before, and updates it in the API. On a
+// conflict it reads the object again and repeats the change. It does not write if change
+// returns false. On success, obj is the object that the API returned.
+func writeSpec(ctx context.Context, call *toolset.Call, obj client.Object, dryRun bool, change func() bool) error {
+	var options []client.UpdateOption
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	key, fresh := client.ObjectKeyFromObject(obj), true
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !fresh {
+			if err := call.Kube.Get(ctx, key, obj); err != nil {
+				return err
+			}
+		}
+		fresh = false
+		if !change() {
+			return nil
+		}
+		return call.Kube.Update(ctx, obj, options...)
+	})
+}
+
+// writeTemplate is writeSpec for a template.
+func writeTemplate(
+	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, dryRun bool,
+	change func(*aggregationv1alpha1.CoderTemplateSpec) bool,
+) error {
+	key := client.ObjectKeyFromObject(tmpl)
+	if err := writeSpec(ctx, call, tmpl, dryRun, func() bool { return change(&tmpl.Spec) }); err != nil {
+		return templateError("update", key.Namespace, key.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// adminAccount is the account of the initial admin.
+type adminAccount struct {
+	ControlPlane string `json:"controlPlane"`
+	URL          string `json:"url"`
+	Username     string `json:"username"`
+	Email        string `json:"email"`
+	Password     string `json:"password,omitempty"`
+}
+
+// loginRun is one run of the command.
+type loginRun struct {
+	openRun
+	format cli.Format
+	show   bool
+}
+
+// newLoginCommand returns the command kubectl coder login.
+func newLoginCommand(s *session.Session) *cobra.Command {
+	l := &loginRun{openRun: openRun{Session: s}}
+	cmd := &cobra.Command{
+		Use:   "login [CONTROLPLANE]",
+		Short: "Log in to Coder for the first time",
+		Long: "Finds the account of the initial admin, copies its password to the clipboard and opens Coder's login in the browser\n" +
+			"as kubectl coder open does. On a machine without a clipboard or a browser it prints the address, and the command that\n" +
+			"prints the password. With --show-password it prints the account with its password, and opens nothing.\n" +
+			"The account is in the Secret CONTROLPLANE-initial-admin, which you must be allowed to read.",
+		Example: "  kubectl coder login -n coder\n  kubectl coder login -n coder --show-password",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usage("log in to one control plane at a time")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return l.do(cmd.Context(), args) },
+		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
+	}
+	l.addFlags(cmd)
+	l.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	cmd.Flags().BoolVar(&l.show, "show-password", false, "print the account with its password, and open nothing")
+	return cmd
+}
+
+func (l *loginRun) do(ctx context.Context, args []string) error {
+	if err := l.validate(); err != nil {
+		return err
+	}
+	if l.format.Structured() && !l.show {
+		return cli.Usage("-o %s prints the account, password included: add --show-password if you want that", l.format)
+	}
+	name := ""
+	if len(args) == 1 {
+		target, err := session.ParseTarget(args[0], "CoderControlPlane")
+		if err != nil {
+			return err
+		}
+		name = target.Name
+	}
+	cluster, err := l.Cluster()
+	if err != nil {
+		return err
+	}
+	cp, err := cluster.ControlPlane(ctx, name)
+	if err != nil {
+		return err
+	}
+	found, err := initialAdmin(ctx, cluster, cp)
+	if err != nil {
+		return err
+	}
+	if l.show {
+		return l.print(ctx, cluster, cp, found)
+	}
+	password := "The password is on the clipboard."
+	if err := l.Copy(ctx, found.Password); err != nil {
+		password = fmt.Sprintf("The password could not be copied: %v. This prints it:\n  kubectl coder login -n %s %s --show-password", err, cp.Namespace, cp.Name)
+	}
+	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", cli.Clean(found.Email), cli.Visible(password))
+	return l.enter(ctx, cluster, cp, "/login")
+}
+
+func initialAdmin(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (adminAccount, error) {
+	if cp.Spec.InitialAdmin.Disabled {
+		return adminAccount{}, fmt.Errorf("control plane %s/%s makes no account for a person: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
+	}
+	name := coderv1alpha1.InitialAdminSecretName(cp.Name)
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return adminAccount{}, fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator came, "+
+			"or Coder is not ready yet (kubectl coder status -n %s)", cp.Namespace, name, cp.Namespace)
+	}
+	if err != nil {
+		return adminAccount{}, fmt.Errorf("reading the account of the initial admin: %w", err)
+	}
+	found := adminAccount{
+		ControlPlane: cp.Namespace + "/" + cp.Name, URL: cp.Status.URL,
+		Username: string(secret.Data[coderv1alpha1.SecretKeyUsername]), Email: string(secret.Data[coderv1alpha1.SecretKeyEmail]),
+		Password: string(secret.Data[coderv1alpha1.SecretKeyPassword]),
+	}
+	if cp.Status.AccessURL != "" {
+		found.URL = cp.Status.AccessURL
+	}
+	if found.Email == "" || found.Password == "" {
+		return adminAccount{}, fmt.Errorf("the Secret %s/%s lacks the key email or password", cp.Namespace, name)
+	}
+	return found, nil
+}
+
+func (l *loginRun) print(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, a adminAccount) error {
+	if l.format.Structured() {
+		return l.format.Write(l.Out, a)
+	}
+	table := &cli.Table{}
+	where := [2]string{"URL", publicURL(ctx, c, cp)}
+	if where[1] == "" {
+		// The other addresses are only reachable inside the cluster.
+		where = [2]string{"Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)}
+	}
+	for _, row := range [][2]string{where, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
+		table.Add(cli.Text(row[0]).In(cli.Faint), cli.Text(row[1]))
+	}
+	table.Write(l.Out, l.Paint)
+	return nil
+}

@@ -1,0 +1,213 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// exitWrong is the exit code if there is a problem.
+const exitWrong = 4
+
+// statusRun is one run of the command.
+type statusRun struct {
+	*session.Session
+	format                   cli.Format
+	everywhere, installation bool
+	watch                    bool
+	interval                 time.Duration
+	operatorNamespace        string
+}
+
+// newStatusCommand returns the command kubectl coder status.
+func newStatusCommand(s *session.Session) *cobra.Command {
+	r := &statusRun{Session: s}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how Coder is on this cluster, what is wrong and since when",
+		Long: "Shows control planes, provisioners, workspace proxies, and templates and workspaces by their state, and then what\n" +
+			"is wrong with them and with the installation of the operator, since when, and what to do.\n\n" +
+			"Exit codes: 0 nothing is wrong; 1 nothing could be seen; 2 wrong command line; 3 nothing is wrong with what could\n" +
+			"be seen, and the rest is named; 4 something is wrong.",
+		Example: "  kubectl coder status -A\n  kubectl coder status -n coder --watch\n  kubectl coder status -A -o json | jq .problems",
+		Args:    cli.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
+	}
+	r.format.AddFlag(cmd, cli.Wide, cli.JSON, cli.YAML)
+	flags := cmd.Flags()
+	flags.BoolVarP(&r.everywhere, "all-namespaces", "A", false, "look at all namespaces")
+	flags.BoolVarP(&r.watch, "watch", "w", false, "go on until interrupted; without a terminal a report is printed when it changes")
+	flags.DurationVar(&r.interval, "interval", 2*time.Second, "with --watch: how often to look, at least 1s")
+	flags.BoolVar(&r.installation, "installation", true, "look at the installation of the operator too, which needs rights beyond a namespace")
+	flags.StringVar(&r.operatorNamespace, "operator-namespace", installation.Namespace, "where the operator is installed")
+	s.CompleteNamespaces(cmd, "operator-namespace")
+	return cmd
+}
+
+func (r *statusRun) do(ctx context.Context) error {
+	if r.interval < time.Second {
+		return cli.Usage("--interval is %s, and must be at least 1s", r.interval)
+	}
+	cluster, err := r.Cluster()
+	if err != nil {
+		return err
+	}
+	report, err := r.gather(ctx, cluster)
+	if err == nil {
+		err = r.show(report)
+	}
+	for before := report; r.watch; before = report {
+		if r.Clock.Wait(ctx, r.interval) != nil {
+			break
+		}
+		if report, err = r.gather(ctx, cluster); err != nil && ctx.Err() != nil {
+			report, err = before, nil
+			break
+		}
+		switch {
+		case err != nil:
+			fmt.Fprintf(r.ErrOut, "could not look: %v\n", err)
+		case r.Screen || !reflect.DeepEqual(before, report):
+			err = r.show(report)
+		}
+	}
+	if err != nil || report == nil {
+		return err
+	}
+	if code := report.code(); code != cli.ExitOK {
+		return &cli.ExitError{Code: code}
+	}
+	return nil
+}
+
+// show prints the report. On a terminal, --watch replaces the previous report.
+func (r *statusRun) show(report *statusReport) error {
+	if r.format.Structured() {
+		return r.format.Write(r.Out, report)
+	}
+	var text bytes.Buffer
+	if r.watch && r.Screen {
+		text.WriteString("\x1b[H\x1b[2J")
+	}
+	r.draw(&text, report)
+	if _, err := r.Out.Write(text.Bytes()); err != nil {
+		return errors.Join(errors.New("writing the report"), err)
+	}
+	return nil
+}
+
+// workloadHint returns a command that shows the cause: the log or the description of the pods if
+// the reason concerns them, else the description of the object.
+func workloadHint(resource string, object client.Object, reason, selector string) string {
+	pods := ""
+	switch reason {
+	case coderv1alpha1.ReasonCrashLooping:
+		pods = "logs --prefix --previous"
+	case coderv1alpha1.ReasonDatabaseUnreachable, coderv1alpha1.ReasonDatabaseMissing, coderv1alpha1.ReasonUnreachable:
+		pods = "logs --prefix"
+	case coderv1alpha1.ReasonImagePullFailed, coderv1alpha1.ReasonContainerConfigInvalid, coderv1alpha1.ReasonUnschedulable,
+		coderv1alpha1.ReasonProgressing, coderv1alpha1.ReasonProgressDeadlineExceeded:
+		pods = "describe pods"
+	case coderv1alpha1.ReasonPodsRefused:
+		pods = "describe replicasets"
+	}
+	if pods == "" || selector == "" {
+		return fmt.Sprintf("kubectl -n %s describe %s %s", object.GetNamespace(), resource, object.GetName())
+	}
+	return fmt.Sprintf("kubectl -n %s %s -l %s", object.GetNamespace(), pods, selector)
+}
+
+// workspaceHint is like workloadHint, for a workspace.
+func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string {
+	log := ""
+	switch reason {
+	case aggregationv1alpha1.ReasonAgentsUnhealthy:
+		log = " --scripts"
+	case aggregationv1alpha1.ReasonContainerCrashed, aggregationv1alpha1.ReasonOutOfMemory:
+		log = " --agent --previous"
+	case aggregationv1alpha1.ReasonAgentsUnavailable:
+		log = " --agent"
+	case aggregationv1alpha1.ReasonImagePullFailed, aggregationv1alpha1.ReasonContainerConfigInvalid, aggregationv1alpha1.ReasonUnschedulable,
+		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted:
+		return fmt.Sprintf("kubectl -n %s describe pods -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
+	case aggregationv1alpha1.ReasonPodGone:
+		return fmt.Sprintf("kubectl coder restart -n %s %s makes its pod again", w.Namespace, w.Name)
+	}
+	return fmt.Sprintf("kubectl coder logs -n %s %s%s", w.Namespace, w.Name, log)
+}
+
+// statusReport is the output of -o json.
+type statusReport struct {
+	// Namespace is the namespace of the report, or empty for all namespaces.
+	Namespace     string           `json:"namespace,omitempty"`
+	ControlPlanes []statusWorkload `json:"controlPlanes"`
+	Provisioners  []statusWorkload `json:"provisioners"`
+	// WorkspaceProxies are the proxies that the operator manages.
+	WorkspaceProxies []statusWorkload `json:"workspaceProxies"`
+	Templates        statusCount      `json:"templates"`
+	Workspaces       statusCount      `json:"workspaces"`
+	// Problems are the problems of the installation, followed by those of objects.
+	Problems []statusProblem `json:"problems"`
+	// NotSeen lists what could not be read, and why.
+	NotSeen []string `json:"notSeen,omitempty"`
+
+	// planesSeen reports that the list of control planes is complete.
+	planesSeen bool
+}
+
+// statusWorkload is a control plane, provisioner or proxy.
+type statusWorkload struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Ready and State are the status and the reason of the condition Ready. kubectl get shows them
+	// as READY and STATUS.
+	Ready string `json:"ready"`
+	State string `json:"state"`
+	// ReadyPods and Pods are the numbers of pods.
+	ReadyPods int32 `json:"readyPods"`
+	Pods      int32 `json:"pods"`
+	// Version is the version of Coder in the status.
+	Version string `json:"version,omitempty"`
+	// Of is the control plane that it belongs to, or the URL of the Coder.
+	Of      string    `json:"of,omitempty"`
+	URL     string    `json:"url,omitempty"`
+	Created time.Time `json:"created"`
+}
+
+// statusProblem is a problem of the installation or of an object.
+type statusProblem struct {
+	installation.Problem `json:",inline"`
+	// Kind, Namespace, Name and Reason are set for an object that is not ready.
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// statusCount is the number of objects, in total and by state.
+type statusCount struct {
+	// Unseen reports that the number is unknown.
+	Unseen  bool           `json:"unseen,omitempty"`
+	Total   int            `json:"total"`
+	ByState map[string]int `json:"byState,omitempty"`
+}
+
+func (c *statusCount) add(state string) {
+	if c.ByState == nil {
+		c.ByState = map[string]int{}
+	}
+	c.Total++
+	c.ByState[state]++
+}

@@ -1,0 +1,283 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// statusTimeout limits reading one kind, so that an API that does not respond does not block the others.
+const statusTimeout = 15 * time.Second
+
+// statusGathering is the state of collecting one report.
+type statusGathering struct {
+	cluster   *session.Cluster
+	namespace string
+
+	mu       sync.Mutex
+	report   *statusReport
+	absent   []statusProblem
+	failures []error
+}
+
+// gather reads all kinds concurrently. It returns an error if nothing could be read.
+func (r *statusRun) gather(ctx context.Context, c *session.Cluster) (*statusReport, error) {
+	if err := c.Reach(ctx); err != nil {
+		return nil, err
+	}
+	g := &statusGathering{cluster: c, namespace: c.Namespace, report: &statusReport{
+		ControlPlanes: []statusWorkload{}, Provisioners: []statusWorkload{}, WorkspaceProxies: []statusWorkload{}, Problems: []statusProblem{},
+	}}
+	if r.everywhere {
+		g.namespace = ""
+	}
+	g.report.Namespace = g.namespace
+	var broken []installation.Problem
+	looks := []func(context.Context) error{g.controlPlanes, g.provisioners, g.proxies, g.templates, g.workspaces}
+	if r.installation {
+		looks = append(looks, func(ctx context.Context) error {
+			var err error
+			broken, err = r.Check(ctx, c.Config, r.expectation())
+			if err != nil {
+				err = fmt.Errorf("the installation: %w", err)
+			}
+			return err
+		})
+	}
+	g.all(ctx, looks)
+	if len(g.failures) == len(looks) {
+		return nil, errors.Join(g.failures...)
+	}
+	g.finish(broken)
+	return g.report, nil
+}
+
+func (r *statusRun) expectation() installation.Expectation {
+	return installation.Expectation{Namespace: r.operatorNamespace, Controllers: true, AggregatedAPI: true}
+}
+
+func (g *statusGathering) all(ctx context.Context, looks []func(context.Context) error) {
+	var looking sync.WaitGroup
+	for _, look := range looks {
+		looking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+			defer cancel()
+			if err := look(ctx); err != nil {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				g.failures = append(g.failures, err)
+			}
+		})
+	}
+	looking.Wait()
+}
+
+// finish sorts the report, so that it does not depend on the order of the responses. A kind that is
+// not served is reported only if the check of the installation found no problem, because that
+// problem is its cause.
+func (g *statusGathering) finish(broken []installation.Problem) {
+	byObject := func(a, b statusProblem) int { return strings.Compare(a.Object, b.Object) }
+	slices.SortStableFunc(g.report.Problems, byObject)
+	all := make([]statusProblem, 0, len(broken)+len(g.absent)+len(g.report.Problems))
+	for _, p := range broken {
+		all = append(all, statusProblem{Problem: p})
+	}
+	if len(broken) == 0 {
+		slices.SortFunc(g.absent, byObject)
+		all = append(all, g.absent...)
+	}
+	g.report.Problems = append(all, g.report.Problems...)
+	for _, err := range g.failures {
+		g.report.NotSeen = append(g.report.NotSeen, err.Error())
+	}
+	slices.Sort(g.report.NotSeen)
+}
+
+// list reads all objects of a kind. A kind that the API does not serve is a problem and not an
+// error.
+func (g *statusGathering) list(ctx context.Context, list client.ObjectList, resource string) (seen bool, err error) {
+	err = g.cluster.List(ctx, list, client.InNamespace(g.namespace))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err):
+		what := "is not served by this cluster"
+		if apierrors.IsServiceUnavailable(err) {
+			what = "cannot be read now: " + err.Error()
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.absent = append(g.absent, statusProblem{Problem: installation.Problem{
+			Object: "resource " + resource, What: what, Do: "kubectl describe apiservice v1alpha1.aggregation.coder.com, and kubectl -n coder-system get pods",
+		}})
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%s: %w", resource, err)
+	}
+	return true, nil
+}
+
+// code returns the exit code for the report.
+func (r *statusReport) code() int {
+	switch {
+	case len(r.Problems) > 0:
+		return exitWrong
+	case len(r.NotSeen) > 0:
+		return cli.ExitPartial
+	}
+	return cli.ExitOK
+}
+
+// problem adds a problem of an object, from its condition.
+func (g *statusGathering) problem(kind string, object client.Object, c metav1.Condition, do string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	what := "not ready, "
+	if c.Type != "" && c.Type != coderv1alpha1.ConditionReady {
+		what = c.Type + " is " + string(c.Status) + ", "
+	}
+	p := statusProblem{
+		Problem: installation.Problem{
+			Object: fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName()), What: what + c.Reason + ": " + c.Message, Do: do,
+		},
+		Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Reason: c.Reason,
+	}
+	if !c.LastTransitionTime.IsZero() {
+		p.Since = &c.LastTransitionTime.Time
+	}
+	g.report.Problems = append(g.report.Problems, p)
+}
+
+// workload returns the row of a control plane, provisioner or proxy. It adds a problem if the
+// object is not ready.
+func (g *statusGathering) workload(kind, resource string, object client.Object, status coderv1alpha1.WorkloadStatus) statusWorkload {
+	c := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
+	if c == nil {
+		c = &metav1.Condition{
+			Status: metav1.ConditionUnknown, Reason: "NotSeen", Message: "no operator has reconciled it yet", LastTransitionTime: object.GetCreationTimestamp(),
+		}
+	}
+	if c.Status != metav1.ConditionTrue {
+		g.problem(kind, object, *c, workloadHint(resource, object, c.Reason, status.Selector))
+	}
+	for _, beside := range status.Conditions {
+		if decidesNotAboutReady(beside.Type) && beside.Status == metav1.ConditionFalse {
+			g.problem(kind, object, beside, workloadHint(resource, object, beside.Reason, status.Selector))
+		}
+	}
+	return statusWorkload{
+		Namespace: object.GetNamespace(), Name: object.GetName(), Ready: string(c.Status), State: c.Reason,
+		ReadyPods: status.ReadyReplicas, Pods: status.Replicas, Created: object.GetCreationTimestamp().Time,
+	}
+}
+
+// decidesNotAboutReady reports whether a false condition of this type is a problem although it does
+// not affect the condition Ready.
+func decidesNotAboutReady(conditionType string) bool {
+	return slices.Contains([]string{
+		coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
+	}, conditionType)
+}
+
+func (g *statusGathering) controlPlanes(ctx context.Context) error {
+	var list coderv1alpha1.CoderControlPlaneList
+	seen, err := g.list(ctx, &list, "codercontrolplanes.coder.com")
+	g.report.planesSeen = seen
+	for i := range list.Items {
+		cp := &list.Items[i]
+		w := g.workload("CoderControlPlane", "codercontrolplane", cp, cp.Status.WorkloadStatus)
+		w.Version, w.URL = cp.Status.Version, cp.Status.URL
+		if cp.Status.AccessURL != "" {
+			w.URL = cp.Status.AccessURL
+		}
+		g.report.ControlPlanes = append(g.report.ControlPlanes, w)
+	}
+	return err
+}
+
+func (g *statusGathering) provisioners(ctx context.Context) error {
+	var list coderv1alpha1.CoderProvisionerList
+	_, err := g.list(ctx, &list, "coderprovisioners.coder.com")
+	for i := range list.Items {
+		p := &list.Items[i]
+		w := g.workload("CoderProvisioner", "coderprovisioner", p, p.Status.WorkloadStatus)
+		w.Of = belongsTo(p.Spec.ControlPlaneRef, p.Spec.URL)
+		g.report.Provisioners = append(g.report.Provisioners, w)
+	}
+	return err
+}
+
+func (g *statusGathering) proxies(ctx context.Context) error {
+	var list coderv1alpha1.CoderWorkspaceProxyList
+	_, err := g.list(ctx, &list, "coderworkspaceproxies.coder.com")
+	for i := range list.Items {
+		p := &list.Items[i]
+		w := g.workload("CoderWorkspaceProxy", "coderworkspaceproxy", p, p.Status.WorkloadStatus)
+		w.Of, w.URL = belongsTo(p.Spec.ControlPlaneRef, p.Spec.PrimaryAccessURL), p.Status.URL
+		if p.Status.AccessURL != "" {
+			w.URL = p.Status.AccessURL
+		}
+		g.report.WorkspaceProxies = append(g.report.WorkspaceProxies, w)
+	}
+	return err
+}
+
+func belongsTo(ref *coderv1alpha1.ControlPlaneReference, url string) string {
+	if ref != nil {
+		return ref.Name
+	}
+	return url
+}
+
+func (g *statusGathering) templates(ctx context.Context) error {
+	var list aggregationv1alpha1.CoderTemplateList
+	seen, err := g.list(ctx, &list, "codertemplates.aggregation.coder.com")
+	g.report.Templates.Unseen = !seen
+	for i := range list.Items {
+		t := &list.Items[i]
+		g.report.Templates.add(session.TemplateState(t))
+		if meta.IsStatusConditionTrue(t.Status.Conditions, aggregationv1alpha1.ConditionStalled) {
+			ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
+			if ready == nil {
+				ready = &metav1.Condition{Reason: "Unknown", Message: "it has no condition Ready"}
+			}
+			if ready.Status != metav1.ConditionTrue {
+				g.problem("CoderTemplate", t, *ready, fmt.Sprintf("kubectl coder logs -n %s template/%s", t.Namespace, t.Name))
+			}
+		}
+	}
+	return err
+}
+
+func (g *statusGathering) workspaces(ctx context.Context) error {
+	var list aggregationv1alpha1.CoderWorkspaceList
+	seen, err := g.list(ctx, &list, "coderworkspaces.aggregation.coder.com")
+	g.report.Workspaces.Unseen = !seen
+	for i := range list.Items {
+		w := &list.Items[i]
+		g.report.Workspaces.add(session.WorkspaceState(w))
+		ready := meta.FindStatusCondition(w.Status.Conditions, aggregationv1alpha1.ConditionReady)
+		if ready == nil || ready.Status == metav1.ConditionTrue {
+			continue
+		}
+		if meta.IsStatusConditionTrue(w.Status.Conditions, aggregationv1alpha1.ConditionStalled) || !ptr.Deref(w.Status.Healthy, true) ||
+			meta.IsStatusConditionFalse(w.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) {
+			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, ready.Reason))
+		}
+	}
+	return err
+}

@@ -1,0 +1,225 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+// mostFaults is the maximum number of faults on the screen. -o json shows all.
+const mostFaults = 20
+
+// statusScreen writes a report for people.
+type statusScreen struct {
+	out   io.Writer
+	paint cli.Paint
+	now   time.Time
+	wide  bool
+	// columns is the width of the terminal, or 0 if it is unknown.
+	columns int
+	report  *statusReport
+}
+
+func (r *statusRun) draw(out io.Writer, report *statusReport) {
+	s := statusScreen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == cli.Wide, columns: r.ScreenColumns, report: report}
+	s.workloads("Control planes", report.ControlPlanes, "VERSION", func(w statusWorkload) string { return w.Version })
+	s.workloads("Provisioners", report.Provisioners, "OF", func(w statusWorkload) string { return w.Of })
+	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF", func(w statusWorkload) string { return w.Of })
+	s.counts()
+	s.problems()
+	for _, what := range report.NotSeen {
+		s.wrapped("", s.paint.Text(cli.Yellow, "Not looked at:"), cli.Clean(what))
+	}
+	if len(report.Problems)+len(report.NotSeen) == 0 {
+		fmt.Fprintln(s.out, s.paint.Text(cli.Green, "Nothing is wrong."))
+	}
+}
+
+func (s *statusScreen) workloads(title string, all []statusWorkload, column string, detail func(statusWorkload) string) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, title))
+	table := &cli.Table{Columns: s.columns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
+	if s.wide {
+		table.Header = append(table.Header, "URL")
+	}
+	for _, w := range all {
+		colour := cli.Red
+		switch {
+		case w.State == coderv1alpha1.ReasonScaledToZero:
+			colour = cli.Yellow
+		case w.Ready == string(metav1.ConditionTrue):
+			colour = cli.Green
+		}
+		row := []cli.Cell{
+			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(detail(w)), cli.Text(cli.Ago(s.now, w.Created)),
+		}
+		if s.wide {
+			row = append(row, cli.Text(w.URL))
+		}
+		table.Add(row...)
+	}
+	table.Write(s.out, s.paint)
+	fmt.Fprintln(s.out)
+}
+
+func (s *statusScreen) counts() {
+	if s.report.planesSeen && len(s.report.ControlPlanes) == 0 && s.report.Templates.Total+s.report.Workspaces.Total == 0 {
+		where := "on this cluster"
+		if s.report.Namespace != "" {
+			where = "in namespace " + s.report.Namespace + " (-A looks at all)"
+		}
+		fmt.Fprintf(s.out, "There is no control plane %s.\n\n", where)
+		return
+	}
+	table := &cli.Table{}
+	table.Add(cli.Text("Templates").In(cli.Bold), cli.Text(statusSum(s.report.Templates)))
+	table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(statusSum(s.report.Workspaces)))
+	table.Write(s.out, s.paint)
+	fmt.Fprintln(s.out)
+}
+
+// statusSum formats a count, for example "5: 3 running, 2 stopped", with the most frequent state first.
+func statusSum(c statusCount) string {
+	switch {
+	case c.Unseen:
+		return "not seen"
+	case c.Total == 0:
+		return "none"
+	}
+	states := slices.SortedFunc(maps.Keys(c.ByState), func(a, b string) int {
+		if c.ByState[a] != c.ByState[b] {
+			return c.ByState[b] - c.ByState[a]
+		}
+		return strings.Compare(a, b)
+	})
+	parts := make([]string, 0, len(states))
+	for _, state := range states {
+		parts = append(parts, fmt.Sprintf("%d %s", c.ByState[state], state))
+	}
+	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
+}
+
+func (s *statusScreen) problems() {
+	all := s.report.Problems
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
+	found := faults(all)
+	for _, f := range found[:min(len(found), mostFaults)] {
+		s.fault(f)
+	}
+	if more := len(found) - mostFaults; more > 0 {
+		fmt.Fprintf(s.out, "and %d more: -o json shows all\n", more)
+	}
+	fmt.Fprintln(s.out)
+}
+
+func (s *statusScreen) fault(f fault) {
+	since := ""
+	if first := f.since(); first != nil {
+		since = " for " + cli.Ago(s.now, *first)
+	}
+	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(cli.Red, cli.Clean(f.title())), since)
+	s.wrapped("  ", "", cli.Clean(f.text()))
+	if do := f[0].Do; do != "" {
+		// Commands are not wrapped, so that they can be copied.
+		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(cli.Faint, "do:"), cli.Clean(do))
+	}
+}
+
+// wrapped prints a text, wrapped to the width of the terminal and indented.
+func (s *statusScreen) wrapped(indent, label, text string) {
+	if label != "" {
+		label += " "
+	}
+	fmt.Fprintf(s.out, "%s%s%s\n", indent, label, cli.Wrap(text, s.columns, indent))
+}
+
+const (
+	// mostAlone is the maximum number of different messages with the same reason that are shown
+	// separately.
+	mostAlone = 3
+	// mostNamedInTitle is the maximum number of objects in the title of a fault.
+	mostNamedInTitle = 3
+)
+
+// fault is a problem of one or more objects.
+type fault []statusProblem
+
+// faults groups the problems of objects of one kind by reason and message. If a reason has many
+// messages, it groups by the reason only. The order is the order of the first problem in each
+// group.
+func faults(all []statusProblem) []fault {
+	type cause struct{ kind, reason string }
+	different := map[cause][]string{}
+	for _, p := range all {
+		if c := (cause{p.Kind, p.Reason}); !slices.Contains(different[c], p.What) {
+			different[c] = append(different[c], p.What)
+		}
+	}
+	var found []fault
+	at := map[string]int{}
+	for _, p := range all {
+		key := p.Kind + "\x00" + p.Reason
+		if len(different[cause{p.Kind, p.Reason}]) <= mostAlone {
+			key += "\x00" + p.What
+		}
+		i, known := at[key]
+		if !known || p.Kind == "" {
+			i = len(found)
+			at[key], found = i, append(found, nil)
+		}
+		found[i] = append(found[i], p)
+	}
+	return found
+}
+
+// title returns the name of the object, or the number of objects with the first names.
+func (f fault) title() string {
+	if len(f) == 1 {
+		return f[0].Object
+	}
+	names := make([]string, 0, mostNamedInTitle+1)
+	for _, p := range f[:min(len(f), mostNamedInTitle)] {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	if more := len(f) - mostNamedInTitle; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	kind := f[0].Kind + "s"
+	if stem, ok := strings.CutSuffix(f[0].Kind, "y"); ok {
+		kind = stem + "ies"
+	}
+	return fmt.Sprintf("%d %s (%s)", len(f), kind, strings.Join(names, ", "))
+}
+
+// text returns the message. If the messages differ, it returns the first one.
+func (f fault) text() string {
+	if slices.ContainsFunc(f, func(p statusProblem) bool { return p.What != f[0].What }) {
+		return f[0].What + " (the first; -o json shows each)"
+	}
+	return f[0].What
+}
+
+// since returns the earliest time of the problem among the objects.
+func (f fault) since() *time.Time {
+	var first *time.Time
+	for _, p := range f {
+		if p.Since != nil && (first == nil || p.Since.Before(*first)) {
+			first = p.Since
+		}
+	}
+	return first
+}

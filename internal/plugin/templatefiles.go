@@ -1,0 +1,222 @@
+package plugin
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+const (
+	// maxBytes is the API's limit for an archive.
+	maxBytes = 20 << 20
+	// maxInlineBytes is the limit of the text in spec.files.
+	maxInlineBytes = 2 << 20
+)
+
+// templateFiles is the content of a template by path, with slashes.
+type templateFiles map[string][]byte
+
+// readTemplateFiles reads a directory, one file, or an archive whose name ends with .tar.
+func readTemplateFiles(from string) (templateFiles, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, cli.Usage("%v", err)
+	}
+	var found templateFiles
+	switch {
+	case info.IsDir():
+		found, err = readTemplateDirectory(from)
+	case strings.HasSuffix(from, ".tar"):
+		found, err = readArchiveFile(from)
+	default:
+		var text []byte
+		text, err = os.ReadFile(from)
+		found = templateFiles{filepath.Base(from): text}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, found.validate(from)
+}
+
+// isGenerated reports whether Terraform, Git or the operating system creates a path.
+func isGenerated(name string, directory bool) bool {
+	if directory {
+		return name == ".git" || name == ".terraform"
+	}
+	return strings.HasSuffix(name, ".tfstate") || strings.Contains(name, ".tfstate.") || strings.HasSuffix(name, ".tfplan") ||
+		name == "crash.log" || name == ".DS_Store"
+}
+
+func readTemplateDirectory(root string) (templateFiles, error) {
+	found, size := templateFiles{}, 0
+	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if at != root && isGenerated(entry.Name(), entry.IsDir()) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file (%s): put a copy of what it stands for in its place", at, entry.Type())
+		}
+		relative, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		if size += len(text); size > maxBytes {
+			return templateTooLarge(root)
+		}
+		found[filepath.ToSlash(relative)] = text
+		return nil
+	})
+	return found, err
+}
+
+func templateTooLarge(from string) error {
+	return fmt.Errorf("%s has more than %d MiB, which is the most that a template can have", from, maxBytes>>20)
+}
+
+func readArchiveFile(from string) (templateFiles, error) {
+	archive, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = archive.Close() }()
+	found, err := readTemplateArchive(archive)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return found, nil
+}
+
+// ofGit reports whether Git would treat a path as part of its own directory. Files there can
+// configure programs that Git runs, so they are not accepted from a cluster. Some file systems
+// support alternative names for it.
+func ofGit(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		part = strings.TrimRight(part, ". ")
+		return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
+	})
+}
+
+// readTemplateArchive reads the regular files of a tar archive, except those of Git. A path that leads out
+// of the archive is an error.
+func readTemplateArchive(from io.Reader) (templateFiles, error) {
+	found, archive := templateFiles{}, tar.NewReader(io.LimitReader(from, 2*maxBytes))
+	size := 0
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the archive: %w", err)
+		}
+		name := path.Clean(header.Name)
+		if header.Typeflag != tar.TypeReg || ofGit(name) {
+			continue
+		}
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return nil, fmt.Errorf("the archive has a file %q, which lies outside of it", header.Name)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s in the archive: %w", name, err)
+		}
+		if size += len(text); size > maxBytes {
+			return nil, templateTooLarge("the archive")
+		}
+		found[name] = text
+	}
+}
+
+// validate refuses files that cannot be a template, for example of a wrong directory.
+func (f templateFiles) validate(from string) error {
+	for name := range f {
+		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
+			return nil
+		}
+	}
+	return cli.Usage("%s is no template: it has no file that ends with .tf", from)
+}
+
+// inline returns the files for spec.files. It returns false if they are not all text or are too
+// large.
+func (f templateFiles) inline() (map[string]string, bool) {
+	out, size := map[string]string{}, 0
+	for name, content := range f {
+		if !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
+			return nil, false
+		}
+		size += len(content)
+		out[name] = string(content)
+	}
+	return out, size <= maxInlineBytes
+}
+
+// archive packs the files. Equal files result in equal bytes.
+func (f templateFiles) archive() ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(f[name])), Typeflag: tar.TypeReg}); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+		if _, err := w.Write(f[name]); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (f templateFiles) equal(other templateFiles) bool { return maps.EqualFunc(f, other, bytes.Equal) }
+
+// write writes the files below a directory. It never follows a link out of it.
+func (f templateFiles) write(into string) error {
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(into)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		local := filepath.FromSlash(name)
+		if directory := filepath.Dir(local); directory != "." {
+			if err := root.MkdirAll(directory, 0o755); err != nil {
+				return fmt.Errorf("writing %s: %w", name, err)
+			}
+		}
+		if err := root.WriteFile(local, f[name], 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}

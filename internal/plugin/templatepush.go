@@ -1,0 +1,266 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// fieldManager is the field manager of the changes to a template.
+const fieldManager = "kubectl-coder"
+
+// templatePush is one run of the command.
+type templatePush struct {
+	*session.Session
+	cluster              *session.Cluster
+	format               cli.Format
+	create, dryRun, wait bool
+	timeout              time.Duration
+	versionName, message string
+	variables            map[string]string
+
+	files  templateFiles
+	inline map[string]string
+	// allText reports that inline contains all of files.
+	allText bool
+}
+
+func newTemplatePushCommand(s *session.Session) *cobra.Command {
+	p := &templatePush{Session: s}
+	cmd := &cobra.Command{
+		Use:   "push NAME {DIR | FILE}",
+		Short: "Make a new version of a template from a directory",
+		Long: "Makes a new version of the template from the files of the directory, from one .tf file, or from a .tar archive. It\n" +
+			"becomes active when its build has succeeded; until then, and where it fails, the one before stays. Files that are not\n" +
+			"in the directory are gone from the template. Not pushed are .git, .terraform, *.tfstate and *.tfplan. Variables that\n" +
+			"are not named keep their values; the value of a secret belongs in spec.variables of a manifest, with valueFrom.\n\n" +
+			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
+		Example: "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run\n" +
+			"  kubectl coder template push kubernetes examples/templates/kubernetes --create --wait --variable image=example.com/dev:1",
+		Args:              nameAndPath("the directory or file that it is made of"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
+		ValidArgsFunction: completeNameAndPath(s),
+	}
+	p.format.AddFlag(cmd, cli.JSON, cli.YAML, cli.Name)
+	flags := cmd.Flags()
+	flags.BoolVar(&p.create, "create", false, "make the template if there is none of that name, which must then be given whole")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "ask whether it would be accepted, and change nothing")
+	flags.BoolVar(&p.wait, "wait", false, "wait until the version is active, and show the end of its log if it fails")
+	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
+	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; made of the files' hash if not given")
+	flags.StringVar(&p.message, "message", "", "what the version is about")
+	flags.StringToStringVar(&p.variables, "variable", nil, "the value of a Terraform variable, as `NAME=VALUE` (repeatable)")
+	return cmd
+}
+
+func (p *templatePush) do(ctx context.Context, text, from string) error {
+	name, err := templateName(text)
+	if err != nil {
+		return err
+	}
+	if p.files, err = readTemplateFiles(from); err != nil {
+		return err
+	}
+	p.inline, p.allText = p.files.inline()
+	if p.cluster, err = p.Cluster(); err != nil {
+		return err
+	}
+	tmpl, err := p.cluster.Template(ctx, name)
+	var verb string
+	switch {
+	case apierrors.IsNotFound(err) && p.create:
+		tmpl, err = p.made(ctx, name)
+		verb = "created"
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w; --create makes it", err)
+	case err == nil:
+		verb, err = p.update(ctx, tmpl)
+	}
+	if err != nil {
+		return fmt.Errorf("pushing template %s: %w", name, err)
+	}
+	var failed error
+	if p.wait && !p.dryRun {
+		// An unchanged template may still have a version whose build failed.
+		tmpl, failed = p.await(ctx, tmpl)
+	}
+	return errors.Join(p.answer(tmpl, verb), failed)
+}
+
+const templateUnchanged = "unchanged"
+
+// made creates the template.
+func (p *templatePush) made(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
+	if !p.allText {
+		return nil, cli.Usage("a new template is made of text files of %d MiB at most: create it with those, and push the rest then", maxInlineBytes>>20)
+	}
+	tmpl := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message, Variables: p.withVariables(nil)},
+	}
+	options := []client.CreateOption{client.FieldOwner(fieldManager)}
+	if p.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return tmpl, p.cluster.Create(ctx, tmpl, options...)
+}
+
+// update sets the template's files if they differ, and returns a verb for the output.
+func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (verb string, err error) {
+	source := tmpl.Status.Source
+	shown := source != nil && source.Inline
+	if !shown {
+		// spec.files does not contain all files, so the archive is compared.
+		had, err := downloadTemplate(ctx, p.cluster, tmpl, "")
+		if err != nil {
+			return "", err
+		}
+		if p.files.equal(had) && p.versionName == "" && len(p.variables) == 0 {
+			return templateUnchanged, nil
+		}
+	} else if p.allText && maps.Equal(p.inline, tmpl.Spec.Files) && p.versionName == "" &&
+		slices.Equal(p.withVariables(tmpl.Spec.Variables), tmpl.Spec.Variables) {
+		return templateUnchanged, nil
+	}
+	if p.allText && shown {
+		return "pushed", p.updateSpec(ctx, tmpl)
+	}
+	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
+		return "", cli.Usage("--version-name, --message and --variable do not go with files that are not text, or more than %d MiB", maxInlineBytes>>20)
+	}
+	archive, err := p.files.archive()
+	if err != nil {
+		return "", err
+	}
+	return "pushed", uploadTemplate(ctx, p.cluster, tmpl, archive, p.dryRun)
+}
+
+// updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.
+func (p *templatePush) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	options := []client.UpdateOption{client.FieldOwner(fieldManager)}
+	if p.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
+		tmpl.Spec.Variables = p.withVariables(tmpl.Spec.Variables)
+		err := p.cluster.Update(ctx, tmpl, options...)
+		if apierrors.IsConflict(err) {
+			if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
+				return gone
+			}
+		}
+		return err
+	})
+}
+
+// withVariables returns the variables with the values of the flags. New variables are appended,
+// sorted by name.
+func (p *templatePush) withVariables(had []aggregationv1alpha1.TemplateVariable) []aggregationv1alpha1.TemplateVariable {
+	variables := slices.Clone(had)
+	for _, name := range slices.Sorted(maps.Keys(p.variables)) {
+		given := aggregationv1alpha1.TemplateVariable{Name: name, Value: p.variables[name]}
+		at := slices.IndexFunc(variables, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == name })
+		if at < 0 {
+			variables = append(variables, given)
+		} else {
+			variables[at] = given
+		}
+	}
+	return variables
+}
+
+func (p *templatePush) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb string) error {
+	name := "codertemplate.aggregation.coder.com/" + tmpl.Name
+	switch {
+	case p.format.Structured():
+		tmpl.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"))
+		return p.format.Write(p.Out, tmpl)
+	case p.format == cli.Name:
+		verb = ""
+	case p.dryRun:
+		verb = " " + verb + " (server dry run)"
+	default:
+		verb = " " + verb
+	}
+	_, err := fmt.Fprintln(p.Out, name+verb)
+	return err
+}
+
+// shownLogLines is the number of log lines that are shown of a failed build.
+const shownLogLines = 20
+
+// await waits until the pushed version is active, or its build has failed. It ignores responses of
+// a replica that has not processed the push yet.
+func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
+	progress := p.Progress()
+	defer progress.End()
+	began, pushed := p.Clock.Now(), tmpl.Generation
+	for {
+		now := &aggregationv1alpha1.CoderTemplate{}
+		err := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), now)
+		switch {
+		case session.IsTemporary(err):
+		case err != nil:
+			return tmpl, fmt.Errorf("reading template %s: %w", tmpl.Name, err)
+		default:
+			tmpl = now
+		}
+		ready := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionReady)
+		current := tmpl.Generation >= pushed && tmpl.Status.ObservedGeneration >= tmpl.Generation
+		if ready != nil && current {
+			progress.Report(p.Clock.Now(), 0, 1, tmpl.Name, ready.Message)
+			if ready.Status == metav1.ConditionTrue {
+				return tmpl, nil
+			}
+			if stalled := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
+				progress.End()
+				p.showLog(ctx, tmpl)
+				return tmpl, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(stalled.Message))
+			}
+		}
+		if p.timeout > 0 && p.Clock.Now().Sub(began) >= p.timeout {
+			return tmpl, fmt.Errorf("after %s the new version of template %s is not active; its build goes on without this command", p.timeout, tmpl.Name)
+		}
+		if err := p.Clock.Wait(ctx, session.PollInterval); err != nil {
+			return tmpl, &cli.InterruptedError{GoesOn: "the build goes on without this command"}
+		}
+	}
+}
+
+// showLog prints the end of the failed version's log, if it can be read.
+func (p *templatePush) showLog(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) {
+	query := map[string]string{}
+	if source := tmpl.Status.Source; source != nil && source.VersionID != "" {
+		query["version"] = source.VersionID
+	}
+	stream, err := p.cluster.Stream(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "log", query)
+	if err != nil {
+		return
+	}
+	defer func() { _ = stream.Close() }()
+	text, err := io.ReadAll(stream)
+	if err != nil {
+		return
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	for _, line := range lines[max(0, len(lines)-shownLogLines):] {
+		fmt.Fprintln(p.ErrOut, cli.Clean(line))
+	}
+}

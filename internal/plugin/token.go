@@ -1,0 +1,210 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// tokenSubresource is the one of coderworkspaces that all commands use.
+const tokenSubresource = "token"
+
+// tokenRun is one call of a command.
+type tokenRun struct {
+	*session.Session
+	format   cli.Format
+	duration time.Duration
+	all, yes bool
+}
+
+// newTokenCommand is kubectl coder token with create, list and revoke below it.
+func newTokenCommand(s *session.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "token",
+		Aliases: []string{"tokens"},
+		Short:   "Create, list and revoke tokens that are restricted to one workspace",
+		Long: "Creates, lists and revokes tokens of Coder that are restricted to one workspace, for agents and CI.\n" +
+			"The end of a name will do where it is clear: dev for coder.ada.dev.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.UnknownCommand(cmd, args[0], nil)
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newTokenCreateCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s))
+	return cmd
+}
+
+func oneWorkspaceName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usage("give the name of one workspace")
+	}
+	return nil
+}
+
+func newTokenCreateCommand(s *session.Session) *cobra.Command {
+	r := &tokenRun{Session: s}
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a token of Coder that is restricted to one workspace",
+		Long: "Prints a token of Coder with which its holder can read and enter one workspace, and no other. It lives at most\n" +
+			"one hour, and ends with the workspace. It is one of your Coder user if spec.identity of the control plane maps you to\n" +
+			"one, and otherwise of the owner of the workspace, whom you then must be permitted to impersonate.\n" +
+			"It needs the verb create of coderworkspaces/token, which ClusterRole coder-k8s-workspace-tokens has.\n\n" +
+			"Exit codes: 0 the token was created; 1 it was not; 2 wrong command line.",
+		Example: "  kubectl coder token create ada.dev --duration 15m\n" +
+			"  CODER_SESSION_TOKEN=$(kubectl coder token create ada.dev) coder ssh \"$(kubectl get cws coder.ada.dev -o jsonpath='{.metadata.uid}')\"",
+		Args:              oneWorkspaceName,
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },
+	}
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	cmd.Flags().DurationVar(&r.duration, "duration", time.Hour, "how long the token lives: 1m to 1h")
+	return cmd
+}
+
+func newTokenListCommand(s *session.Session) *cobra.Command {
+	r := &tokenRun{Session: s}
+	cmd := &cobra.Command{
+		Use:     "list NAME",
+		Aliases: []string{"ls"},
+		Short:   "List the tokens that are restricted to a workspace",
+		Long: "Lists the tokens of a workspace that have not expired, and who asked for them. Their values cannot be read.\n" +
+			"It needs the verb get of coderworkspaces/token.\n\n" +
+			"Exit codes: 0 they are listed; 1 they are not; 2 wrong command line.",
+		Example:           "  kubectl coder token list ada.dev",
+		Args:              oneWorkspaceName,
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.list(cmd.Context(), args[0]) },
+	}
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	return cmd
+}
+
+func newTokenRevokeCommand(s *session.Session) *cobra.Command {
+	r := &tokenRun{Session: s}
+	cmd := &cobra.Command{
+		Use:   "revoke NAME {TOKEN-ID... | --all}",
+		Short: "Revoke tokens that are restricted to a workspace",
+		Long: "Revokes tokens of a workspace by their ids, or all of them. What uses them is refused by Coder at once; sessions that\n" +
+			"have begun go on. If you are mapped to a Coder user, Coder decides whether you may revoke the tokens of others.\n" +
+			"It needs the verb delete of coderworkspaces/token.\n\n" +
+			"Exit codes: 0 they are revoked; 1 not all are; 2 wrong command line.",
+		Example: "  kubectl coder token revoke ada.dev OeJj2hDqVq\n  kubectl coder token revoke ada.dev --all --yes",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || r.all == (len(args) > 1) {
+				return cli.Usage("give the name of one workspace, and the ids of tokens or --all")
+			}
+			return nil
+		},
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.revoke(cmd.Context(), args[0], args[1:]) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&r.all, "all", false, "revoke all tokens of the workspace")
+	flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// find reads the workspace.
+func (r *tokenRun) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	named, err := session.ParseTarget(name, "CoderWorkspace")
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := r.Cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	ws, err := cluster.Workspace(ctx, named.Name)
+	return cluster, ws, err
+}
+
+func (r *tokenRun) create(ctx context.Context, name string) error {
+	seconds := int64(r.duration / time.Second)
+	if r.duration <= 0 || time.Duration(seconds)*time.Second != r.duration {
+		return cli.Usage("--duration is %s, and must be whole seconds", r.duration)
+	}
+	cluster, ws, err := r.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	token := &aggregationv1alpha1.CoderWorkspaceToken{Spec: aggregationv1alpha1.CoderWorkspaceTokenSpec{ExpirationSeconds: ptr.To(seconds)}}
+	if err := cluster.SubResource(tokenSubresource).Create(ctx, ws, token); err != nil {
+		return fmt.Errorf("creating a token of workspace %s: %w", ws.Name, err)
+	}
+	if r.format.Structured() {
+		token.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceToken"))
+		return r.format.Write(r.Out, token)
+	}
+	fmt.Fprintf(r.ErrOut, "A token of Coder user %s, until %s. The workspace has the id %s in Coder.\n",
+		token.Status.CoderUser, token.Status.ExpirationTimestamp.UTC().Format(time.RFC3339), token.Status.WorkspaceID)
+	fmt.Fprintln(r.Out, token.Status.Token)
+	return nil
+}
+
+func (r *tokenRun) list(ctx context.Context, name string) error {
+	cluster, ws, err := r.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	list := &aggregationv1alpha1.CoderWorkspaceTokenList{}
+	if err := cluster.ReadSubresource(ctx, ws, "coderworkspaces", tokenSubresource, list); err != nil {
+		return fmt.Errorf("listing the tokens of workspace %s: %w", ws.Name, err)
+	}
+	if r.format.Structured() {
+		list.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceTokenList"))
+		return r.format.Write(r.Out, list)
+	}
+	if len(list.Items) == 0 {
+		fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)
+		return nil
+	}
+	table := cli.Table{Header: []string{"ID", "CODER USER", "REQUESTED BY", "EXPIRES"}, Columns: r.ScreenColumns}
+	for i := range list.Items {
+		s := &list.Items[i].Status
+		table.Add(cli.Text(s.TokenID), cli.Text(s.CoderUser), cli.Text(s.RequestedBy), cli.Text(s.ExpirationTimestamp.UTC().Format(time.RFC3339)))
+	}
+	table.Write(r.Out, r.Paint)
+	return nil
+}
+
+func (r *tokenRun) revoke(ctx context.Context, name string, ids []string) error {
+	cluster, ws, err := r.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	options := []*metav1.DeleteOptions{}
+	for _, id := range ids {
+		options = append(options, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID(id))}})
+	}
+	if r.all {
+		if err := r.Confirm(ctx, r.yes, fmt.Sprintf("Revoke all tokens of workspace %s?", ws.Name)); err != nil {
+			return err
+		}
+		options = append(options, &metav1.DeleteOptions{})
+	}
+	for _, o := range options {
+		revoked := &aggregationv1alpha1.CoderWorkspaceTokenList{}
+		if err := cluster.DeleteSubresource(ctx, ws, "coderworkspaces", tokenSubresource, o, revoked); err != nil {
+			return fmt.Errorf("revoking tokens of workspace %s: %w", ws.Name, err)
+		}
+		for i := range revoked.Items {
+			fmt.Fprintf(r.Out, "token %s revoked\n", revoked.Items[i].Status.TokenID)
+		}
+		if len(revoked.Items) == 0 {
+			fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)
+		}
+	}
+	return nil
+}

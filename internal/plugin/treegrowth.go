@@ -1,0 +1,318 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// treeGrowth collects the trees of one namespace.
+type treeGrowth struct {
+	cluster *session.Cluster
+	// owned contains the nodes by the UID of their owner.
+	owned map[types.UID][]*treeNode
+	// uids contains the UIDs of the nodes.
+	uids map[*treeNode]types.UID
+	// unseen lists what could not be read.
+	unseen []error
+}
+
+func newTreeGrowth(c *session.Cluster) *treeGrowth {
+	return &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}, uids: map[*treeNode]types.UID{}}
+}
+
+// growAllTrees returns the trees of the control planes in all namespaces.
+func growAllTrees(ctx context.Context, c *session.Cluster) ([]*treeNode, error) {
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &planes); err != nil {
+		return nil, err
+	}
+	if len(planes.Items) == 0 {
+		return nil, errors.New("there is no control plane on this cluster")
+	}
+	namespaces := make([]string, 0, len(planes.Items))
+	for i := range planes.Items {
+		namespaces = append(namespaces, planes.Items[i].Namespace)
+	}
+	slices.Sort(namespaces)
+	var roots []*treeNode
+	var unseen []error
+	for _, namespace := range slices.Compact(namespaces) {
+		in := *c
+		in.Namespace = namespace
+		found, err := growTree(ctx, &in, "")
+		if err != nil {
+			unseen = append(unseen, fmt.Errorf("namespace %s: %w", namespace, err))
+		}
+		roots = append(roots, found...)
+	}
+	return roots, errors.Join(unseen...)
+}
+
+// growTree returns the trees of the control planes in the namespace, or only of the one with the wanted
+// name.
+func growTree(ctx context.Context, c *session.Cluster, wanted string) ([]*treeNode, error) {
+	g := newTreeGrowth(c)
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &planes, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	if err := g.children(ctx); err != nil {
+		return nil, err
+	}
+	var roots []*treeNode
+	for i := range planes.Items {
+		cp := &planes.Items[i]
+		if wanted != "" && cp.Name != wanted {
+			continue
+		}
+		root := g.node("CoderControlPlane", cp)
+		root.workload(cp.Status.WorkloadStatus)
+		roots = append(roots, root)
+	}
+	if len(roots) == 0 {
+		return nil, fmt.Errorf("there is no such control plane in namespace %s: kubectl get codercontrolplanes -A lists all", c.Namespace)
+	}
+	byName := map[string]*treeNode{}
+	for _, root := range roots {
+		byName[root.Name] = root
+	}
+	g.dependents(ctx, byName)
+	g.aggregated(ctx, byName)
+	for _, root := range roots {
+		g.attach(root)
+		root.sort()
+	}
+	return roots, errors.Join(g.unseen...)
+}
+
+func (g *treeGrowth) node(kind string, object client.Object) *treeNode {
+	n := &treeNode{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	g.uids[n] = object.GetUID()
+	return n
+}
+
+// own records a node under its controller, or else under its first owner.
+func (g *treeGrowth) own(n *treeNode, object client.Object) {
+	owners := object.GetOwnerReferences()
+	if len(owners) == 0 {
+		return
+	}
+	owner := owners[0]
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		owner = *controller
+	}
+	g.owned[owner.UID] = append(g.owned[owner.UID], n)
+}
+
+// attach adds owned nodes to their owners. It skips ReplicaSets without pods, which are old
+// revisions.
+func (g *treeGrowth) attach(n *treeNode) {
+	for _, child := range n.Children {
+		g.attach(child)
+	}
+	for _, child := range g.owned[g.uids[n]] {
+		g.attach(child)
+		if child.Kind != "ReplicaSet" || len(child.Children) > 0 {
+			n.Children = append(n.Children, child)
+		}
+	}
+}
+
+// children reads all objects that a control plane, provisioner or proxy may own, directly or
+// indirectly.
+func (g *treeGrowth) children(ctx context.Context) error {
+	in := client.InNamespace(g.cluster.Namespace)
+	var pods corev1.PodList
+	if err := g.seen("pods", g.cluster.List(ctx, &pods, in)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		g.own(g.pod(&pods.Items[i]), &pods.Items[i])
+	}
+	var deployments appsv1.DeploymentList
+	if err := g.seen("deployments", g.cluster.List(ctx, &deployments, in)); err != nil {
+		return err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		n := g.node("Deployment", d)
+		n.count(d.Status.ReadyReplicas, d.Status.Replicas)
+		g.own(n, d)
+	}
+	for _, kind := range session.Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "Deployment" || kind.Group == coderv1alpha1.GroupVersion.Group ||
+			kind.Group == aggregationv1alpha1.GroupVersion.Group {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := g.seen(strings.ToLower(kind.Kind)+"s", g.cluster.List(ctx, list, in)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			g.own(g.node(kind.Kind, &list.Items[i]), &list.Items[i])
+		}
+	}
+	return nil
+}
+
+// seen ignores kinds that the cluster does not serve, and records kinds that the user may not read,
+// so that the rest of the tree is shown.
+func (g *treeGrowth) seen(what string, err error) error {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsServiceUnavailable(err):
+		g.unseen = append(g.unseen, fmt.Errorf("%s: %w", what, err))
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// dependents adds provisioners and proxies to the control plane in their controlPlaneRef.
+func (g *treeGrowth) dependents(ctx context.Context, planes map[string]*treeNode) {
+	in := client.InNamespace(g.cluster.Namespace)
+	var provisioners coderv1alpha1.CoderProvisionerList
+	g.note(g.seen("coderprovisioners", g.cluster.List(ctx, &provisioners, in)))
+	for i := range provisioners.Items {
+		p := &provisioners.Items[i]
+		g.below(planes, p.Spec.ControlPlaneRef, "CoderProvisioner", p, p.Status.WorkloadStatus)
+	}
+	var proxies coderv1alpha1.CoderWorkspaceProxyList
+	g.note(g.seen("coderworkspaceproxies", g.cluster.List(ctx, &proxies, in)))
+	for i := range proxies.Items {
+		p := &proxies.Items[i]
+		g.below(planes, p.Spec.ControlPlaneRef, "CoderWorkspaceProxy", p, p.Status.WorkloadStatus)
+	}
+}
+
+func (g *treeGrowth) note(err error) {
+	if err != nil {
+		g.unseen = append(g.unseen, err)
+	}
+}
+
+func (g *treeGrowth) below(
+	planes map[string]*treeNode, ref *coderv1alpha1.ControlPlaneReference, kind string, object client.Object, status coderv1alpha1.WorkloadStatus,
+) {
+	if ref == nil || planes[ref.Name] == nil {
+		return
+	}
+	n := g.node(kind, object)
+	n.workload(status)
+	planes[ref.Name].Children = append(planes[ref.Name].Children, n)
+}
+
+// aggregated adds templates to their control plane, workspaces to their template, and pods to their
+// workspace.
+func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode) {
+	in := client.InNamespace(g.cluster.Namespace)
+	templates := map[string]*treeNode{}
+	var tmpls aggregationv1alpha1.CoderTemplateList
+	g.note(g.seen("codertemplates", g.cluster.List(ctx, &tmpls, in)))
+	for i := range tmpls.Items {
+		t := &tmpls.Items[i]
+		plane := planes[t.Labels[aggregationv1alpha1.LabelControlPlaneName]]
+		if plane == nil {
+			continue
+		}
+		n := g.node("CoderTemplate", t)
+		n.judge(t.Status.Conditions)
+		n.State = session.TemplateState(t)
+		plane.Children = append(plane.Children, n)
+		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
+	}
+	var list aggregationv1alpha1.CoderWorkspaceList
+	g.note(g.seen("coderworkspaces", g.cluster.List(ctx, &list, in)))
+	pods, err := g.cluster.PodsByWorkspace(ctx)
+	g.note(err)
+	for i := range list.Items {
+		w := &list.Items[i]
+		plane := w.Labels[aggregationv1alpha1.LabelControlPlaneName]
+		parent := planes[plane]
+		if t := templates[plane+"/"+w.Status.OrganizationName+"/"+strings.ToLower(w.Status.TemplateName)]; t != nil {
+			parent = t
+		}
+		if parent == nil {
+			continue
+		}
+		n := g.workspace(w)
+		for j := range pods[w.Status.ID] {
+			n.Children = append(n.Children, g.pod(&pods[w.Status.ID][j]))
+		}
+		parent.Children = append(parent.Children, n)
+	}
+}
+
+// workspace returns the node of a workspace.
+func (g *treeGrowth) workspace(w *aggregationv1alpha1.CoderWorkspace) *treeNode {
+	n := g.node("CoderWorkspace", w)
+	n.judge(w.Status.Conditions)
+	n.State = session.WorkspaceState(w)
+	return n
+}
+
+func (g *treeGrowth) pod(pod *corev1.Pod) *treeNode {
+	n := g.node("Pod", pod)
+	n.State, n.colour = string(pod.Status.Phase), cli.Yellow
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case pod.DeletionTimestamp != nil:
+		n.State = "Terminating"
+	case ready:
+		n.colour = cli.Green
+	default:
+		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if s.State.Waiting != nil && s.State.Waiting.Reason != "" {
+				n.State, n.colour = s.State.Waiting.Reason, cli.Red
+			}
+		}
+	}
+	return n
+}
+
+func (n *treeNode) count(ready, all int32) {
+	n.State, n.colour = fmt.Sprintf("%d/%d", ready, all), cli.Green
+	if ready < all {
+		n.colour = cli.Yellow
+	}
+}
+
+func (n *treeNode) workload(status coderv1alpha1.WorkloadStatus) { n.judge(status.Conditions) }
+
+// judge sets the state from the condition Ready, which all kinds of this project have.
+func (n *treeNode) judge(conditions []metav1.Condition) {
+	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
+	switch {
+	case c == nil:
+		n.State, n.colour = "Unknown", cli.Yellow
+	case c.Status == metav1.ConditionTrue:
+		n.State, n.colour = c.Reason, cli.Green
+		if c.Reason == coderv1alpha1.ReasonScaledToZero {
+			n.colour = cli.Yellow
+		}
+	default:
+		n.State, n.colour = c.Reason, cli.Red
+		if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReconciling) {
+			n.colour = cli.Yellow
+		}
+	}
+}

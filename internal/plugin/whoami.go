@@ -1,0 +1,133 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// whoamiRun is one run of the command.
+type whoamiRun struct {
+	*session.Session
+	format     cli.Format
+	everywhere bool
+}
+
+// newWhoamiCommand returns the command kubectl coder whoami.
+func newWhoamiCommand(s *session.Session) *cobra.Command {
+	r := &whoamiRun{Session: s}
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who you are in each Coder, and why",
+		Long: "Shows as whom you act in the Coder of each control plane of the namespace: as a Coder user, as the operator, as nobody,\n" +
+			"or unmapped, and which rule of spec.identity.rules of the control plane decided that.\n\n" +
+			"Exit codes: 0 you were told; 1 you were not; 2 wrong command line; 3 you were told about some namespaces, the others are named.",
+		Example: "  kubectl coder whoami -n coder\n  kubectl coder whoami -A -o json\n  kubectl coder whoami -n coder --as alice",
+		Args:    cli.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
+	}
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "ask in all namespaces that have a control plane")
+	return cmd
+}
+
+func (r *whoamiRun) do(ctx context.Context) error {
+	cluster, err := r.Cluster()
+	if err != nil {
+		return err
+	}
+	namespaces := []string{cluster.Namespace}
+	if r.everywhere {
+		if namespaces, err = namespacesWithControlPlane(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	reviews := []*aggregationv1alpha1.CoderSelfReview{}
+	var failed error
+	for _, namespace := range namespaces {
+		review := &aggregationv1alpha1.CoderSelfReview{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		if err := cluster.Create(ctx, review); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("asking in namespace %q: %w", namespace, err))
+			continue
+		}
+		review.Namespace = namespace
+		reviews = append(reviews, review)
+	}
+	if len(reviews) == 0 && failed != nil {
+		return failed
+	}
+	if r.format.Structured() {
+		err = r.format.Write(r.Out, reviews)
+	} else {
+		r.write(reviews)
+	}
+	if err == nil && failed != nil {
+		return &cli.PartialError{Err: failed}
+	}
+	return err
+}
+
+// namespacesWithControlPlane returns the namespaces that have a control plane.
+func namespacesWithControlPlane(ctx context.Context, cluster *session.Cluster) ([]string, error) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := cluster.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
+	table := cli.Table{Header: []string{"CONTROL PLANE", "ACTS AS", "RULE", "WHY"}, Columns: r.ScreenColumns}
+	for _, review := range reviews {
+		for i := range review.Status.ControlPlanes {
+			self := &review.Status.ControlPlanes[i]
+			rule := ""
+			if self.Rule != nil {
+				rule = fmt.Sprint(*self.Rule)
+			}
+			table.Add(cli.Text(review.Namespace+"/"+self.ControlPlane), cli.Text(actsAs(self)), cli.Text(rule), cli.Text(whyActsAs(self)))
+		}
+	}
+	if len(reviews) > 0 {
+		fmt.Fprintf(r.Out, "In Kubernetes you are %q.\n", reviews[0].Status.User)
+	}
+	if len(table.Rows) == 0 {
+		fmt.Fprintln(r.Out, "There is no control plane here that could be asked.")
+	}
+	table.Write(r.Out, r.Paint)
+}
+
+func actsAs(self *aggregationv1alpha1.CoderSelf) string {
+	switch {
+	case self.CoderUser != "":
+		return "Coder user " + self.CoderUser
+	case self.Problem != "":
+		return "nobody, refused"
+	}
+	return map[string]string{"Operator": "the operator", "Nobody": "nobody, refused", "Unmapped": "unmapped"}[self.ActsAs]
+}
+
+func whyActsAs(self *aggregationv1alpha1.CoderSelf) string {
+	text := self.Reason
+	if self.Problem != "" {
+		text = self.Problem
+	}
+	if self.Permission != "" {
+		text += "; changes need " + self.Permission
+	}
+	return text
+}

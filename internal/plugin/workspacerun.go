@@ -1,0 +1,225 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// mostNamedInQuestion is the maximum number of workspaces in a confirmation prompt.
+const mostNamedInQuestion = 5
+
+// workspaceRun is one run of a command.
+type workspaceRun struct {
+	*session.Session
+	workspaceAction
+	selection workspaceSelection
+	format    cli.Format
+	wait      bool
+	timeout   time.Duration
+	dryRun    bool
+	yes       bool
+	// versions are the versions that update writes, by the UID of the workspace.
+	versions map[types.UID]string
+}
+
+// workspaceOrder is the action for one workspace.
+type workspaceOrder struct {
+	workspace *aggregationv1alpha1.CoderWorkspace
+	// before is the number of its newest build before the action.
+	before int32
+	// ended reports that the command waited until the action finished.
+	ended bool
+	err   error
+}
+
+func (r *workspaceRun) do(ctx context.Context, names []string) error {
+	r.selection.names = names
+	if err := r.selection.validate(); err != nil {
+		return err
+	}
+	cluster, err := r.Cluster()
+	if err != nil {
+		return err
+	}
+	found, err := r.selection.find(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if r.updates {
+		if found, err = r.outdated(ctx, cluster, found); err != nil || len(found) == 0 {
+			return err
+		}
+	}
+	if r.ends && !r.dryRun {
+		if err := r.Confirm(ctx, r.yes, r.question(found)); err != nil {
+			return err
+		}
+	}
+	orders := r.place(ctx, cluster, found)
+	if r.wait && !r.dryRun {
+		if err := r.await(ctx, cluster, orders); err != nil {
+			return errors.Join(r.answer(orders), err)
+		}
+	}
+	return errors.Join(r.answer(orders), failedOrders(orders))
+}
+
+func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) string {
+	verb := strings.ToUpper(r.verb[:1]) + r.verb[1:]
+	if len(found) == 1 {
+		ws := found[0]
+		return fmt.Sprintf("%s workspace %s of %s? What runs in it ends.", verb, ws.Name, ws.Status.OwnerName)
+	}
+	var names []string
+	for _, ws := range found[:min(len(found), mostNamedInQuestion)] {
+		names = append(names, ws.Namespace+"/"+ws.Name)
+	}
+	if more := len(found) - mostNamedInQuestion; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%s %d workspaces (%s)? What runs in them ends.", verb, len(found), strings.Join(names, ", "))
+}
+
+// place requests the action for each workspace. It continues after a workspace that is refused.
+func (r *workspaceRun) place(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
+	orders := make([]*workspaceOrder, 0, len(found))
+	for i := range found {
+		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i])}
+		o.err = r.ask(ctx, c, o.workspace)
+		if o.err == nil && r.format.Structured() && !r.dryRun {
+			o.err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), o.workspace)
+		}
+		orders = append(orders, o)
+	}
+	return orders
+}
+
+// ask requests the action for one workspace.
+func (r *workspaceRun) ask(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+	if r.updates {
+		return r.update(ctx, c, ws)
+	}
+	var options []client.SubResourceCreateOption
+	if r.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return c.SubResource(r.verb).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options...)
+}
+
+func buildNumber(ws *aggregationv1alpha1.CoderWorkspace) int32 {
+	if ws.Status.LatestBuild == nil {
+		return 0
+	}
+	return ws.Status.LatestBuild.Number
+}
+
+// answer prints the workspaces for which the action succeeded.
+func (r *workspaceRun) answer(orders []*workspaceOrder) error {
+	list := &aggregationv1alpha1.CoderWorkspaceList{Items: []aggregationv1alpha1.CoderWorkspace{}}
+	list.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceList"))
+	for _, o := range orders {
+		if o.err != nil {
+			continue
+		}
+		o.workspace.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"))
+		list.Items = append(list.Items, *o.workspace)
+		switch r.format {
+		case cli.Name:
+			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s\n", o.workspace.Name)
+		case cli.Human:
+			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, r.outcome(o))
+		}
+	}
+	switch {
+	case !r.format.Structured():
+		return nil
+	case len(r.selection.names) == 1 && len(list.Items) == 1:
+		return r.format.Write(r.Out, &list.Items[0])
+	}
+	return r.format.Write(r.Out, list)
+}
+
+func (r *workspaceRun) outcome(o *workspaceOrder) string {
+	switch {
+	case r.dryRun:
+		return r.done + " (server dry run)"
+	case o.ended:
+		return r.done
+	}
+	return r.verb + " asked for"
+}
+
+// failedOrders returns an error that lists the workspaces for which the action failed.
+func failedOrders(orders []*workspaceOrder) error {
+	var failed []error
+	for _, o := range orders {
+		if o.err != nil {
+			failed = append(failed, fmt.Errorf("workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, o.err))
+		}
+	}
+	err := errors.Join(failed...)
+	if err != nil && len(failed) < len(orders) {
+		return &cli.PartialError{Err: err}
+	}
+	return err
+}
+
+// outdated returns the workspaces that do not have the active version of their template, and
+// records that version. It prints the others.
+func (r *workspaceRun) outdated(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
+	r.versions = map[types.UID]string{}
+	active := map[types.NamespacedName]string{}
+	var outdated []aggregationv1alpha1.CoderWorkspace
+	for _, ws := range found {
+		key := types.NamespacedName{Namespace: ws.Namespace, Name: templateOf(&ws)}
+		if _, known := active[key]; !known {
+			tmpl := &aggregationv1alpha1.CoderTemplate{}
+			if err := c.Get(ctx, key, tmpl); err != nil {
+				return nil, fmt.Errorf("reading template %s of workspace %s: %w", key, ws.Name, err)
+			}
+			active[key] = tmpl.Status.ActiveVersionID
+		}
+		if active[key] == "" {
+			return nil, fmt.Errorf("template %s has no active version", key)
+		}
+		if ws.Spec.TemplateVersionID == active[key] {
+			fmt.Fprintf(r.ErrOut, "coderworkspace.aggregation.coder.com/%s has the active version already\n", ws.Name)
+			continue
+		}
+		r.versions[ws.UID] = active[key]
+		outdated = append(outdated, ws)
+	}
+	return outdated, nil
+}
+
+// templateOf returns the name of the template's object, which has the same prefix as the
+// workspace's: [control-plane.]organization.
+func templateOf(ws *aggregationv1alpha1.CoderWorkspace) string {
+	parts := strings.Split(ws.Name, ".")
+	beginning := parts[:max(0, len(parts)-2)]
+	return strings.ToLower(strings.Join(append(beginning[:len(beginning):len(beginning)], ws.Spec.TemplateName), "."))
+}
+
+// update writes the active version to the spec.
+func (r *workspaceRun) update(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
+	if err != nil {
+		return err
+	}
+	var options []client.PatchOption
+	if r.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return c.Patch(ctx, ws, client.RawPatch(types.MergePatchType, patch), options...)
+}

@@ -1,0 +1,37 @@
+package podproblem
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// EventTime returns the time of the last occurrence. The field with that time depends on the
+// client that created the Event.
+func EventTime(e *corev1.Event) time.Time {
+	newest := e.CreationTimestamp.Time
+	for _, at := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(newest) {
+		newest = e.Series.LastObservedTime.Time
+	}
+	return newest
+}
+
+// EventCount returns the number of occurrences, at least 1.
+func EventCount(e *corev1.Event) int32 {
+	count := max(e.Count, 1)
+	if e.Series != nil {
+		count = max(count, e.Series.Count)
+	}
+	return count
+}
+
+// CompareEvents sorts Events by EventTime, newest first, and then by name.
+func CompareEvents(a, b corev1.Event) int {
+	return cmp.Or(EventTime(&b).Compare(EventTime(&a)), cmp.Compare(a.Name, b.Name))
+}
