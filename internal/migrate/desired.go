@@ -1,4 +1,4 @@
-package takeover
+package migrate
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // accepted returns the custom resource with all defaults, from a dry run. It returns the API
 // server's error if the API server refuses the resource.
-func (t *Takeover) accepted(ctx context.Context) (*unstructured.Unstructured, error) {
+func (t *takeover) accepted(ctx context.Context) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(plain(t.Manifest.Object()))}
 	err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(fieldOwner), client.DryRunAll)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *Takeover) accepted(ctx context.Context) (*unstructured.Unstructured, er
 }
 
 // workloadOf converts the custom resource as its controller does.
-func (t *Takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
+func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
 	read := func(into any) error {
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)
 	}
@@ -69,7 +69,7 @@ func (t *Takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 // rollout returns the fields in which the new pods would differ from the running ones. The API
 // server completes the template that the operator would apply, in a dry run that creates a
 // Deployment.
-func (t *Takeover) rollout(ctx context.Context, w workload.Workload, live *appsv1.Deployment) ([]string, error) {
+func (t *takeover) rollout(ctx context.Context, w workload.Workload, live *appsv1.Deployment) ([]string, error) {
 	known, err := t.envFromNames(ctx, w)
 	if err != nil {
 		return nil, err
@@ -85,12 +85,12 @@ func (t *Takeover) rollout(ctx context.Context, w workload.Workload, live *appsv
 	if err := t.Client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
 		return nil, fmt.Errorf("asking the API server what the pods would be: %w", err)
 	}
-	return Differences(&live.Spec.Template, &trial.Spec.Template)
+	return differences(&live.Spec.Template, &trial.Spec.Template)
 }
 
 // envFromNames returns the names of the variables that spec.envFrom sets, because the operator does
 // not override them. Only keys are read.
-func (t *Takeover) envFromNames(ctx context.Context, w workload.Workload) (map[string]bool, error) {
+func (t *takeover) envFromNames(ctx context.Context, w workload.Workload) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, source := range w.Spec.EnvFrom {
 		var keys []string

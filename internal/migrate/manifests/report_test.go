@@ -1,17 +1,15 @@
-package report
+package manifests
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
 // Names from untrusted values neither control the terminal nor run anything when a user runs the
 // commands of the report.
 func TestNamesOfStrangers(t *testing.T) {
 	r := &Report{Object: "CoderControlPlane team/coder", Source: "values.yaml"}
-	r.Add(Entry{Value: "coder.\x1b]0;owned\a", Where: values.Position{File: "values.yaml", Line: 1}, Outcome: Secret, Note: "one\n## two"})
+	r.Add(Entry{Value: "coder.\x1b]0;owned\a", Where: Position{File: "values.yaml", Line: 1}, Outcome: Secret, Note: "one\n## two"})
 	r.Need("team", "coder-env", "TOKEN")
 	r.Need("team", "coder-env", "$(touch owned)")
 	r.Need("team", "coder-env", "it's; touch owned")

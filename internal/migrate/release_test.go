@@ -1,4 +1,4 @@
-package release
+package migrate
 
 import (
 	"bytes"
@@ -39,14 +39,14 @@ func secret(t *testing.T, revision int, content string) *corev1.Secret {
 			Namespace: "coder", Name: "sh.helm.release.v1.coder.v" + number,
 			Labels: map[string]string{"owner": "helm", "name": "coder", "version": number},
 		},
-		Type: SecretType, Data: map[string][]byte{"release": packed(t, content)},
+		Type: releaseSecretType, Data: map[string][]byte{"release": packed(t, content)},
 	}
 }
 
 func TestTheNewestRevisionIsFound(t *testing.T) {
 	old := strings.Replace(stored, `"version":3`, `"version":2`, 1)
 	ten := strings.Replace(stored, `"version":3`, `"version":10`, 1)
-	found, err := Find(t.Context(), fake.NewClientset(secret(t, 2, old), secret(t, 10, ten), secret(t, 3, stored)), "coder", "coder")
+	found, err := findRelease(t.Context(), fake.NewClientset(secret(t, 2, old), secret(t, 10, ten), secret(t, 3, stored)), "coder", "coder")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestWhatIsNoRelease(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := Find(t.Context(), client, "coder", "coder")
+		_, err := findRelease(t.Context(), client, "coder", "coder")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -79,11 +79,11 @@ func TestASecretInAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := FromFile("f.yaml", raw); err != nil || found.Name != "coder" {
+	if found, err := releaseFromFile("f.yaml", raw); err != nil || found.Name != "coder" {
 		t.Errorf("%+v, %v", found, err)
 	}
 	for _, bad := range []string{"", "kind: ConfigMap", "kind: Secret", "kind: Secret\ndata: {release: aHVudGVyMg==}", "[hunter2"} {
-		if _, err := FromFile("f.yaml", []byte(bad)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml: ") || strings.Contains(err.Error(), "hunter2") {
+		if _, err := releaseFromFile("f.yaml", []byte(bad)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml: ") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package report
+package manifests
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
 // Outcome is the result of converting a value.
@@ -31,7 +30,7 @@ const (
 // Entry is the result for one value.
 type Entry struct {
 	Value string
-	Where values.Position
+	Where Position
 	// Field is the field of the manifest, or empty.
 	Field   string
 	Outcome Outcome

@@ -1,4 +1,4 @@
-package parity
+package manifests
 
 import (
 	"regexp"
@@ -9,13 +9,13 @@ import (
 
 // The headings of the tables.
 const (
-	ControlPlane   = "The chart coder: CoderControlPlane"
-	WorkspaceProxy = "The chart coder with workspaceProxy: CoderWorkspaceProxy"
-	Provisioner    = "The chart provisioner: CoderProvisioner"
+	parityControlPlane   = "The chart coder: CoderControlPlane"
+	parityWorkspaceProxy = "The chart coder with workspaceProxy: CoderWorkspaceProxy"
+	parityProvisioner    = "The chart provisioner: CoderProvisioner"
 )
 
-// Row is one value of a chart.
-type Row struct {
+// parityRow is one value of a chart.
+type parityRow struct {
 	// Value is the path of the value, for example coder.image.tag.
 	Value string
 	// Fields are the fields that replace it. Empty means that there is another way, or that the
@@ -25,8 +25,8 @@ type Row struct {
 	Remark string
 }
 
-// Table is the rows of one chart by their values.
-type Table map[string]Row
+// parityTable is the rows of one chart by their values.
+type parityTable map[string]parityRow
 
 var (
 	cells = regexp.MustCompile("^\\| `([^`]+)` \\| (.*?) \\| ?(.*?) ?\\|$")
@@ -35,8 +35,8 @@ var (
 
 // Read returns the table under a heading. A row with the remark "As above." gets the remark of the
 // row before.
-func Read(heading string) Table {
-	table := Table{}
+func readParity(heading string) parityTable {
+	table := parityTable{}
 	_, text, _ := strings.Cut("\n"+docs.HelmParity, "\n## "+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	last := ""
@@ -45,7 +45,7 @@ func Read(heading string) Table {
 		if match == nil {
 			continue
 		}
-		row := Row{Value: match[1], Remark: match[3]}
+		row := parityRow{Value: match[1], Remark: match[3]}
 		for _, found := range field.FindAllStringSubmatch(match[2], -1) {
 			row.Fields = append(row.Fields, found[1])
 		}
@@ -59,7 +59,7 @@ func Read(heading string) Table {
 }
 
 // Whole reports whether a path is converted as a whole: it has a row, and no row is below it.
-func (t Table) Whole(path string) bool {
+func (t parityTable) whole(path string) bool {
 	if _, ok := t[path]; !ok {
 		return false
 	}

@@ -1,4 +1,4 @@
-package values
+package manifests
 
 import (
 	"strings"
@@ -27,11 +27,11 @@ gone: null
 `
 
 func TestALaterFileStandsOverAnEarlierOne(t *testing.T) {
-	below, err := Parse("first.yaml", []byte(first))
+	below, err := ParseValues("first.yaml", []byte(first))
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, err := Parse("second.yaml", []byte(second))
+	top, err := ParseValues("second.yaml", []byte(second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestWhatCannotBeReadIsNamedByItsLine(t *testing.T) {
 		"a: 1\nb: hunter2: c\n":            "f.yaml:2:",
 		"coder: &a\n  b: 1\nc: *hunter2\n": "f.yaml",
 	} {
-		_, err := Parse("f.yaml", []byte(text))
+		_, err := ParseValues("f.yaml", []byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hunter2: ") {
 			t.Errorf("%q: error %v, want one that begins with %s", text, err, want)
 		}
@@ -73,7 +73,7 @@ func TestWhatCannotBeReadIsNamedByItsLine(t *testing.T) {
 
 func TestEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "null\n", "{}\n"} {
-		set, err := Parse("f.yaml", []byte(text))
+		set, err := ParseValues("f.yaml", []byte(text))
 		if err != nil || len(set.Content) != 0 {
 			t.Errorf("%q: %v, %v", text, set.Content, err)
 		}

@@ -1,4 +1,4 @@
-package values
+package manifests
 
 import (
 	"fmt"
@@ -27,25 +27,25 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// Set is a set of values with their positions. The zero value is empty.
-type Set struct {
+// Values is a set of values with their positions. The zero value is empty.
+type Values struct {
 	Content map[string]any
 	places  map[string]Position
 }
 
 // Of returns values that were not read from a file.
-func Of(source string, content map[string]any) Set {
-	return Set{Content: content, places: map[string]Position{"": {File: source}}}
+func ValuesOf(source string, content map[string]any) Values {
+	return Values{Content: content, places: map[string]Position{"": {File: source}}}
 }
 
 // Parse parses one file. An error contains the name of the file and, if the parser reports it, the
 // line. It does not contain the content.
-func Parse(file string, raw []byte) (Set, error) {
+func ParseValues(file string, raw []byte) (Values, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(raw, &document); err != nil {
-		return Set{}, syntaxError(file, err)
+		return Values{}, syntaxError(file, err)
 	}
-	set := Set{Content: map[string]any{}, places: map[string]Position{"": {File: file, Line: 1}}}
+	set := Values{Content: map[string]any{}, places: map[string]Position{"": {File: file, Line: 1}}}
 	if len(document.Content) == 0 {
 		return set, nil
 	}
@@ -54,10 +54,10 @@ func Parse(file string, raw []byte) (Set, error) {
 		return set, nil
 	}
 	if top.Kind != yamlv3.MappingNode {
-		return Set{}, fmt.Errorf("%s: is not a mapping of values, as a Helm chart takes them", Position{file, top.Line})
+		return Values{}, fmt.Errorf("%s: is not a mapping of values, as a Helm chart takes them", Position{file, top.Line})
 	}
 	if err := yaml.Unmarshal(raw, &set.Content); err != nil {
-		return Set{}, syntaxError(file, err)
+		return Values{}, syntaxError(file, err)
 	}
 	set.note(file, "", top, 0)
 	return set, nil
@@ -78,7 +78,7 @@ func syntaxError(file string, err error) error {
 // maxDepth ends the recursion for a file with circular anchors.
 const maxDepth = 64
 
-func (s *Set) note(file, path string, node *yamlv3.Node, depth int) {
+func (s *Values) note(file, path string, node *yamlv3.Node, depth int) {
 	if depth > maxDepth {
 		return
 	}
@@ -105,7 +105,7 @@ func (s *Set) note(file, path string, node *yamlv3.Node, depth int) {
 }
 
 // At returns the position of a value, or of its nearest parent.
-func (s Set) At(path string) Position {
+func (s Values) At(path string) Position {
 	for {
 		if place, known := s.places[path]; known || path == "" {
 			return place
@@ -116,8 +116,8 @@ func (s Set) At(path string) Position {
 
 // Over returns s with the values of top merged over it, as Helm does: maps are merged, other values
 // are replaced, and null removes a value.
-func (s Set) Over(top Set) Set {
-	merged := Set{Content: mergeMaps(s.Content, top.Content), places: maps.Clone(s.places)}
+func (s Values) Over(top Values) Values {
+	merged := Values{Content: mergeMaps(s.Content, top.Content), places: maps.Clone(s.places)}
 	if merged.places == nil {
 		merged.places = map[string]Position{}
 	}
@@ -151,7 +151,7 @@ func mergeMaps(below, top map[string]any) map[string]any {
 }
 
 // Get returns the value at a path of keys, and whether it exists.
-func (s Set) Get(path string) (any, bool) {
+func (s Values) Get(path string) (any, bool) {
 	var value any = s.Content
 	for key := range strings.SplitSeq(path, ".") {
 		fields, ok := value.(map[string]any)
@@ -167,7 +167,7 @@ func (s Set) Get(path string) (any, bool) {
 
 // Leaves returns the paths of all values, sorted. Lists, empty maps and null are leaves, and so are
 // the paths for which whole returns true.
-func (s Set) Leaves(whole func(path string) bool) []string {
+func (s Values) Leaves(whole func(path string) bool) []string {
 	var all []string
 	var walk func(path string, value any)
 	walk = func(path string, value any) {

@@ -1,4 +1,4 @@
-package takeover_test
+package migrate
 
 import (
 	"bytes"
@@ -33,8 +33,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/takeover"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -90,7 +88,7 @@ func testRefusals(t *testing.T, server *server) {
 		manifest, _ := manifests.Convert(manifests.Source{
 			Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 		})
-		over := &takeover.Takeover{Client: server.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
+		over := &takeover{Client: server.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 		if _, err := over.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
@@ -135,7 +133,7 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 			manifest, _ := manifests.Convert(manifests.Source{
 				Chart: c.chart, Release: c.release, Namespace: n.name, Values: valuesOf(t, c.file+"-values.yaml"),
 			})
-			over := &takeover.Takeover{Client: server.client, Manifest: manifest, Release: c.release, Deployment: c.deployment}
+			over := &takeover{Client: server.client, Manifest: manifest, Release: c.release, Deployment: c.deployment}
 			plan, err := over.Plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -208,7 +206,7 @@ func testWhatReplacesPodsIsNamed(t *testing.T, server *server) {
 	manifest, _ := manifests.Convert(manifests.Source{
 		Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 	})
-	over := &takeover.Takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
+	over := &takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 	plan, err := over.Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +228,7 @@ func testOfSomeoneElse(t *testing.T, server *server) {
 	manifest, _ := manifests.Convert(manifests.Source{
 		Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 	})
-	over := &takeover.Takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
+	over := &takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 	if _, err := over.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "meta.helm.sh/release-name=coder") {
 		t.Errorf("error %v, although the Deployment is of another release", err)
 	}
@@ -249,7 +247,7 @@ type namespace struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	cfg := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	cfg := kubetest.Shared(t, filepath.Join("..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -400,13 +398,13 @@ func (n *namespace) owned(t *testing.T, objects []client.Object, uids []string) 
 	})
 }
 
-func valuesOf(t *testing.T, file string) values.Set {
+func valuesOf(t *testing.T, file string) manifests.Values {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := values.Parse(file, raw)
+	set, err := manifests.ParseValues(file, raw)
 	if err != nil {
 		t.Fatal(err)
 	}

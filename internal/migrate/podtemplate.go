@@ -1,9 +1,10 @@
-package takeover
+package migrate
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +23,10 @@ func formVariables() []string {
 	return []string{"CODER_HTTP_ADDRESS", "CODER_ACCESS_URL", "CODER_DERP_SERVER_RELAY_URL", "CODER_URL"}
 }
 
-// KeepForm adds the properties of the running pods to the manifest that do not result from values:
+// keepForm adds the properties of the running pods to the manifest that do not result from values:
 // the command line, and other fields that a chart sets differently than the operator. Without them
 // the operator would replace the pods by equivalent ones.
-func KeepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
+func keepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
 	template := live.Spec.Template
 	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
 	if at < 0 {
@@ -137,9 +138,9 @@ func texts(all []string) []any {
 	return list
 }
 
-// Differences returns the fields in which two pod templates differ, sorted and formatted for
+// differences returns the fields in which two pod templates differ, sorted and formatted for
 // people.
-func Differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
+func differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
 	was, err := flat(before)
 	if err != nil {
 		return nil, err
@@ -163,10 +164,10 @@ func difference(path, before, after string) string {
 	if hidden(path) && before != "" && after != "" {
 		return path + ": another value"
 	}
-	return fmt.Sprintf("%s: %s → %s", path, shown(path, before), shown(path, after))
+	return fmt.Sprintf("%s: %s → %s", path, formatValue(path, before), formatValue(path, after))
 }
 
-func shown(path, value string) string {
+func formatValue(path, value string) string {
 	switch {
 	case value == "":
 		return "nothing"
@@ -174,4 +175,48 @@ func shown(path, value string) string {
 		return "a value"
 	}
 	return value
+}
+
+// flat returns the fields of a pod template by path. The path of a list entry contains its index
+// and its name, because the order matters.
+func flat(template *corev1.PodTemplateSpec) (map[string]string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
+	if err != nil {
+		return nil, fmt.Errorf("reading a pod template: %w", err)
+	}
+	all := map[string]string{}
+	flatten(all, "", content)
+	return all, nil
+}
+
+func flatten(into map[string]string, path string, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		// An empty object differs from a missing one.
+		if len(v) == 0 {
+			into[path] = "{}"
+		}
+		for key, below := range v {
+			flatten(into, strings.TrimPrefix(path+"."+key, "."), below)
+		}
+	case []any:
+		for i, entry := range v {
+			name := fmt.Sprint(i)
+			if fields, ok := entry.(map[string]any); ok {
+				if text, ok := fields["name"].(string); ok {
+					name += " " + text
+				}
+			}
+			flatten(into, path+"["+name+"]", entry)
+		}
+	case nil:
+	default:
+		into[path] = fmt.Sprintf("%q", fmt.Sprint(v))
+	}
+}
+
+// hidden reports whether a field may contain a secret: the value of a variable, or a command line.
+func hidden(path string) bool {
+	return (strings.Contains(path, ".env[") && strings.HasSuffix(path, ".value")) ||
+		strings.Contains(path, ".args[") || strings.Contains(path, ".command[")
 }

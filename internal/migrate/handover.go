@@ -1,4 +1,4 @@
-package takeover
+package migrate
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const (
 	pollInterval      = time.Second
 )
 
-// Takeover takes over one release.
-type Takeover struct {
+// takeover takes over one release.
+type takeover struct {
 	Client   client.Client
 	Manifest *manifests.Manifest
 	Release  string
@@ -42,8 +42,8 @@ type Takeover struct {
 	Deployment string
 }
 
-// Plan is the effect of taking over.
-type Plan struct {
+// takeoverPlan is the effect of taking over.
+type takeoverPlan struct {
 	// Objects are handed over, the Deployment last. Each has the format "Kind name".
 	Objects []string
 	// Already reports that the operator already owns the Deployment.
@@ -56,7 +56,7 @@ type Plan struct {
 
 // Plan reads the cluster and changes nothing in it. It adds fields to the manifest that keep the
 // pods unchanged.
-func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
+func (t *takeover) Plan(ctx context.Context) (*takeoverPlan, error) {
 	live := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}
 	if err := t.Client.Get(ctx, key, live); err != nil {
@@ -68,7 +68,7 @@ func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
 	if t.Manifest.Kind != manifests.KindControlPlane {
 		t.Manifest.Annotations = map[string]string{coderv1alpha1.AnnotationWorkloadName: t.Deployment}
 	}
-	if err := KeepForm(t.Manifest, live); err != nil {
+	if err := keepForm(t.Manifest, live); err != nil {
 		return nil, err
 	}
 	accepted, err := t.accepted(ctx)
@@ -79,7 +79,7 @@ func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the %s: %w", t.Manifest.Kind, err)
 	}
-	plan := &Plan{Already: metav1.GetControllerOf(live) != nil}
+	plan := &takeoverPlan{Already: metav1.GetControllerOf(live) != nil}
 	if plan.Differences, err = t.rollout(ctx, w, live); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
 }
 
 // free returns an error if the Deployment cannot be taken over.
-func (t *Takeover) free(live *appsv1.Deployment) error {
+func (t *takeover) free(live *appsv1.Deployment) error {
 	owner := metav1.GetControllerOf(live)
 	switch {
 	case owner != nil && !t.isOwn(owner):
@@ -101,13 +101,13 @@ func (t *Takeover) free(live *appsv1.Deployment) error {
 }
 
 // isOwn reports whether an owner is the custom resource of the manifest.
-func (t *Takeover) isOwn(owner *metav1.OwnerReference) bool {
+func (t *takeover) isOwn(owner *metav1.OwnerReference) bool {
 	return strings.HasPrefix(owner.APIVersion, coderv1alpha1.GroupVersion.Group+"/") &&
 		owner.Kind == t.Manifest.Kind && owner.Name == t.Manifest.Name
 }
 
 // objects adds the objects to hand over: those that the operator would create with the same names.
-func (t *Takeover) objects(ctx context.Context, plan *Plan, w workload.Workload, live *appsv1.Deployment) error {
+func (t *takeover) objects(ctx context.Context, plan *takeoverPlan, w workload.Workload, live *appsv1.Deployment) error {
 	var wanted []client.Object
 	if account := workload.ServiceAccount(w); account != nil {
 		wanted = append(wanted, account)
@@ -141,14 +141,14 @@ func (t *Takeover) objects(ctx context.Context, plan *Plan, w workload.Workload,
 	return nil
 }
 
-func (p *Plan) add(kind string, obj client.Object) {
+func (p *takeoverPlan) add(kind string, obj client.Object) {
 	p.Objects = append(p.Objects, kind+" "+obj.GetName())
 	p.objects = append(p.objects, obj)
 }
 
 // Run hands the objects over, applies the custom resource, and waits until the operator owns the
 // Deployment.
-func (t *Takeover) Run(ctx context.Context, plan *Plan, timeout time.Duration) error {
+func (t *takeover) Run(ctx context.Context, plan *takeoverPlan, timeout time.Duration) error {
 	for _, obj := range plan.objects {
 		if metav1.GetControllerOf(obj) != nil {
 			continue
@@ -166,7 +166,7 @@ func (t *Takeover) Run(ctx context.Context, plan *Plan, timeout time.Duration) e
 
 // handOver annotates an object with its new owner and transfers Helm's fields to the operator, in
 // one write.
-func (t *Takeover) handOver(ctx context.Context, obj client.Object) error {
+func (t *takeover) handOver(ctx context.Context, obj client.Object) error {
 	fields, err := operatorsFields(obj)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func isHelm(manager string) bool {
 }
 
 // taken waits until the operator owns the Deployment.
-func (t *Takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
+func (t *takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		d := &appsv1.Deployment{}
 		if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
@@ -235,7 +235,7 @@ func (t *Takeover) taken(ctx context.Context, owner types.UID, timeout time.Dura
 }
 
 // Pods returns the pods of the release by UID.
-func (t *Takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
+func (t *takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
 	d := &appsv1.Deployment{}
 	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
 		return nil, fmt.Errorf("reading Deployment %q: %w", t.Deployment, err)
@@ -251,4 +251,17 @@ func (t *Takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// plain converts content to JSON types only, which an unstructured object requires.
+func plain(content map[string]any) map[string]any {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return content
+	}
+	clean := map[string]any{}
+	if err := json.Unmarshal(raw, &clean); err != nil {
+		return content
+	}
+	return clean
 }
