@@ -12,7 +12,7 @@
 //     the probes and the metadata for clients need no authentication.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
 //     SubjectAccessReviews, for listing the namespaces of control planes, and for the
-//     Secret that its replicas share. hack/mcprole generates them into config/rbac/mcp
+//     Secret that its replicas share. hack/generate generates them into config/rbac/mcp
 //     from the permissions that tools, prompts and resources declare, so that those of a
 //     new tool cannot be forgotten.
 //   - Without sessions, no state outlives a request, so any replica can answer any

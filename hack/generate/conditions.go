@@ -1,5 +1,3 @@
-// Command conditions prints the reference of condition types and reasons, from the constants and
-// their comments in api/v1alpha1 and api/aggregation/v1alpha1.
 package main
 
 import (
@@ -15,17 +13,12 @@ import (
 	"strings"
 )
 
-// entry is one constant: its value and its comment.
-type entry struct{ value, text string }
+// constant is one constant: its value and its comment.
+type constant struct{ value, text string }
 
-func main() {
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(workloads, aggregated string) error {
+// writeConditions prints the reference of condition types and reasons, from the constants and their
+// comments in api/v1alpha1 and api/aggregation/v1alpha1.
+func writeConditions(workloads, aggregated string) error {
 	types, reasons, err := constants(filepath.Join(workloads, "*_conditions.go"))
 	if err != nil {
 		return err
@@ -45,9 +38,9 @@ trouble is also that of a Warning Event.
 ## Conditions
 
 `)
-	table("condition", types)
+	conditionTable("condition", types)
 	fmt.Fprint(os.Stdout, "\n## Reasons\n\n")
-	table("reason", reasons)
+	conditionTable("reason", reasons)
 	fmt.Fprint(os.Stdout, `
 # Conditions of workspaces and templates
 
@@ -56,13 +49,13 @@ Workspaces and templates have the conditions Ready, Reconciling and Stalled, as 
 ## Conditions of aggregation.coder.com
 
 `)
-	table("condition", servedTypes)
+	conditionTable("condition", servedTypes)
 	fmt.Fprint(os.Stdout, "\n## Reasons of aggregation.coder.com\n\n")
-	table("reason", servedReasons)
+	conditionTable("reason", servedReasons)
 	return nil
 }
 
-func table(what string, entries map[string]string) {
+func conditionTable(what string, entries map[string]string) {
 	fmt.Fprintf(os.Stdout, "| %s | meaning |\n| --- | --- |\n", what)
 	for _, value := range slices.Sorted(maps.Keys(entries)) {
 		fmt.Fprintf(os.Stdout, "| `%s` | %s |\n", value, entries[value])
@@ -101,8 +94,8 @@ func constants(pattern string) (types, reasons map[string]string, err error) {
 
 // entriesOf returns the constants of one group. A comment applies to all following constants until
 // a blank line or another comment.
-func entriesOf(files *token.FileSet, group *ast.GenDecl) map[string]entry {
-	found := map[string]entry{}
+func entriesOf(files *token.FileSet, group *ast.GenDecl) map[string]constant {
+	found := map[string]constant{}
 	text, line := "", 0
 	for _, spec := range group.Specs {
 		value, ok := spec.(*ast.ValueSpec)
@@ -126,7 +119,7 @@ func entriesOf(files *token.FileSet, group *ast.GenDecl) map[string]entry {
 		}
 		line = files.Position(value.End()).Line
 		name := value.Names[0].Name
-		found[name] = entry{value: plain, text: withoutName(text, name)}
+		found[name] = constant{value: plain, text: withoutName(text, name)}
 	}
 	return found
 }

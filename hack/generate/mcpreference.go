@@ -1,5 +1,3 @@
-// Command mcpreference prints the reference of the MCP server as a client sees it: its tools with
-// their arguments and the permissions that they need, its resources and its prompts.
 package main
 
 import (
@@ -8,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -25,14 +22,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, out io.Writer) error {
+// writeMCPReference prints the reference of the MCP server as a client sees it: its tools with their
+// arguments and the permissions that they need, its resources and its prompts.
+func writeMCPReference(ctx context.Context, out io.Writer) error {
 	offered := tools.All()
 	session, err := connect(ctx, offered)
 	if err != nil {

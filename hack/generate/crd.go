@@ -1,13 +1,3 @@
-// Command crd reduces the size of the generated custom resource definitions.
-//
-// The schema of a pod template in a spec has 700 KB. Most of it are descriptions that Kubernetes
-// documents anyway, and kubectl apply stores the applied object in an annotation, whose limit is
-// 256 KiB. In addition, the pod template is merged over another one, so none of its fields is
-// required. Therefore this command removes the descriptions below the largest fields, fields that
-// pod templates cannot have, and the requirement of containers. It returns an error for a
-// definition that is too large for client-side apply.
-//
-// It rewrites the files that are its arguments.
 package main
 
 import (
@@ -23,16 +13,15 @@ import (
 // other annotations.
 const longest = 250 * 1024
 
-func main() {
-	for _, path := range os.Args[1:] {
-		if err := rewrite(path); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
-			os.Exit(1)
-		}
-	}
-}
-
-func rewrite(path string) error {
+// shortenDefinition reduces the size of a generated custom resource definition.
+//
+// The schema of a pod template in a spec has 700 KB. Most of it are descriptions that Kubernetes
+// documents anyway, and kubectl apply stores the applied object in an annotation, whose limit is
+// 256 KiB. In addition, the pod template is merged over another one, so none of its fields is
+// required. Therefore this function removes the descriptions below the largest fields, fields that
+// pod templates cannot have, and the requirement of containers. It returns an error for a
+// definition that is too large for client-side apply.
+func shortenDefinition(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err

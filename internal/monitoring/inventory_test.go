@@ -1,4 +1,4 @@
-package inventory
+package monitoring
 
 import (
 	"slices"
@@ -80,5 +80,23 @@ func TestADescription(t *testing.T) {
 	want := Metric{Name: "x_total", Help: `A "quoted" help, {with} all \ signs.`, Labels: []string{"a", "b"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestTheVersionIsRegisteredOnce(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		if err := RegisterBuildInfo(registry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	for _, label := range families[0].GetMetric()[0].GetLabel() {
+		if label.GetValue() == "" {
+			t.Errorf("the label %s is empty", label.GetName())
+		}
 	}
 }

@@ -77,7 +77,7 @@ func inWords(rule string) (string, error) {
 	case "Pattern":
 		return "It matches `" + strings.Trim(value, "`") + "`.", nil
 	}
-	return "", fmt.Errorf("the rule %q has no words yet: add them to hack/apireference/rules.go", rule)
+	return "", fmt.Errorf("the rule %q has no words yet: add them to hack/generate/apirules.go", rule)
 }
 
 func unitOf(rule string) string {

@@ -1,17 +1,9 @@
-// Command mcprole prints the ClusterRole of the MCP server: the permissions to impersonate its
-// callers, restricted to the resources and verbs that its tools, prompts and resources use, and the
-// few permissions that it uses itself. With the argument inside it prints the additional role for
-// that toolset, which an administrator must enable.
-//
-// The rules use constrained impersonation (Kubernetes 1.36 and later). It requires two permissions:
-// one to impersonate a user (impersonate:<mode>) and one for the action
-// (impersonate-on:<mode>:<verb>). It never allows impersonating the group system:masters.
 package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -33,17 +25,25 @@ const (
 	asServiceAccount = "serviceaccount"
 )
 
-func main() {
+// writeMCPRole prints the ClusterRole of the MCP server: the permissions to impersonate its callers,
+// restricted to the resources and verbs that its tools, prompts and resources use, and the few
+// permissions that it uses itself. If inside is true, it prints the additional role for that
+// toolset, which an administrator must enable.
+//
+// The rules use constrained impersonation (Kubernetes 1.36 and later). It requires two permissions:
+// one to impersonate a user (impersonate:<mode>) and one for the action
+// (impersonate-on:<mode>:<verb>). It never allows impersonating the group system:masters.
+func writeMCPRole(out io.Writer, inside bool) error {
 	made := clusterRole()
-	if len(os.Args) > 1 && os.Args[1] == toolset.Inside {
+	if inside {
 		made = insideRole()
 	}
 	role, err := yaml.Marshal(made)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+		return err
 	}
-	fmt.Fprintf(os.Stdout, "---\n%s", role)
+	_, err = fmt.Fprintf(out, "---\n%s", role)
+	return err
 }
 
 func clusterRole() rbacv1.ClusterRole {

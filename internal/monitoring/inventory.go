@@ -1,4 +1,4 @@
-package inventory
+package monitoring
 
 import (
 	"cmp"
@@ -10,18 +10,18 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-
 	// The import registers its metrics in the registry of controller-runtime.
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
-	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // Metric is a metric family.
@@ -40,7 +40,7 @@ func Own() ([]Metric, error) {
 	r := &recorder{}
 	var errs []error
 	for _, register := range []func() error{
-		func() error { return buildinfo.Register(r) },
+		func() error { return RegisterBuildInfo(r) },
 		func() error { _, err := workload.New(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := acting.NewMetrics(r); return err },
@@ -146,4 +146,17 @@ func parse(description *prometheus.Desc) (Metric, error) {
 		metric.Labels = strings.Split(parts[3], ",")
 	}
 	return metric, errors.Join(errName, errHelp)
+}
+
+// RegisterBuildInfo registers the metric with the version of the process.
+func RegisterBuildInfo(registerer prometheus.Registerer) error {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "coder_k8s_build_info",
+		Help: "1, with the version, the commit and the Go version that the program was built from.",
+	}, []string{"version", "commit", "go_version"})
+	if err := collector.Register(registerer, &info); err != nil {
+		return err
+	}
+	info.WithLabelValues(version.Version(), version.Commit(), version.Go()).Set(1)
+	return nil
 }
