@@ -1,4 +1,4 @@
-package tutorials
+package docs
 
 import (
 	"os"
@@ -13,18 +13,18 @@ import (
 func TestBlocks(t *testing.T) {
 	tests := map[string]struct {
 		markdown string
-		want     []Block
+		want     []TutorialBlock
 		err      string
 	}{
 		"none":            {"# A title\n", nil, ""},
-		"commands":        {"a\n```sh\nls\npwd\n```\nb\n", []Block{{3, "ls\npwd\n"}}, ""},
+		"commands":        {"a\n```sh\nls\npwd\n```\nb\n", []TutorialBlock{{3, "ls\npwd\n"}}, ""},
 		"what is printed": {"```console\n$ ls\n```\n```\nx\n```\n", nil, ""},
-		"two":             {"```sh\nls\n```\n\n```sh\npwd\n```\n", []Block{{2, "ls\n"}, {6, "pwd\n"}}, ""},
+		"two":             {"```sh\nls\n```\n\n```sh\npwd\n```\n", []TutorialBlock{{2, "ls\n"}, {6, "pwd\n"}}, ""},
 		"no end":          {"a\n```sh\nls\n", nil, "begins in line 2"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Blocks(tc.markdown)
+			got, err := TutorialBlocks(tc.markdown)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("the error is %v, want %q", err, tc.err)
 			}
@@ -36,7 +36,7 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestScriptEndsAtTheFirstFailure(t *testing.T) {
-	script := Script("a.md", []Block{{3, "x=1\n"}, {7, "test \"$x\" = 2\n"}, {9, "echo never\n"}})
+	script := TutorialScript("a.md", []TutorialBlock{{3, "x=1\n"}, {7, "test \"$x\" = 2\n"}, {9, "echo never\n"}})
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).CombinedOutput()
 	if err == nil || string(out) != "== a.md:3\n== a.md:7\n" {
 		t.Errorf("%v, printed %q", err, out)
@@ -44,7 +44,7 @@ func TestScriptEndsAtTheFirstFailure(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	got := Namespaces([]Block{
+	got := TutorialNamespaces([]TutorialBlock{
 		{3, "kubectl create namespace one\nkubectl -n one get pods\n"},
 		{7, "kubectl -n one delete pod a\necho kubectl create namespace none\nkubectl create namespace two\n"},
 	})
@@ -65,18 +65,18 @@ func TestTutorialsCanBeRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks, err := Blocks(string(text))
+		blocks, err := TutorialBlocks(string(text))
 		if err != nil || len(blocks) == 0 {
 			t.Errorf("%s has %d blocks of commands: %v", file, len(blocks), err)
 			continue
 		}
-		for _, ns := range Namespaces(blocks) {
+		for _, ns := range TutorialNamespaces(blocks) {
 			if !strings.Contains(string(text), "kubectl delete namespace "+ns) {
 				t.Errorf("%s makes namespace %s and does not delete it", file, ns)
 			}
 		}
 		check := exec.CommandContext(t.Context(), "bash", "-n")
-		check.Stdin = strings.NewReader(Script(filepath.Base(file), blocks))
+		check.Stdin = strings.NewReader(TutorialScript(filepath.Base(file), blocks))
 		if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v %s", file, err, out)
 		}

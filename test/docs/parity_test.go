@@ -1,4 +1,4 @@
-package parity
+package docs
 
 import (
 	"fmt"
@@ -14,14 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	page  = "../../docs/reference/helm-parity.md"
-	bases = "../../config/crd/bases"
-)
+const parityPage = "docs/reference/helm-parity.md"
 
-// tables are those of the page, by heading: the lists whose values must be there, and
+// parityTables are those of the page, by heading: the lists whose values must be there, and
 // the definition whose fields it names.
-var tables = map[string]struct {
+var parityTables = map[string]struct {
 	lists      []string
 	definition string
 }{
@@ -38,7 +35,7 @@ var (
 // TestEachValueHasARow and each row a value, in each of the three tables.
 func TestEachValueHasARow(t *testing.T) {
 	sections := sectionsOf(t)
-	for heading, table := range tables {
+	for heading, table := range parityTables {
 		t.Run(heading, func(t *testing.T) {
 			var values []string
 			for _, name := range table.lists {
@@ -73,10 +70,10 @@ func TestEachValueHasARow(t *testing.T) {
 func TestEachFieldExists(t *testing.T) {
 	for heading, text := range sectionsOf(t) {
 		// Outside the tables a field may be that of any kind.
-		files := []string{tables[heading].definition}
+		files := []string{parityTables[heading].definition}
 		if files[0] == "" {
 			files = nil
-			for _, table := range tables {
+			for _, table := range parityTables {
 				files = append(files, table.definition)
 			}
 		}
@@ -103,11 +100,7 @@ func TestListsAreWhole(t *testing.T) {
 		t.Skipf("the source of Coder is not in the module cache: %v\n%s", err, out)
 	}
 	for chart, name := range map[string]string{"coder": "coder.txt", "provisioner": "provisioner.txt"} {
-		raw, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first, _, _ := strings.Cut(string(raw), "\n"); !strings.Contains(first, "chart "+chart) || !strings.Contains(first, version) {
+		if first, _, _ := strings.Cut(read(t, "test/docs/testdata/"+name), "\n"); !strings.Contains(first, "chart "+chart) || !strings.Contains(first, version) {
 			t.Errorf("%s is a list of %q, and Coder is of %s: compare the charts, and change the line", name, first, version)
 		}
 		known := list(t, name)
@@ -176,11 +169,7 @@ func leaves(path string, value any) []string {
 // list reads one of the lists: its first line says of which chart it is.
 func list(t *testing.T, name string) []string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	lines := strings.Split(strings.TrimSpace(read(t, "test/docs/testdata/"+name)), "\n")
 	if !strings.HasPrefix(lines[0], "# chart ") {
 		t.Fatalf("%s does not begin with the chart and version", name)
 	}
@@ -190,18 +179,14 @@ func list(t *testing.T, name string) []string {
 // sectionsOf are the parts of the page, by heading.
 func sectionsOf(t *testing.T) map[string]string {
 	t.Helper()
-	raw, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
 	sections := map[string]string{}
-	for _, part := range strings.Split("\n"+string(raw), "\n## ") {
+	for _, part := range strings.Split("\n"+read(t, parityPage), "\n## ") {
 		heading, text, _ := strings.Cut(part, "\n")
 		sections[heading] = text
 	}
-	for heading := range tables {
+	for heading := range parityTables {
 		if sections[heading] == "" {
-			t.Fatalf("%s has no section %q", page, heading)
+			t.Fatalf("%s has no section %q", parityPage, heading)
 		}
 	}
 	return sections
@@ -209,12 +194,8 @@ func sectionsOf(t *testing.T) map[string]string {
 
 func schemaOf(t *testing.T, file string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(bases, file))
-	if err != nil {
-		t.Fatal(err)
-	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(raw, definition); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, "config/crd/bases/"+file)), definition); err != nil {
 		t.Fatal(fmt.Errorf("%s: %w", file, err))
 	}
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema

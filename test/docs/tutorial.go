@@ -1,4 +1,4 @@
-package tutorials
+package docs
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Block is a block of commands in a tutorial.
-type Block struct {
+// TutorialBlock is a block of commands in a tutorial.
+type TutorialBlock struct {
 	// Line is the line of its first command, from 1.
 	Line int
 	Text string
@@ -15,10 +15,10 @@ type Block struct {
 
 const fence = "```"
 
-// Blocks returns the blocks of a tutorial that are marked as sh. The error names the
+// TutorialBlocks returns the blocks of a tutorial that are marked as sh. The error names the
 // line of a block that does not end.
-func Blocks(markdown string) ([]Block, error) {
-	var blocks []Block
+func TutorialBlocks(markdown string) ([]TutorialBlock, error) {
+	var blocks []TutorialBlock
 	open, runs := 0, false
 	var text strings.Builder
 	for i, line := range strings.Split(markdown, "\n") {
@@ -28,7 +28,7 @@ func Blocks(markdown string) ([]Block, error) {
 			text.Reset()
 		case strings.HasPrefix(line, fence):
 			if runs {
-				blocks = append(blocks, Block{Line: open + 1, Text: text.String()})
+				blocks = append(blocks, TutorialBlock{Line: open + 1, Text: text.String()})
 			}
 			open = 0
 		case open > 0:
@@ -41,9 +41,9 @@ func Blocks(markdown string) ([]Block, error) {
 	return blocks, nil
 }
 
-// Script returns a script that runs the blocks one after the other and prints the
+// TutorialScript returns a script that runs the blocks one after the other and prints the
 // current block. It ends at the first command that fails.
-func Script(file string, blocks []Block) string {
+func TutorialScript(file string, blocks []TutorialBlock) string {
 	var script strings.Builder
 	script.WriteString("set -euo pipefail\n")
 	for _, block := range blocks {
@@ -54,8 +54,8 @@ func Script(file string, blocks []Block) string {
 
 var creation = regexp.MustCompile(`(?m)^kubectl create namespace (\S+)$`)
 
-// Namespaces returns the names of the namespaces that the blocks create.
-func Namespaces(blocks []Block) []string {
+// TutorialNamespaces returns the names of the namespaces that the blocks create.
+func TutorialNamespaces(blocks []TutorialBlock) []string {
 	var names []string
 	for _, block := range blocks {
 		for _, match := range creation.FindAllStringSubmatch(block.Text, -1) {

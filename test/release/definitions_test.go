@@ -1,4 +1,4 @@
-package upgrade
+package release
 
 import (
 	"errors"
@@ -15,8 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
-
-const root = "../.."
 
 // previous returns the commit and the tag of the previous release.
 func previous(t *testing.T) (commit, tag string) {

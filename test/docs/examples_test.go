@@ -1,4 +1,4 @@
-package examples
+package docs
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,10 +24,11 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-const root = "../../examples"
+const examplesDir = root + "/examples"
 
 // foreign are the kinds of other projects that examples may use.
 var foreign = []schema.GroupVersionKind{
@@ -45,9 +47,9 @@ var notObjects = []string{"argocd/health.yaml"}
 
 func TestManifestsAreAccepted(t *testing.T) {
 	api := newAPI(t)
-	for _, file := range manifests(t) {
+	for _, file := range exampleManifests(t) {
 		t.Run(file, func(t *testing.T) {
-			raw, err := os.ReadFile(filepath.Join(root, file))
+			raw, err := os.ReadFile(filepath.Join(examplesDir, file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 	for _, directory := range kustomizations(t) {
 		t.Run("kubectl kustomize "+directory, func(t *testing.T) {
-			out, err := kubectl(t, "kustomize", filepath.Join(root, directory))
+			out, err := kubectl(t, "kustomize", filepath.Join(examplesDir, directory))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,13 +67,54 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestREADMEs checks that each example has a README, and is in the list.
-func TestREADMEs(t *testing.T) {
-	list, err := os.ReadFile(filepath.Join(root, "README.md"))
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestManifestsInDocsAreAccepted checks that the examples in the docs and the samples have no
+// unknown fields.
+func TestManifestsInDocsAreAccepted(t *testing.T) {
+	texts := map[string][]string{}
+	for _, p := range pages(t) {
+		if !strings.HasPrefix(p.path, "docs/") {
+			continue
+		}
+		for _, match := range yamlBlock.FindAllStringSubmatch(read(t, p.path), -1) {
+			texts[p.path] = append(texts[p.path], match[1])
+		}
+	}
+	samples, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(root)
+	for _, sample := range samples {
+		texts[sample] = []string{read(t, "config/samples/"+filepath.Base(sample))}
+	}
+	api, tried := newAPI(t), 0
+	for file, list := range texts {
+		for _, text := range list {
+			for _, o := range objects(t, []byte(text)) {
+				if o.GetAPIVersion() != coderv1alpha1.GroupVersion.String() {
+					continue
+				}
+				tried++
+				o.SetNamespace(metav1.NamespaceDefault)
+				if err := api.accept(t, o); err != nil {
+					t.Errorf("%s: %s %s: %v", file, o.GetKind(), o.GetName(), err)
+				}
+			}
+		}
+	}
+	if tried < 4 {
+		t.Errorf("only %d objects were found", tried)
+	}
+}
+
+// TestREADMEs checks that each example has a README, and is in the list.
+func TestREADMEs(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join(examplesDir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(examplesDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +123,7 @@ func TestREADMEs(t *testing.T) {
 			continue
 		}
 		readme := entry.Name() + "/README.md"
-		text, err := os.ReadFile(filepath.Join(root, readme))
+		text, err := os.ReadFile(filepath.Join(examplesDir, readme))
 		if err != nil {
 			t.Error(err)
 		}
@@ -97,7 +140,7 @@ func TestREADMEs(t *testing.T) {
 // and therefore valid syntax.
 func TestTemplatesAreTerraform(t *testing.T) {
 	terraform := program(t, "terraform")
-	cmd := exec.CommandContext(t.Context(), terraform, "fmt", "-check", "-diff", "-recursive", filepath.Join(root, "templates"))
+	cmd := exec.CommandContext(t.Context(), terraform, "fmt", "-check", "-diff", "-recursive", filepath.Join(examplesDir, "templates"))
 	cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)
@@ -106,7 +149,7 @@ func TestTemplatesAreTerraform(t *testing.T) {
 
 // TestHealth checks that each of our kinds has a health script for Argo CD.
 func TestHealth(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(root, "argocd/health.yaml"))
+	raw, err := os.ReadFile(filepath.Join(examplesDir, "argocd/health.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,22 +202,32 @@ func newAPI(t *testing.T) api {
 // accepts applies each object of a YAML stream as a dry run.
 func (a api) accepts(t *testing.T, text []byte) {
 	t.Helper()
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for count := 0; ; count++ {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			if count == 0 {
-				t.Error("there is no object in it")
-			}
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	all := objects(t, text)
+	for _, o := range all {
 		if err := a.accept(t, o); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
+	}
+	if len(all) == 0 {
+		t.Error("there is no object in it")
+	}
+}
+
+// objects decodes a YAML stream.
+func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		all = append(all, o)
 	}
 }
 
@@ -221,10 +274,10 @@ func acceptAggregated(o *unstructured.Unstructured) error {
 	return sigsyaml.UnmarshalStrict(raw, into)
 }
 
-// manifests are the files of objects below examples, without that directory.
-func manifests(t *testing.T) []string {
+// exampleManifests are the files of objects below examples, without that directory.
+func exampleManifests(t *testing.T) []string {
 	t.Helper()
-	return find(t, func(file string) bool {
+	return findExamples(t, func(file string) bool {
 		return strings.HasSuffix(file, ".yaml") && filepath.Base(file) != "kustomization.yaml" && !slices.Contains(notObjects, file)
 	})
 }
@@ -232,17 +285,17 @@ func manifests(t *testing.T) []string {
 // kustomizations are the directories of examples that have one.
 func kustomizations(t *testing.T) []string {
 	t.Helper()
-	files := find(t, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" })
+	files := findExamples(t, func(file string) bool { return filepath.Base(file) == "kustomization.yaml" })
 	for i, file := range files {
 		files[i] = filepath.Dir(file)
 	}
 	return files
 }
 
-func find(t *testing.T, wanted func(file string) bool) []string {
+func findExamples(t *testing.T, wanted func(file string) bool) []string {
 	t.Helper()
 	var files []string
-	err := fs.WalkDir(os.DirFS(root), ".", func(file string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(examplesDir), ".", func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && wanted(file) {
 			files = append(files, file)
 		}

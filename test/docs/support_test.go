@@ -1,4 +1,4 @@
-package support
+package docs
 
 import (
 	"bytes"
@@ -15,9 +15,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "render docs/reference/support.md anew")
-
-// root is the repository's, from here.
-const root = "../.."
 
 // versions is hack/supported.yaml.
 type versions struct {
@@ -81,22 +78,14 @@ func minor(version string) string { return strings.TrimPrefix(version, "1.") }
 // TestPagesNameTheOldestKubernetes reads each page that says which Kubernetes is needed.
 func TestPagesNameTheOldestKubernetes(t *testing.T) {
 	want, named := supported(t).Kubernetes.Oldest, 0
-	pages := []string{"README.md"}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ os.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".md" {
-			relative, _ := filepath.Rel(root, path)
-			pages = append(pages, relative)
+	for _, p := range pages(t) {
+		if p.path != "README.md" && !strings.HasPrefix(p.path, "docs/") {
+			continue
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		for _, found := range regexp.MustCompile(`Kubernetes (1\.[0-9]+) or (?:newer|later)`).FindAllStringSubmatch(read(t, page), -1) {
+		for _, found := range regexp.MustCompile(`Kubernetes (1\.[0-9]+) or (?:newer|later)`).FindAllStringSubmatch(read(t, p.path), -1) {
 			named++
 			if found[1] != want {
-				t.Errorf("%s asks for Kubernetes %s, and hack/supported.yaml for %s", page, found[1], want)
+				t.Errorf("%s asks for Kubernetes %s, and hack/supported.yaml for %s", p.path, found[1], want)
 			}
 		}
 	}
@@ -105,7 +94,7 @@ func TestPagesNameTheOldestKubernetes(t *testing.T) {
 	}
 }
 
-const page = `<!-- Rendered by test/support from hack/supported.yaml: go test ./test/support -update -->
+const supportPage = `<!-- Rendered by test/docs from hack/supported.yaml: go test ./test/docs -update -->
 # Supported versions
 
 | coder-k8s | Kubernetes | Coder |
@@ -142,7 +131,7 @@ kubectl plugin have the same version. A version with a hyphen, such as ` + "`v0.
 // TestPage checks that the page agrees with the file.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
-	if err := template.Must(template.New("").Parse(page)).Execute(&out, supported(t)); err != nil {
+	if err := template.Must(template.New("").Parse(supportPage)).Execute(&out, supported(t)); err != nil {
 		t.Fatal(err)
 	}
 	const path = "docs/reference/support.md"
@@ -152,6 +141,6 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if read(t, path) != out.String() {
-		t.Errorf("%s differs from what hack/supported.yaml says: go test ./test/support -update", path)
+		t.Errorf("%s differs from what hack/supported.yaml says: go test ./test/docs -update", path)
 	}
 }
