@@ -49,9 +49,9 @@ func TestVersionsAreTheSame(t *testing.T) {
 	v := supported(t)
 	for _, place := range []struct{ path, pattern, want string }{
 		{"charts/coder-k8s/Chart.yaml", `kubeVersion: ">=([0-9.]+)\.0-0"`, v.Kubernetes.OldestControllers},
-		{"internal/installation/kubernetes.go", `oldestMinor = ([0-9]+)`, minor(v.Kubernetes.OldestControllers)},
-		{"internal/installation/kubernetes.go", `oldestMinorAggregatedAPI = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
-		{"internal/installation/kubernetes.go", `oldestMinorMCP = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
+		{"internal/installation/check.go", `oldestMinor = ([0-9]+)`, minor(v.Kubernetes.OldestControllers)},
+		{"internal/installation/check.go", `oldestMinorAggregatedAPI = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
+		{"internal/installation/check.go", `oldestMinorMCP = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
 		{"hack/cluster/settings.sh", `(?m)^KUBE_VERSION=([0-9]+\.[0-9]+)`, v.Kubernetes.Tested},
 		{"hack/cluster/settings.sh", `(?m)^PINNED_CODER_VERSION=(\S+)`, strings.TrimPrefix(v.Coder.Tested[0], "v")},
 		{"config/samples/codercontrolplane.yaml", `image: ghcr.io/coder/coder:(\S+)`, v.Coder.Sample},

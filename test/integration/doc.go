@@ -1,7 +1,7 @@
 // Package integration tests the components against a real kube-apiserver and etcd,
 // started once for the package: the CRD's validation, server-side apply, RBAC, token
 // review, the aggregation layer. There is no kubelet, and a controller manager runs only
-// if a test starts it (manager_test.go): a test that needs ready pods writes the status
+// if a test starts it (environment_test.go): a test that needs ready pods writes the status
 // itself.
 //
 // The binaries come from KUBEBUILDER_ASSETS (make test sets it to those that the

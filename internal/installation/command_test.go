@@ -1,4 +1,4 @@
-package check
+package installation
 
 import (
 	"bytes"
@@ -15,19 +15,18 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-var missing = installation.Problem{Object: "Thing x", What: "is missing", Do: "apply it"}
+var missing = Problem{Object: "Thing x", What: "is missing", Do: "apply it"}
 
 // looks returns one result after the other, and then repeats the last one.
 type looks struct {
-	answers [][]installation.Problem
+	answers [][]Problem
 	err     error
-	asked   []installation.Expectation
+	asked   []Expectation
 }
 
-func (l *looks) check(_ context.Context, _ *rest.Config, want installation.Expectation) ([]installation.Problem, error) {
+func (l *looks) check(_ context.Context, _ *rest.Config, want Expectation) ([]Problem, error) {
 	i := min(len(l.asked), len(l.answers)-1)
 	l.asked = append(l.asked, want)
 	if i < 0 {
@@ -36,13 +35,13 @@ func (l *looks) check(_ context.Context, _ *rest.Config, want installation.Expec
 	return l.answers[i], l.err
 }
 
-func run(t *testing.T, l *looks, c clock.Clock, args ...string) (code int, out, errOut string) {
+func runCheck(t *testing.T, l *looks, c clock.Clock, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	// The server is set explicitly, so that no kubeconfig of the machine is read.
 	args = append(args, "--server=https://127.0.0.1:1")
-	code = cli.Execute(t.Context(), command(streams, c, l.check), args, streams)
+	code = cli.Execute(t.Context(), newCheckCommand(streams, c, l.check), args, streams)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -61,12 +60,12 @@ func TestCheck(t *testing.T) {
 			args: []string{"-o=json"}, out: "[]\n",
 		},
 		"a problem": {
-			looks: looks{answers: [][]installation.Problem{{missing}}},
+			looks: looks{answers: [][]Problem{{missing}}},
 			code:  cli.ExitFailure, out: "Thing x is missing: apply it\n",
 			errOut: "check: the installation in namespace coder-system is not in order (problems: 1)\n",
 		},
 		"a problem as JSON": {
-			looks: looks{answers: [][]installation.Problem{{missing}}}, args: []string{"-o=json", "--operator-namespace=x"},
+			looks: looks{answers: [][]Problem{{missing}}}, args: []string{"-o=json", "--operator-namespace=x"},
 			code: cli.ExitFailure, out: `[
   {
     "object": "Thing x",
@@ -78,7 +77,7 @@ func TestCheck(t *testing.T) {
 			errOut: "check: the installation in namespace x is not in order (problems: 1)\n",
 		},
 		"a problem as YAML": {
-			looks: looks{answers: [][]installation.Problem{{missing}}}, args: []string{"-o=yaml"},
+			looks: looks{answers: [][]Problem{{missing}}}, args: []string{"-o=yaml"},
 			code: cli.ExitFailure, out: "- do: apply it\n  object: Thing x\n  what: is missing\n",
 			errOut: "check: the installation in namespace coder-system is not in order (problems: 1)\n",
 		},
@@ -97,7 +96,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			code, out, errOut := run(t, &tc.looks, testclock.NewFakeClock(time.Unix(0, 0)), tc.args...)
+			code, out, errOut := runCheck(t, &tc.looks, testclock.NewFakeClock(time.Unix(0, 0)), tc.args...)
 			first, _, _ := strings.Cut(errOut, "check: --help")
 			if code != tc.code || out != tc.out || first != tc.errOut {
 				t.Errorf("exit code %d, output %q, error %q", code, out, errOut)
@@ -109,8 +108,8 @@ func TestCheck(t *testing.T) {
 // TestExpectation checks that the expectation corresponds to the flags.
 func TestExpectation(t *testing.T) {
 	var l looks
-	run(t, &l, testclock.NewFakeClock(time.Unix(0, 0)), "--operator-namespace=x", "--watch-namespaces=a,b", "--mcp=false")
-	want := []installation.Expectation{{Namespace: "x", WatchNamespaces: []string{"a", "b"}, Controllers: true, AggregatedAPI: true}}
+	runCheck(t, &l, testclock.NewFakeClock(time.Unix(0, 0)), "--operator-namespace=x", "--watch-namespaces=a,b", "--mcp=false")
+	want := []Expectation{{Namespace: "x", WatchNamespaces: []string{"a", "b"}, Controllers: true, AggregatedAPI: true}}
 	if diff := cmp.Diff(want, l.asked); diff != "" {
 		t.Error(diff)
 	}
@@ -128,17 +127,17 @@ func (p patience) After(d time.Duration) <-chan time.Time {
 
 func TestWait(t *testing.T) {
 	tests := map[string]struct {
-		answers [][]installation.Problem
+		answers [][]Problem
 		looks   int
 		code    int
 	}{
-		"until it is in order":   {[][]installation.Problem{{missing}, {missing}, nil}, 3, cli.ExitOK},
-		"until the time is over": {[][]installation.Problem{{missing}}, 5, cli.ExitFailure},
+		"until it is in order":   {[][]Problem{{missing}, {missing}, nil}, 3, cli.ExitOK},
+		"until the time is over": {[][]Problem{{missing}}, 5, cli.ExitFailure},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := looks{answers: tc.answers}
-			code, out, errOut := run(t, &l, patience{testclock.NewFakeClock(time.Unix(0, 0))}, "--wait=5s")
+			code, out, errOut := runCheck(t, &l, patience{testclock.NewFakeClock(time.Unix(0, 0))}, "--wait=5s")
 			if code != tc.code || len(l.asked) != tc.looks {
 				t.Errorf("exit code %d after %d looks: %s%s", code, len(l.asked), out, errOut)
 			}

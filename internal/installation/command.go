@@ -1,4 +1,4 @@
-package check
+package installation
 
 import (
 	"context"
@@ -14,21 +14,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
-	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// interval is the interval of the checks while the command waits.
-const interval = time.Second
+// checkInterval is the interval of the checks while the command waits.
+const checkInterval = time.Second
 
-// checkFunc has the signature of installation.Check.
-type checkFunc func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
+// checkFunc has the signature of Check.
+type checkFunc func(context.Context, *rest.Config, Expectation) ([]Problem, error)
 
-// options are the flags and the dependencies of the command.
-type options struct {
+// checkOptions are the flags and the dependencies of the command.
+type checkOptions struct {
 	kube    *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
-	want    installation.Expectation
+	want    Expectation
 	wait    time.Duration
 	output  output.Format
 
@@ -36,14 +35,14 @@ type options struct {
 	check checkFunc
 }
 
-// NewCommand returns the command "coder-k8s check".
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	return command(streams, clock.RealClock{}, installation.Check)
+// NewCheckCommand returns the command "coder-k8s check".
+func NewCheckCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	return newCheckCommand(streams, clock.RealClock{}, Check)
 }
 
-// command is NewCommand with the dependencies that tests replace.
-func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
+// newCheckCommand is NewCheckCommand with the dependencies that tests replace.
+func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
+	o := &checkOptions{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say what is wrong with the installation",
@@ -57,7 +56,7 @@ func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc)
 	}
 	o.want.Controllers, o.want.AggregatedAPI = true, true
 	flags := cmd.Flags()
-	flags.StringVar(&o.want.Namespace, "operator-namespace", installation.Namespace, "the namespace of the operator")
+	flags.StringVar(&o.want.Namespace, "operator-namespace", Namespace, "the namespace of the operator")
 	flags.StringSliceVar(&o.want.WatchNamespaces, "watch-namespaces", nil, "the namespaces that the operator was told to work in (default all)")
 	flags.BoolVar(&o.want.MCP, "mcp", true, "whether there should be an MCP server")
 	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until nothing is wrong; 0 looks once")
@@ -68,7 +67,7 @@ func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc)
 
 // run checks until there are no problems or the wait time is over, and prints the last
 // result.
-func (o *options) run(ctx context.Context) error {
+func (o *checkOptions) run(ctx context.Context) error {
 	if o.wait < 0 {
 		return cli.Usage("--wait=%s is below zero: give a time, or 0 to look once", o.wait)
 	}
@@ -79,20 +78,20 @@ func (o *options) run(ctx context.Context) error {
 	end := o.clock.Now().Add(o.wait)
 	for {
 		problems, err := o.check(ctx, config, o.want)
-		if err == nil && len(problems) == 0 || !o.clock.Now().Add(interval).Before(end) {
+		if err == nil && len(problems) == 0 || !o.clock.Now().Add(checkInterval).Before(end) {
 			return o.tell(problems, err)
 		}
 		select {
 		case <-ctx.Done():
 			return o.tell(problems, ctx.Err())
-		case <-o.clock.After(interval):
+		case <-o.clock.After(checkInterval):
 		}
 	}
 }
 
 // tell prints the problems. It returns an error with their number, or err if the check
 // failed.
-func (o *options) tell(problems []installation.Problem, err error) error {
+func (o *checkOptions) tell(problems []Problem, err error) error {
 	if printErr := o.print(problems, err == nil); printErr != nil {
 		return printErr
 	}
@@ -105,7 +104,7 @@ func (o *options) tell(problems []installation.Problem, err error) error {
 	return nil
 }
 
-func (o *options) print(problems []installation.Problem, complete bool) error {
+func (o *checkOptions) print(problems []Problem, complete bool) error {
 	if !o.output.Structured() {
 		for _, p := range problems {
 			fmt.Fprintln(o.streams.Out, terminal.Clean(p.String()))
@@ -116,7 +115,7 @@ func (o *options) print(problems []installation.Problem, complete bool) error {
 		return nil
 	}
 	if problems == nil {
-		problems = []installation.Problem{}
+		problems = []Problem{}
 	}
 	return o.output.Write(o.streams.Out, problems)
 }
