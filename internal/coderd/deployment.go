@@ -64,26 +64,16 @@ func (c *Client) OrganizationByName(ctx context.Context, name string) (Organizat
 	if err := checkNames(op, name); err != nil {
 		return Organization{}, err
 	}
-	var out Organization
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		org, err := c.sdk.OrganizationByName(ctx, name)
-		out = newOrganization(org)
-		return err
+	return fetch(ctx, c, op, newOrganization, func(ctx context.Context) (codersdk.Organization, error) {
+		return c.sdk.OrganizationByName(ctx, name)
 	})
-	return out, err
 }
 
 // Organizations lists all organizations that the token may see.
 func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
-	var out []Organization
-	err := c.call(ctx, "listing the organizations", func(ctx context.Context) error {
-		orgs, err := c.sdk.Organizations(ctx)
-		for _, org := range orgs {
-			out = append(out, newOrganization(org))
-		}
-		return err
+	return fetchList(ctx, c, "listing the organizations", newOrganization, func(ctx context.Context) ([]codersdk.Organization, error) {
+		return c.sdk.Organizations(ctx)
 	})
-	return out, err
 }
 
 // The licensed features that this project uses.

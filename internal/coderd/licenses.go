@@ -38,26 +38,17 @@ func newLicense(l codersdk.License) License {
 
 // Licenses lists the licenses in the order in which they were added, including expired ones.
 func (c *Client) Licenses(ctx context.Context) ([]License, error) {
-	var out []License
-	err := c.call(ctx, "listing the licenses of Coder", func(ctx context.Context) error {
-		licenses, err := c.sdk.Licenses(ctx)
-		for _, l := range licenses {
-			out = append(out, newLicense(l))
-		}
-		return err
+	return fetchList(ctx, c, "listing the licenses of Coder", newLicense, func(ctx context.Context) ([]codersdk.License, error) {
+		return c.sdk.Licenses(ctx)
 	})
-	return out, err
 }
 
 // AddLicense adds a license. The error is IsConflict if Coder already has it, and IsInvalid, with
 // the reason, if Coder does not accept it. White space around the text is ignored.
 func (c *Client) AddLicense(ctx context.Context, jwt string) (License, error) {
 	jwt = strings.TrimSpace(jwt)
-	var out License
-	err := c.call(ctx, "adding a license to Coder", func(ctx context.Context) error {
-		l, err := c.sdk.AddLicense(ctx, codersdk.AddLicenseRequest{License: jwt})
-		out = newLicense(l)
-		return err
+	out, err := fetch(ctx, c, "adding a license to Coder", newLicense, func(ctx context.Context) (codersdk.License, error) {
+		return c.sdk.AddLicense(ctx, codersdk.AddLicenseRequest{License: jwt})
 	})
 	return out, withoutSecret(err, jwt)
 }

@@ -48,15 +48,10 @@ func CheckProvisionerKeyName(name string) error {
 
 // ProvisionerKeys lists the keys of an organization, the oldest first, without Coder's own keys.
 func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]ProvisionerKey, error) {
-	var out []ProvisionerKey
-	err := c.call(ctx, fmt.Sprintf("listing the provisioner keys of organization %s", org), func(ctx context.Context) error {
-		keys, err := c.sdk.ListProvisionerKeys(ctx, org)
-		for _, k := range keys {
-			out = append(out, newProvisionerKey(k))
-		}
-		return err
+	op := fmt.Sprintf("listing the provisioner keys of organization %s", org)
+	return fetchList(ctx, c, op, newProvisionerKey, func(ctx context.Context) ([]codersdk.ProvisionerKey, error) {
+		return c.sdk.ListProvisionerKeys(ctx, org)
 	})
-	return out, err
 }
 
 // CreateProvisionerKey creates a key and returns its text, which Coder returns only once. The error

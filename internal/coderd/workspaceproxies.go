@@ -101,15 +101,10 @@ func CheckProxyName(name string) error {
 
 // WorkspaceProxies lists the proxies that are not deleted. The first one is Coder itself.
 func (c *Client) WorkspaceProxies(ctx context.Context) ([]WorkspaceProxy, error) {
-	var out []WorkspaceProxy
-	err := c.call(ctx, "listing the workspace proxies of Coder", func(ctx context.Context) error {
+	return fetchList(ctx, c, "listing the workspace proxies of Coder", newWorkspaceProxy, func(ctx context.Context) ([]codersdk.WorkspaceProxy, error) {
 		proxies, err := c.sdk.WorkspaceProxies(ctx)
-		for _, p := range proxies.Regions {
-			out = append(out, newWorkspaceProxy(p))
-		}
-		return err
+		return proxies.Regions, err
 	})
-	return out, err
 }
 
 // WorkspaceProxyByName reads a proxy that is not deleted. The name is case-sensitive here, although
@@ -128,13 +123,9 @@ func (c *Client) WorkspaceProxyByID(ctx context.Context, id uuid.UUID) (Workspac
 }
 
 func (c *Client) readWorkspaceProxy(ctx context.Context, op, query string) (WorkspaceProxy, error) {
-	var out WorkspaceProxy
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		p, err := c.sdk.WorkspaceProxyByName(ctx, query)
-		out = newWorkspaceProxy(p)
-		return err
+	return fetch(ctx, c, op, newWorkspaceProxy, func(ctx context.Context) (codersdk.WorkspaceProxy, error) {
+		return c.sdk.WorkspaceProxyByName(ctx, query)
 	})
-	return out, err
 }
 
 // CreateWorkspaceProxy creates a proxy and returns the token with which it registers. Coder returns

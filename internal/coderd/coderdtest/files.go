@@ -149,10 +149,7 @@ func (s *Server) getFile(r *request) {
 	if err != nil {
 		refuse(http.StatusBadRequest, "File id must be a valid UUID.")
 	}
-	f := s.fileByID(id)
-	if f == nil {
-		notFound()
-	}
+	f := found(s.fileByID(id))
 	r.w.Header().Set("Content-Type", codersdk.ContentTypeTar)
 	r.w.WriteHeader(http.StatusOK)
 	_, _ = r.w.Write(f.data)

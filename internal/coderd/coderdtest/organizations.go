@@ -44,10 +44,7 @@ func (s *Server) pathOrganization(r *request) *codersdk.Organization {
 	if id, err := uuid.Parse(arg); err == nil {
 		org = s.organizationByID(id)
 	}
-	if org == nil {
-		notFound()
-	}
-	return org
+	return found(org)
 }
 
 func (s *Server) routeOrganizations(closed route) {
@@ -78,8 +75,7 @@ func (s *Server) RenameOrganization(name, to string) {
 
 // postAuthCheck reports what a user may do, for the roles owner, template-admin and member.
 func (s *Server) postAuthCheck(r *request) {
-	var body codersdk.AuthorizationRequest
-	r.read(&body)
+	body := read[codersdk.AuthorizationRequest](r)
 	answer := codersdk.AuthorizationResponse{}
 	for name, check := range body.Checks {
 		answer[name] = r.user.has("owner") || s.mayMember(r.user, check)

@@ -66,13 +66,6 @@ func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
 	}
 }
 
-// RemoveProvisionerDaemon removes a provisioner.
-func (s *Server) RemoveProvisionerDaemon(id uuid.UUID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.daemons = slices.DeleteFunc(s.daemons, func(d *daemon) bool { return d.id == id })
-}
-
 func (s *Server) routeDaemons(closed route) {
 	closed("GET /api/v2/organizations/{organization}/provisionerdaemons", func(r *request) {
 		org := s.pathOrganization(r)

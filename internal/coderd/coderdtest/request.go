@@ -130,10 +130,24 @@ func (r *request) write(status int, body any) {
 }
 
 // read decodes the request body.
-func (r *request) read(into any) {
-	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+func read[T any](r *request) (body T) {
+	r.readInto(&body)
+	return body
+}
+
+// readInto decodes the request body. Fields that it omits keep their values.
+func (r *request) readInto(body any) {
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil {
 		refuseDetailed(http.StatusBadRequest, "Request body must be valid JSON.", err.Error())
 	}
+}
+
+// found returns an object, or refuses the request if there is none.
+func found[T any](object *T) *T {
+	if object == nil {
+		notFound()
+	}
+	return object
 }
 
 // id returns a path parameter that must be a UUID.
