@@ -153,8 +153,8 @@ type template struct {
 	aggregationv1alpha1.CoderTemplate
 	// sensitive are the variables whose values Coder does not return.
 	sensitive []string
-	// told reports that Coder was asked which variables are sensitive.
-	told bool
+	// sensitivityKnown reports that Coder was asked which variables are sensitive.
+	sensitivityKnown bool
 }
 
 // sort sorts the objects into the order of the output.

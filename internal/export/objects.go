@@ -145,7 +145,7 @@ func secretVariables(t template) []string {
 			continue
 		}
 		sensitive, known := declared.variables[v.Name]
-		all[v.Name] = all[v.Name] || sensitive || !known && !t.told || redaction.NamesSecret(v.Name) || redaction.LooksSecret(v.Value)
+		all[v.Name] = all[v.Name] || sensitive || !known && !t.sensitivityKnown || redaction.NamesSecret(v.Name) || redaction.LooksSecret(v.Value)
 	}
 	maps.DeleteFunc(all, func(_ string, secret bool) bool { return !secret })
 	return slices.Sorted(maps.Keys(all))

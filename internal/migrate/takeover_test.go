@@ -211,14 +211,14 @@ func testWhatReplacesPodsIsNamed(t *testing.T, server *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := strings.Join(plan.Differences, "\n")
+	differences := strings.Join(plan.Differences, "\n")
 	for _, want := range []string{`spec.dnsPolicy: "Default" → "ClusterFirst"`, `SECRET].name: "SECRET" → nothing`, `SECRET].value: a value → nothing`} {
-		if !strings.Contains(told, want) {
-			t.Errorf("%s is not told:\n%s", want, told)
+		if !strings.Contains(differences, want) {
+			t.Errorf("%s is not listed:\n%s", want, differences)
 		}
 	}
-	if strings.Contains(told, "hunter2") {
-		t.Errorf("a value is told:\n%s", told)
+	if strings.Contains(differences, "hunter2") {
+		t.Errorf("a value is listed:\n%s", differences)
 	}
 }
 

@@ -57,10 +57,10 @@ func Own() ([]Metric, error) {
 func Libraries() ([]Metric, error) {
 	var all []Metric
 	var errs []error
-	add := func(describe func(chan<- *prometheus.Desc), told func(name string) bool) {
+	add := func(describe func(chan<- *prometheus.Desc), exported func(name string) bool) {
 		for _, description := range descriptions(describe) {
 			metric, err := parse(description)
-			if err == nil && told(metric.Name) {
+			if err == nil && exported(metric.Name) {
 				all = append(all, metric)
 			}
 			errs = append(errs, err)
@@ -69,8 +69,8 @@ func Libraries() ([]Metric, error) {
 	if registry, ok := ctrlmetrics.Registry.(prometheus.Collector); ok {
 		add(registry.Describe, func(name string) bool { return !strings.HasPrefix(name, "coder_k8s_") })
 	}
-	told := librarymetrics.Families()
-	add(librarymetrics.Describe, func(name string) bool { return slices.Contains(told, name) })
+	exported := librarymetrics.Families()
+	add(librarymetrics.Describe, func(name string) bool { return slices.Contains(exported, name) })
 	return sorted(all), errors.Join(errs...)
 }
 

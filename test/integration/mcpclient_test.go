@@ -113,7 +113,7 @@ func refusedForRights(answer *mcp.CallToolResult) error {
 }
 
 // resources returns one resource of each kind in the namespace.
-func (s *mcpScene) resources() []string {
+func (s *mcpFixture) resources() []string {
 	var all []string
 	for _, uri := range []string{
 		"controlplanes/%s", "controlplanes/%s/coder", "controlplanes/%s/coder/events", "controlplanes/%s/coder/pods",
@@ -126,7 +126,7 @@ func (s *mcpScene) resources() []string {
 }
 
 // prompts returns prompts about the objects with problems.
-func (s *mcpScene) prompts() []*mcp.GetPromptParams {
+func (s *mcpFixture) prompts() []*mcp.GetPromptParams {
 	prompt := func(name, ns, of string) *mcp.GetPromptParams {
 		return &mcp.GetPromptParams{Name: name, Arguments: map[string]string{"namespace": ns, "name": of}}
 	}
@@ -135,7 +135,7 @@ func (s *mcpScene) prompts() []*mcp.GetPromptParams {
 	}
 }
 
-func (s *mcpScene) completion(t *testing.T, session *mcp.ClientSession, template, argument string) []string {
+func (s *mcpFixture) completion(t *testing.T, session *mcp.ClientSession, template, argument string) []string {
 	t.Helper()
 	answer, err := session.Complete(t.Context(), &mcp.CompleteParams{
 		Ref:      &mcp.CompleteReference{Type: "ref/resource", URI: template},
@@ -150,7 +150,7 @@ func (s *mcpScene) completion(t *testing.T, session *mcp.ClientSession, template
 
 // contentNeedsItsRights checks that the declared permissions of resources and prompts are
 // sufficient to read all of them, and that each permission is used.
-func (s *mcpScene) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
+func (s *mcpFixture) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
 	s.grantRights(t, "reads-resources", resources.Rights(), s.namespaces()...)
 	s.grantRights(t, "gets-prompts", prompts.Rights(), s.namespaces()...)
 	s.granted(t)

@@ -40,8 +40,8 @@ func children() []schema.GroupVersionResource {
 	}
 }
 
-// census counts objects and their changes with watches.
-type census struct {
+// fleetState counts objects and their changes with watches.
+type fleetState struct {
 	mu sync.Mutex
 	// held are the names of the operator's objects of each kind; for control
 	// planes only those whose status is for their newest spec.
@@ -52,8 +52,8 @@ type census struct {
 	last    time.Time
 }
 
-func startCensus(ctx context.Context, config *rest.Config, namespace string) (*census, error) {
-	c := &census{held: map[string]map[string]bool{}, last: time.Now()}
+func watchFleet(ctx context.Context, config *rest.Config, namespace string) (*fleetState, error) {
+	c := &fleetState{held: map[string]map[string]bool{}, last: time.Now()}
 	light, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func startCensus(ctx context.Context, config *rest.Config, namespace string) (*c
 	return c, nil
 }
 
-func (c *census) handler(resource string) cache.ResourceEventHandler {
+func (c *fleetState) handler(resource string) cache.ResourceEventHandler {
 	see := func(obj any) {
 		accessor, err := meta.Accessor(obj)
 		if err != nil {
@@ -122,7 +122,7 @@ func observed(plane *unstructured.Unstructured) bool {
 
 // complete waits until every kind has as many objects as there are control planes,
 // and returns the time of the last change.
-func (c *census) complete(ctx context.Context, wanted int) (time.Time, error) {
+func (c *fleetState) complete(ctx context.Context, wanted int) (time.Time, error) {
 	return c.until(ctx, func() bool {
 		for _, resource := range append(children(), controlPlanes()) {
 			if count(c.held[resource.Resource]) < wanted {
@@ -134,12 +134,12 @@ func (c *census) complete(ctx context.Context, wanted int) (time.Time, error) {
 }
 
 // settle waits until nothing has changed for a while.
-func (c *census) settle(ctx context.Context, quiet time.Duration) error {
+func (c *fleetState) settle(ctx context.Context, quiet time.Duration) error {
 	_, err := c.until(ctx, func() bool { return time.Since(c.last) >= quiet })
 	return err
 }
 
-func (c *census) until(ctx context.Context, done func() bool) (time.Time, error) {
+func (c *fleetState) until(ctx context.Context, done func() bool) (time.Time, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -158,14 +158,14 @@ func (c *census) until(ctx context.Context, done func() bool) (time.Time, error)
 }
 
 // changed returns the number of changes so far.
-func (c *census) changed() int {
+func (c *fleetState) changed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changes
 }
 
 // String returns the progress of the fleet.
-func (c *census) String() string {
+func (c *fleetState) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var parts []string

@@ -23,9 +23,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// mcpScene is the fixture of the MCP tests: a cluster with objects for all tools of
+// mcpFixture is the fixture of the MCP tests: a cluster with objects for all tools of
 // the MCP server.
-type mcpScene struct {
+type mcpFixture struct {
 	operator *process
 	// ns has a control plane with a workspace, a template, a pod that crashes, a
 	// workspace that cannot start and a template that cannot be built. other has a
@@ -42,10 +42,10 @@ type mcpScene struct {
 	number int
 }
 
-func newMCPScene(t *testing.T) *mcpScene {
+func newMCPFixture(t *testing.T) *mcpFixture {
 	t.Helper()
 	names, proxy := startCoders(t)
-	s := &mcpScene{ns: namespace(t), other: namespace(t), away: namespace(t), callers: namespace(t)}
+	s := &mcpFixture{ns: namespace(t), other: namespace(t), away: namespace(t), callers: namespace(t)}
 	// If there are many namespaces with control planes, such as those that other tests
 	// leave behind, the server does not check all of them to hide tools.
 	s.operator = startProcess(t, proxy, "--leader-elect=false", "--mcp-rate-limit=0", "--watch-namespaces="+strings.Join(s.namespaces(), ","))
@@ -75,11 +75,11 @@ func newMCPScene(t *testing.T) *mcpScene {
 	return s
 }
 
-func (s *mcpScene) namespaces() []string { return []string{s.ns, s.other, s.away} }
+func (s *mcpFixture) namespaces() []string { return []string{s.ns, s.other, s.away} }
 
 // furnish creates the templates and workspaces: two to read, a workspace that cannot
 // start and its template that cannot be built, and some to change.
-func (s *mcpScene) furnish(t *testing.T) {
+func (s *mcpFixture) furnish(t *testing.T) {
 	t.Helper()
 	hello := s.coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# hello\n", "logo.png": "\x89PNG\xff\x00"})
 	s.coder.AddWorkspace("admin", hello, "one")
@@ -101,7 +101,7 @@ func (s *mcpScene) furnish(t *testing.T) {
 }
 
 // isShown waits until the API lists the created objects.
-func (s *mcpScene) isShown(t *testing.T) {
+func (s *mcpFixture) isShown(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "the API shows what there is in Coder", func(ctx context.Context) error {
 		templates, workspaces := &aggregationv1alpha1.CoderTemplateList{}, &aggregationv1alpha1.CoderWorkspaceList{}
@@ -116,7 +116,7 @@ func (s *mcpScene) isShown(t *testing.T) {
 }
 
 // spoil makes builds of the workspace and of the template fail.
-func (s *mcpScene) spoil(t *testing.T) {
+func (s *mcpFixture) spoil(t *testing.T) {
 	t.Helper()
 	patch(t, &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.admin.stuck"}}, "test", `{"spec":{"running":true}}`)
 	patch(t, &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.broken"}}, "test", `{"spec":{"files":{"main.tf":"# not built"}}}`)
@@ -146,7 +146,7 @@ func (s spareTemplate) stopped() string { return "coder.admin.stopped-" + s.name
 
 // take returns an unchanged template. Its builds are held from now on until the test
 // releases them.
-func (s *mcpScene) take(t *testing.T) spareTemplate {
+func (s *mcpFixture) take(t *testing.T) spareTemplate {
 	t.Helper()
 	if len(s.spare) == 0 {
 		t.Fatalf("%d templates are too few", spareTemplates)
@@ -161,7 +161,7 @@ func (s *mcpScene) take(t *testing.T) spareTemplate {
 }
 
 // crash creates two pods that crash, on a node with a kubelet that serves their logs.
-func (s *mcpScene) crash(t *testing.T) {
+func (s *mcpFixture) crash(t *testing.T) {
 	t.Helper()
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "panic: no such database")
@@ -202,7 +202,7 @@ func (s *mcpScene) crash(t *testing.T) {
 }
 
 // next returns a new number.
-func (s *mcpScene) next() int {
+func (s *mcpFixture) next() int {
 	s.number++
 	return s.number
 }
@@ -216,7 +216,7 @@ type mcpCaller struct {
 }
 
 // newCaller creates a ServiceAccount whose only permission is to use the MCP server.
-func (s *mcpScene) newCaller(t *testing.T, p *process, name string) mcpCaller {
+func (s *mcpFixture) newCaller(t *testing.T, p *process, name string) mcpCaller {
 	t.Helper()
 	return mcpCaller{
 		user:  "system:serviceaccount:" + s.callers + ":" + name,
@@ -226,12 +226,12 @@ func (s *mcpScene) newCaller(t *testing.T, p *process, name string) mcpCaller {
 
 // subjects returns the subjects for a name: a ServiceAccount and a group of the
 // issuer.
-func (s *mcpScene) subjects(name string) []rbacv1.Subject {
+func (s *mcpFixture) subjects(name string) []rbacv1.Subject {
 	return []rbacv1.Subject{serviceAccount(s.callers, name), group(personPrefix + name)}
 }
 
 // grantRights grants permissions to a caller in each of some namespaces.
-func (s *mcpScene) grantRights(t *testing.T, name string, rights []access.Right, namespaces ...string) {
+func (s *mcpFixture) grantRights(t *testing.T, name string, rights []access.Right, namespaces ...string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mcp-" + s.ns + "-" + name}}
 	for _, right := range rights {
@@ -245,7 +245,7 @@ func (s *mcpScene) grantRights(t *testing.T, name string, rights []access.Right,
 }
 
 // grantRole binds a ClusterRole to a caller in each of some namespaces.
-func (s *mcpScene) grantRole(t *testing.T, name, role string, namespaces ...string) {
+func (s *mcpFixture) grantRole(t *testing.T, name, role string, namespaces ...string) {
 	t.Helper()
 	for _, ns := range namespaces {
 		create(t, &rbacv1.RoleBinding{
@@ -258,7 +258,7 @@ func (s *mcpScene) grantRole(t *testing.T, name, role string, namespaces ...stri
 
 // granted waits until kube-apiserver applies all permissions that were granted before:
 // it sees roles and bindings in the order of their creation.
-func (s *mcpScene) granted(t *testing.T) {
+func (s *mcpFixture) granted(t *testing.T) {
 	t.Helper()
 	last := fmt.Sprintf("last-%d", s.next())
 	s.grantRights(t, last, []access.Right{{Verb: "get", Resource: last}}, s.away)

@@ -47,9 +47,9 @@ type listed struct {
 	objects  map[string]uint64
 }
 
-// chronicle collects the events of all watchers and the responses to writers. At
+// observations collects the events of all watchers and the responses to writers. At
 // the end one log must explain all of them.
-type chronicle struct {
+type observations struct {
 	mu       sync.Mutex
 	sessions []session
 	// answers are the objects in the responses to writers.
@@ -60,20 +60,20 @@ type chronicle struct {
 	cut map[string]int
 }
 
-func (c *chronicle) add(s session) {
+func (c *observations) add(s session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions = append(c.sessions, s)
 }
 
-func (c *chronicle) answered(object *unstructured.Unstructured) {
+func (c *observations) answered(object *unstructured.Unstructured) {
 	h := happeningOf(watch.Modified, object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers = append(c.answers, h)
 }
 
-func (c *chronicle) list(replica string, list *unstructured.UnstructuredList) {
+func (c *observations) list(replica string, list *unstructured.UnstructuredList) {
 	l := listed{replica, revisionOf(list.GetResourceVersion()), map[string]uint64{}}
 	for _, object := range list.Items {
 		l.objects[object.GetName()] = revisionOf(object.GetResourceVersion())
@@ -84,13 +84,13 @@ func (c *chronicle) list(replica string, list *unstructured.UnstructuredList) {
 }
 
 // fault records a violation.
-func (c *chronicle) fault(format string, args ...any) {
+func (c *observations) fault(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = append(c.faults, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-func (c *chronicle) cutOff(s session) {
+func (c *observations) cutOff(s session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cut == nil {
@@ -101,7 +101,7 @@ func (c *chronicle) cutOff(s session) {
 
 // excused fails the test if a replica ended more watches than there were slow
 // clients. The library ends watches of slow clients, which occur on a busy machine.
-func (c *chronicle) excused(t *testing.T, all replicas) {
+func (c *observations) excused(t *testing.T, all replicas) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,7 @@ func revisionOf(text string) uint64 {
 
 // check fails the test if no log explains all observations after a revision, at
 // which the objects of first existed.
-func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64) {
+func (c *observations) check(t *testing.T, first map[string]labels.Set, from uint64) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +165,7 @@ func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64
 
 // log merges the events of the watchers without a selector, in order. The same
 // revision must be the same change for all of them.
-func (c *chronicle) log(from uint64) []happening {
+func (c *observations) log(from uint64) []happening {
 	all := map[uint64]happening{}
 	for _, s := range c.sessions {
 		if !s.selector.Empty() {
@@ -185,7 +185,7 @@ func (c *chronicle) log(from uint64) []happening {
 
 // plausible checks that an object is added before it changes, and does not change
 // after its deletion.
-func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
+func (c *observations) plausible(log []happening, first map[string]labels.Set) {
 	there := map[string]bool{}
 	for name := range first {
 		there[name] = true
@@ -199,7 +199,7 @@ func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
 }
 
 // snapshots checks that each list shows exactly the objects of its revision.
-func (c *chronicle) snapshots(log []happening, first map[string]labels.Set) {
+func (c *observations) snapshots(log []happening, first map[string]labels.Set) {
 	slices.SortFunc(c.lists, func(a, b listed) int { return cmp.Compare(a.revision, b.revision) })
 	// Revision 0 means any revision before the start of the log.
 	there := map[string]uint64{}
@@ -247,7 +247,7 @@ func expected(log []happening, first map[string]labels.Set, selector labels.Sele
 
 // explained checks one watch: its revisions increase, and between its start and its
 // end it delivered exactly the changes of the log.
-func (c *chronicle) explained(s session, log []happening) {
+func (c *observations) explained(s session, log []happening) {
 	last := s.from
 	for _, h := range s.told {
 		if h.revision <= last {

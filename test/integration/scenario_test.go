@@ -23,9 +23,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// story is a scenario: one Coder with all its objects in a namespace, and
+// scenario is a scenario: one Coder with all its objects in a namespace, and
 // workspaces in another one.
-type story struct {
+type scenario struct {
 	ns, workspaces string
 	coder          *coderdtest.Server
 	process        *process
@@ -34,16 +34,16 @@ type story struct {
 	cp             *coderv1alpha1.CoderControlPlane
 }
 
-// TestStoryOfAllKinds: the real program with its shipped permissions creates
+// TestScenarioOfAllKinds: the real program with its shipped permissions creates
 // everything that the three kinds can request, changes it, and removes it. Kinds
 // that are installed later are used without a restart. No request is refused, and
 // no secret is leaked.
-func TestStoryOfAllKinds(t *testing.T) {
+func TestScenarioOfAllKinds(t *testing.T) {
 	names, proxy := startCoders(t)
 	metrics := freePort(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--log-level=debug", "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.ready(t)
-	s := &story{ns: namespace(t), workspaces: namespace(t), process: p}
+	s := &scenario{ns: namespace(t), workspaces: namespace(t), process: p}
 	s.coder = coderdtest.New(t, coderdtest.WithLicensing())
 	names.add(t, s.ns, "coder", s.coder)
 	s.pods = startStandIn(t, s.ns)
@@ -63,7 +63,7 @@ func TestStoryOfAllKinds(t *testing.T) {
 	s.secrets.search(t, p.logs.String(), metricsOf(t, metrics))
 }
 
-func (s *story) controlPlaneWithIngress(t *testing.T) {
+func (s *scenario) controlPlaneWithIngress(t *testing.T) {
 	t.Helper()
 	license := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium"})
 	s.secrets.add("the license", license)
@@ -110,7 +110,7 @@ func (s *story) controlPlaneWithIngress(t *testing.T) {
 }
 
 // rightsOf counts the control plane's roles in the namespace of its workspaces.
-func (s *story) rightsOf(t *testing.T) int {
+func (s *scenario) rightsOf(t *testing.T) int {
 	t.Helper()
 	roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
 	for _, list := range []client.ObjectList{roles, bindings} {
@@ -125,7 +125,7 @@ func (s *story) rightsOf(t *testing.T) int {
 }
 
 // switchesToGateway tests a cluster that does not have HTTPRoute yet.
-func (s *story) switchesToGateway(t *testing.T) {
+func (s *scenario) switchesToGateway(t *testing.T) {
 	t.Helper()
 	patch(t, s.cp, "kubectl", `{"spec":{"expose":{"ingress":null,"gateway":{"host":"coder.example.com","parentRefs":[{"name":"public"}]}}}}`)
 	is(t, s.cp, coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
@@ -134,7 +134,7 @@ func (s *story) switchesToGateway(t *testing.T) {
 
 // kindsAppear waits until the operator has found the kinds that installLater
 // brought.
-func (s *story) kindsAppear(t *testing.T) {
+func (s *scenario) kindsAppear(t *testing.T) {
 	t.Helper()
 	is(t, s.cp, coderv1alpha1.ConditionExposed, metav1.ConditionTrue, "")
 	is(t, s.cp, coderv1alpha1.ConditionMetricsExported, metav1.ConditionTrue, "")
@@ -152,7 +152,7 @@ func (s *story) kindsAppear(t *testing.T) {
 }
 
 // keysAre waits until Coder has exactly the keys of these names.
-func (s *story) keysAre(t *testing.T, names ...string) {
+func (s *scenario) keysAre(t *testing.T, names ...string) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("Coder has the keys %v", names), func(context.Context) error {
 		var found []string
@@ -167,7 +167,7 @@ func (s *story) keysAre(t *testing.T, names ...string) {
 	})
 }
 
-func (s *story) provisionerWithRotation(t *testing.T) *coderv1alpha1.CoderProvisioner {
+func (s *scenario) provisionerWithRotation(t *testing.T) *coderv1alpha1.CoderProvisioner {
 	t.Helper()
 	runner := provisioner(s.ns, "runner")
 	runner.Spec.Tags = map[string]string{"size": "large"}
@@ -204,7 +204,7 @@ func (s *story) provisionerWithRotation(t *testing.T) *coderv1alpha1.CoderProvis
 	return runner
 }
 
-func (s *story) proxyThatIsRenamed(t *testing.T) *coderv1alpha1.CoderWorkspaceProxy {
+func (s *scenario) proxyThatIsRenamed(t *testing.T) *coderv1alpha1.CoderWorkspaceProxy {
 	t.Helper()
 	near := workspaceProxy(s.ns, "near")
 	near.Spec.Bootstrap.DisplayName = "Near"
@@ -217,7 +217,7 @@ func (s *story) proxyThatIsRenamed(t *testing.T) *coderv1alpha1.CoderWorkspacePr
 	return near
 }
 
-func (s *story) proxyIs(t *testing.T, displayName string) {
+func (s *scenario) proxyIs(t *testing.T, displayName string) {
 	t.Helper()
 	proxies := s.coder.Proxies()
 	if len(proxies) != 1 || proxies[0].Name != "near" || proxies[0].DisplayName != displayName {
@@ -226,7 +226,7 @@ func (s *story) proxyIs(t *testing.T, displayName string) {
 	s.secrets.add("the token of the proxy", proxies[0].Token)
 }
 
-func (s *story) deletesAll(t *testing.T, runner *coderv1alpha1.CoderProvisioner, near *coderv1alpha1.CoderWorkspaceProxy) {
+func (s *scenario) deletesAll(t *testing.T, runner *coderv1alpha1.CoderProvisioner, near *coderv1alpha1.CoderWorkspaceProxy) {
 	t.Helper()
 	remove(t, runner)
 	s.keysAre(t)

@@ -34,9 +34,9 @@ const (
 	mcpAudience = "coder-k8s-mcp"
 )
 
-// scene is the fixture: the real server with a control plane, a template and
+// fixture is the fixture: the real server with a control plane, a template and
 // workspaces.
-type scene struct {
+type fixture struct {
 	cluster *cluster
 	coder   *coderdtest.Server
 	// server has no sessions, as by default; withSessions has them.
@@ -44,9 +44,9 @@ type scene struct {
 	token                string
 }
 
-func newScene(t *testing.T) *scene {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &scene{coder: coderdtest.New(t), cluster: startCluster(t)}
+	s := &fixture{coder: coderdtest.New(t), cluster: startCluster(t)}
 	proxy := proxyTo(t, s.coder.URL)
 	s.server = startProgram(t, s.cluster, "server", proxy)
 	s.withSessions = startProgram(t, s.cluster, "server-sessions", proxy, "--app=mcp-http", "--mcp-max-sessions=100", "--mcp-max-streams-per-user=50")
@@ -76,7 +76,7 @@ func proxyTo(t *testing.T, address string) string {
 
 // startControlPlane creates a control plane and sets the status of its Deployment as
 // a cluster with nodes would.
-func (s *scene) startControlPlane(t *testing.T) {
+func (s *fixture) startControlPlane(t *testing.T) {
 	t.Helper()
 	cp := &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder"},
@@ -110,7 +110,7 @@ func (s *scene) startControlPlane(t *testing.T) {
 
 // letIn creates the caller, with the permissions of all tools, and waits until they
 // take effect.
-func (s *scene) letIn(t *testing.T) {
+func (s *fixture) letIn(t *testing.T) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caller}}
 	s.cluster.create(t, account)
@@ -127,7 +127,7 @@ func (s *scene) letIn(t *testing.T) {
 }
 
 // settles waits until the template is built, so that repeated reads return the same.
-func (s *scene) settles(t *testing.T) {
+func (s *fixture) settles(t *testing.T) {
 	t.Helper()
 	template := &aggregationv1alpha1.CoderTemplate{}
 	polltest.Eventually(t, "the template is ready", func() error {
@@ -153,7 +153,7 @@ type workspaces struct {
 }
 
 // newWorkspaces creates the workspaces of a client. Their names contain the client.
-func (s *scene) newWorkspaces(t *testing.T, of string) workspaces {
+func (s *fixture) newWorkspaces(t *testing.T, of string) workspaces {
 	t.Helper()
 	slow := of + "-slow"
 	w := workspaces{
@@ -173,7 +173,7 @@ func (s *scene) newWorkspaces(t *testing.T, of string) workspaces {
 }
 
 // newWorkspace creates a workspace, and waits until it runs or is stopped.
-func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregationv1alpha1.CoderWorkspace {
+func (s *fixture) newWorkspace(t *testing.T, name string, running bool) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder.admin." + name},
@@ -197,7 +197,7 @@ func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregati
 const buildStep = 2 * time.Second
 
 // keepBuilding completes slow builds until the test ends.
-func (s *scene) keepBuilding(t *testing.T) {
+func (s *fixture) keepBuilding(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -219,7 +219,7 @@ func (s *scene) keepBuilding(t *testing.T) {
 }
 
 // enters returns nil if the caller has access to the server.
-func (s *scene) enters(ctx context.Context, p *program) error {
+func (s *fixture) enters(ctx context.Context, p *program) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.mcpURL, nil)
 	if err != nil {
 		return err
