@@ -21,7 +21,7 @@ gen="$TOOLS_DIR/controller-gen"
 
 crds() {
   generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
-  generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
+  generate "CRDs, shortened" go run ./hack/generate crds config/crd/bases/*.yaml
 }
 # One role for each component, so that a split installation has the fewest permissions.
 rbac() {
@@ -29,18 +29,18 @@ rbac() {
   generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
 }
 printed() { # by our own programs
-  generate "RBAC of the MCP server" bash -c 'go run ./hack/mcprole >config/rbac/mcp/role.yaml'
-  generate "RBAC of the MCP server's toolset inside" bash -c 'go run ./hack/mcprole inside >config/mcp-inside/role.yaml'
-  generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
-  generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
-  generate "monitoring" go run ./hack/monitoring
-  generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
+  generate "RBAC of the MCP server" bash -c 'go run ./hack/generate mcp-role >config/rbac/mcp/role.yaml'
+  generate "RBAC of the MCP server's toolset inside" bash -c 'go run ./hack/generate mcp-role inside >config/mcp-inside/role.yaml'
+  generate "reference of the MCP server" bash -c 'go run ./hack/generate mcp-reference >docs/reference/mcp.md'
+  generate "reference of the kubectl plugin" bash -c 'go run ./hack/generate plugin-reference >docs/reference/kubectl-coder.md'
+  generate "reference of the metrics" bash -c 'go run ./hack/generate metrics-reference >docs/reference/metrics.md'
+  generate "reference of conditions" bash -c 'go run ./hack/generate conditions-reference api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
 }
 api() {
   local all="$logs/api.md"
   generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
     --output-path="$all" --log-level=ERROR
-  generate "API reference, a page for each kind" go run ./hack/apireference "$all" docs/reference
+  generate "API reference, a page for each kind" go run ./hack/generate api-reference "$all" docs/reference
 }
 
 # Everything else compiles or reads the types, and the chart copies the output of the

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -16,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 const indexUsage = "usage: image index [-out DIR] [-push NAME:TAG] IMAGE.tar..."
@@ -91,4 +98,97 @@ func pushIndex(to string, index v1.ImageIndex) error {
 		return fmt.Errorf("pushing to %s: %w", to, err)
 	}
 	return nil
+}
+
+// writeImage writes one layer per tree. The file gets its name only when it is complete.
+func writeImage(out, tag string, trees []*tree, arch string, cfg v1.Config, when time.Time, gzip bool) error {
+	ref, err := name.NewTag(tag, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("-tag %q: %w", tag, err)
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(out), ".image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+
+	created := v1.Time{Time: when}
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{Architecture: arch, OS: "linux", Created: created, Config: cfg,
+		RootFS: v1.RootFS{Type: "layers"}})
+	if err != nil {
+		return err
+	}
+	comp := compression.None
+	if gzip {
+		comp = compression.GZip
+	}
+	for i, t := range trees {
+		file := filepath.Join(tmp, fmt.Sprintf("layer%d.tar", i))
+		if err := writeTree(file, t, when); err != nil {
+			return err
+		}
+		layer, err := tarball.LayerFromFile(file, tarball.WithCompression(comp))
+		if err != nil {
+			return err
+		}
+		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "hack/image"}})
+		if err != nil {
+			return err
+		}
+	}
+	whole := filepath.Join(tmp, "image.tar")
+	if err := tarball.WriteToFile(whole, ref, img); err != nil {
+		return err
+	}
+	return os.Rename(whole, out)
+}
+
+func writeTree(file string, t *tree, when time.Time) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := t.write(w, when); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+const certificatesPath = "/etc/ssl/certs/ca-certificates.crt"
+
+// distrolessTree returns the files that a static program needs besides itself. The certificates are
+// Mozilla's list as the Go project distributes it. Those of this machine are not used, because it
+// may trust authorities that users do not trust.
+func distrolessTree() (*tree, error) {
+	t := newTree()
+	var certificates bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint != nil {
+			continue // Trusted for some names only, which a PEM file cannot say.
+		}
+		if err := pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range []string{"/tmp:1777", "/home/nonroot:755", "/root:700"} {
+		if err := t.addDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range []string{
+		"/etc/passwd=root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
+		"/etc/group=root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n",
+		"/etc/nsswitch.conf=hosts: files dns\n",
+		certificatesPath + "=" + certificates.String(),
+	} {
+		if err := t.addText(text); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }

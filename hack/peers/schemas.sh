@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # schemas.sh [DIRECTORY]: the definitions of other projects whose kinds examples/ uses, from the modules in which they
 # publish them (all under the Apache License 2.0), into DIRECTORY ($CACHE/peers/schemas). Then
-#   PEER_SCHEMAS=DIRECTORY go test ./test/examples
+#   PEER_SCHEMAS=DIRECTORY go test ./test/docs
 # tries those manifests too. It is run by hand, because Argo CD's and CloudNativePG's modules are large.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # previous.sh DIRECTORY: the previous release as its users have it, in DIRECTORY: its manifests in config/ and its image
-# in image.tar. test/upgrade/previous names its commit and its tag. What is there already is not built again. Ends with
+# in image.tar. test/release/previous names its commit and its tag. What is there already is not built again. Ends with
 # status 3 where the clone does not have the commit: a shallow one.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$HERE/../.."
 [ $# = 1 ] || { echo "usage: hack/upgrade/previous.sh DIRECTORY" >&2; exit 2; }
 out="$1"
-read -r commit tag <test/upgrade/previous
+read -r commit tag <test/release/previous
 if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
   echo "error: the commit $commit of the previous release $tag is not in this clone: git fetch --unshallow" >&2
   exit 3

@@ -85,11 +85,11 @@ func admitMetricsReaders(config *rest.Config, client *http.Client) (metricsserve
 	if err != nil {
 		return nil, err
 	}
-	told := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, librarymetrics.Gatherer()}, promhttp.HandlerOpts{
+	metrics := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, librarymetrics.Gatherer()}, promhttp.HandlerOpts{
 		// An error of one collector must not hide the metrics of the others.
 		ErrorHandling: promhttp.ContinueOnError,
 	})
-	return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return admit(log, told) }, nil
+	return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return admit(log, metrics) }, nil
 }
 
 // metricsCertificate provides the certificate of the metrics endpoint. The manager runs it

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -154,4 +157,101 @@ func validateShutdownDelay(delay time.Duration) error {
 		return fmt.Errorf("--shutdown-delay %s: must be between 0s and 1m", delay)
 	}
 	return nil
+}
+
+// Mode selects the components that a process runs.
+type Mode string
+
+// The modes.
+const (
+	ModeAll                 Mode = "all"
+	ModeController          Mode = "controller"
+	ModeAggregatedAPIServer Mode = "aggregated-apiserver"
+	ModeMCP                 Mode = "mcp-http"
+)
+
+// modeComponents is one row of the table of modes.
+type modeComponents struct {
+	mode       Mode
+	components []component
+}
+
+// modes returns the table of modes, in the order in which the help lists them.
+func modes() []modeComponents {
+	controllers, aggregatedAPI, mcp := controllersComponent(), aggregatedAPIComponent(), mcpComponent()
+	return []modeComponents{
+		{ModeAll, []component{controllers, aggregatedAPI, mcp}},
+		{ModeController, []component{controllers}},
+		{ModeAggregatedAPIServer, []component{aggregatedAPI}},
+		{ModeMCP, []component{mcp}},
+	}
+}
+
+// modeNames returns the modes as a list for messages.
+func modeNames() string {
+	var names []string
+	for _, line := range modes() {
+		names = append(names, string(line.mode))
+	}
+	return strings.Join(names, ", ")
+}
+
+// components returns the components of a mode.
+func (m Mode) components() ([]component, error) {
+	for _, line := range modes() {
+		if line.mode == m {
+			return line.components, nil
+		}
+	}
+	return nil, fmt.Errorf("--app=%s is not known; it is one of: %s", m, modeNames())
+}
+
+const (
+	podNamespaceEnv           = "POD_NAMESPACE"
+	serviceAccountNamespace   = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	namespaceOutsideOfCluster = "kube-system"
+)
+
+// podNamespace returns the namespace of the pod, or kube-system if it is unknown.
+func podNamespace(getenv func(string) string, readFile func(string) ([]byte, error)) string {
+	if namespace := strings.TrimSpace(getenv(podNamespaceEnv)); namespace != "" {
+		return namespace
+	}
+	if raw, err := readFile(serviceAccountNamespace); err == nil {
+		if namespace := strings.TrimSpace(string(raw)); namespace != "" {
+			return namespace
+		}
+	}
+	return namespaceOutsideOfCluster
+}
+
+func ownNamespace() string { return podNamespace(os.Getenv, os.ReadFile) }
+
+// inCluster reports whether the process runs in a pod. Kubernetes sets this variable in
+// every container.
+func inCluster(getenv func(string) string) bool { return getenv("KUBERNETES_SERVICE_HOST") != "" }
+
+const (
+	podNameEnv = "POD_NAME"
+	podIPEnv   = "POD_IP"
+)
+
+// podIPv6 reports whether the primary address of pods in this cluster is an IPv6 address.
+// It checks the address of the operator's own pod, and returns false if that is unknown.
+func podIPv6(getenv func(string) string) bool {
+	ip, err := netip.ParseAddr(strings.TrimSpace(getenv(podIPEnv)))
+	return err == nil && ip.Is6() && !ip.Is4In6()
+}
+
+// ownIdentity returns a unique name of this process: the name of its pod, or the host name
+// with the process ID.
+func ownIdentity() string {
+	if name := strings.TrimSpace(os.Getenv(podNameEnv)); name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "coder-k8s"
+	}
+	return fmt.Sprintf("%s-%d", strings.ToLower(host), os.Getpid())
 }

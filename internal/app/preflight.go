@@ -39,8 +39,8 @@ type preflight struct {
 	// events reports that the process has permission to create Events, which only the
 	// controllers have.
 	events bool
-	// tell creates an Event for a problem. It may be nil.
-	tell func(installation.Problem)
+	// onProblem creates an Event for a problem. It may be nil.
+	onProblem func(installation.Problem)
 
 	problems []installation.Problem
 	again    bool
@@ -64,7 +64,7 @@ func (env *environment) newPreflight(components []component) *preflight {
 func (p *preflight) attach(env *environment) error {
 	if name := os.Getenv(podNameEnv); name != "" && p.events {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: name}}
-		p.tell = eventAt(env.manager.GetEventRecorder("coder-k8s"), pod)
+		p.onProblem = eventAt(env.manager.GetEventRecorder("coder-k8s"), pod)
 	}
 	return env.manager.Add(p)
 }
@@ -131,7 +131,7 @@ func (p *preflight) Start(ctx context.Context) error {
 	logger := ctrl.LoggerFrom(ctx)
 	// Problems that may be temporary during startup are reported only if the next check
 	// finds them too.
-	told := p.report(logger, nil, slices.DeleteFunc(slices.Clone(p.problems), func(problem installation.Problem) bool { return problem.MayPass }))
+	reported := p.report(logger, nil, slices.DeleteFunc(slices.Clone(p.problems), func(problem installation.Problem) bool { return problem.MayPass }))
 	for p.again || len(p.problems) > 0 {
 		timer := p.clock.NewTimer(preflightInterval)
 		select {
@@ -145,7 +145,7 @@ func (p *preflight) Start(ctx context.Context) error {
 			logger.Error(err, "The installation could not be looked at")
 		}
 		if err == nil {
-			told = p.report(logger, told, problems)
+			reported = p.report(logger, reported, problems)
 		}
 		p.problems, p.again = problems, err != nil
 	}
@@ -153,21 +153,21 @@ func (p *preflight) Start(ctx context.Context) error {
 }
 
 // report logs new and solved problems, and returns the current problems by object.
-func (p *preflight) report(logger logr.Logger, told map[string]string, problems []installation.Problem) map[string]string {
+func (p *preflight) report(logger logr.Logger, reported map[string]string, problems []installation.Problem) map[string]string {
 	now := map[string]string{}
 	for _, problem := range problems {
 		now[problem.Object] = strings.Join([]string{now[problem.Object], problem.What}, "\n")
 	}
 	for _, problem := range problems {
-		if told[problem.Object] == now[problem.Object] {
+		if reported[problem.Object] == now[problem.Object] {
 			continue
 		}
 		logger.Error(errors.New(problem.String()), "Something is wrong with the installation")
-		if p.tell != nil {
-			p.tell(problem)
+		if p.onProblem != nil {
+			p.onProblem(problem)
 		}
 	}
-	for object := range told {
+	for object := range reported {
 		if _, still := now[object]; !still {
 			logger.Info("Something is right with the installation again", "object", object)
 		}

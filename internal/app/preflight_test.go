@@ -93,7 +93,7 @@ func TestPreflightTellsWhatChanges(t *testing.T) {
 				}
 				return looks[n-1], nil
 			},
-			tell: func(p installation.Problem) { events = append(events, p.String()) },
+			onProblem: func(p installation.Problem) { events = append(events, p.String()) },
 		}
 		book := &logbook{}
 		ctx := ctrl.LoggerInto(t.Context(), book.logger())

@@ -155,6 +155,32 @@ func (c *Client) call(ctx context.Context, op string, do func(ctx context.Contex
 	return err
 }
 
+// fetch runs one operation and converts the response.
+func fetch[Response, Result any](
+	ctx context.Context, c *Client, op string, convert func(Response) Result, do func(ctx context.Context) (Response, error),
+) (Result, error) {
+	var out Result
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		response, err := do(ctx)
+		out = convert(response)
+		return err
+	})
+	return out, err
+}
+
+// fetchList is like fetch, for a list.
+func fetchList[Item, Result any](
+	ctx context.Context, c *Client, op string, convert func(Item) Result, do func(ctx context.Context) ([]Item, error),
+) ([]Result, error) {
+	return fetch(ctx, c, op, func(items []Item) []Result {
+		var out []Result
+		for _, item := range items {
+			out = append(out, convert(item))
+		}
+		return out
+	}, do)
+}
+
 // WithSDK runs one operation with Coder's own client, which sends the token and has no timeout, and
 // converts every failure into an *Error. It is used by internal/coderd/agents. That package has
 // large dependencies, and only programs that connect to agents include it.

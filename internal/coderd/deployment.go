@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // BuildInfo is the public information about a Coder deployment.
@@ -36,6 +39,145 @@ func (c *Client) MaxTokenLifetime(ctx context.Context, user string) (time.Durati
 		config, err := c.sdk.GetTokenConfig(ctx, user)
 		out = config.MaxTokenLifetime
 		return err
+	})
+	return out, err
+}
+
+// DefaultOrganization is an alias in Coder for the organization that every deployment has, whatever
+// its name is.
+const DefaultOrganization = "default"
+
+// Organization is an organization. It owns templates, and through them workspaces.
+type Organization struct {
+	ID        uuid.UUID
+	Name      string
+	IsDefault bool
+}
+
+func newOrganization(o codersdk.Organization) Organization {
+	return Organization{ID: o.ID, Name: boundName(o.Name), IsDefault: o.IsDefault}
+}
+
+// OrganizationByName reads an organization. For DefaultOrganization the result has the real name.
+func (c *Client) OrganizationByName(ctx context.Context, name string) (Organization, error) {
+	op := fmt.Sprintf("reading organization %q", name)
+	if err := checkNames(op, name); err != nil {
+		return Organization{}, err
+	}
+	return fetch(ctx, c, op, newOrganization, func(ctx context.Context) (codersdk.Organization, error) {
+		return c.sdk.OrganizationByName(ctx, name)
+	})
+}
+
+// Organizations lists all organizations that the token may see.
+func (c *Client) Organizations(ctx context.Context) ([]Organization, error) {
+	return fetchList(ctx, c, "listing the organizations", newOrganization, func(ctx context.Context) ([]codersdk.Organization, error) {
+		return c.sdk.Organizations(ctx)
+	})
+}
+
+// The licensed features that this project uses.
+const (
+	FeatureExternalProvisioners = "external_provisioner_daemons"
+	FeatureHighAvailability     = "high_availability"
+	FeatureWorkspaceProxy       = "workspace_proxy"
+
+	featureCustomRoles           = "custom_roles"
+	featureMultipleOrganizations = "multiple_organizations"
+)
+
+// Entitlement is whether the licenses allow a feature.
+type Entitlement string
+
+// The entitlements.
+const (
+	Entitled    Entitlement = "entitled"
+	GracePeriod Entitlement = "grace_period"
+	NotEntitled Entitlement = "not_entitled"
+	// EntitlementUnknown is the entitlement of a feature that Coder does not return.
+	EntitlementUnknown Entitlement = "unknown"
+)
+
+// Allows reports whether the feature may be used, possibly only during a grace period.
+func (e Entitlement) Allows() bool { return e == Entitled || e == GracePeriod }
+
+// LicenseTier is the tier of the licenses.
+type LicenseTier string
+
+// The tiers. Premium includes several organizations or custom roles, Enterprise does not.
+const (
+	TierNone       LicenseTier = "none"
+	TierTrial      LicenseTier = "trial"
+	TierEnterprise LicenseTier = "enterprise"
+	TierPremium    LicenseTier = "premium"
+	TierUnknown    LicenseTier = "unknown"
+)
+
+// Feature is the entitlement of a feature and its usage.
+type Feature struct {
+	Entitlement Entitlement
+	// Enabled reports that the feature is allowed and enabled.
+	Enabled bool
+	// Limit and Actual are nil if the feature has no limit.
+	Limit, Actual *int64
+}
+
+// Entitlements is what the licenses of a Coder deployment allow.
+type Entitlements struct {
+	HasLicense bool
+	Trial      bool
+	Features   map[string]Feature
+	// Warnings and Errors are Coder's messages for its administrator.
+	Warnings, Errors []string
+	// RefreshedAt is when Coder last computed the entitlements.
+	RefreshedAt time.Time
+}
+
+// Of returns the entitlement of one feature.
+func (e Entitlements) Of(feature string) Entitlement {
+	if f, ok := e.Features[feature]; ok {
+		return f.Entitlement
+	}
+	return EntitlementUnknown
+}
+
+// Tier derives the tier from the features.
+func (e Entitlements) Tier() LicenseTier {
+	switch {
+	case !e.HasLicense:
+		return TierNone
+	case e.Trial:
+		return TierTrial
+	case e.Of(featureCustomRoles).Allows() || e.Of(featureMultipleOrganizations).Allows():
+		return TierPremium
+	}
+	for _, f := range e.Features {
+		if f.Entitlement.Allows() {
+			return TierEnterprise
+		}
+	}
+	return TierUnknown
+}
+
+// Entitlements reads what the licenses allow. It needs no token.
+func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
+	var out Entitlements
+	err := c.callWithoutToken(ctx, "reading what the licenses of Coder allow", func(ctx context.Context) error {
+		e, err := c.sdk.Entitlements(ctx)
+		if err != nil {
+			return err
+		}
+		out = Entitlements{
+			HasLicense: e.HasLicense, Trial: e.Trial, Features: map[string]Feature{},
+			Warnings: boundTexts(e.Warnings), Errors: boundTexts(e.Errors), RefreshedAt: e.RefreshedAt,
+		}
+		for name, f := range e.Features {
+			if len(name) > maxName {
+				continue
+			}
+			out.Features[string(name)] = Feature{Entitlement: Entitlement(f.Entitlement), Enabled: f.Enabled, Limit: f.Limit, Actual: f.Actual}
+		}
+		return nil
 	})
 	return out, err
 }

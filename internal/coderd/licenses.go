@@ -1,15 +1,17 @@
 package coderd
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // License is a license in Coder. Coder never returns its text.
@@ -36,26 +38,17 @@ func newLicense(l codersdk.License) License {
 
 // Licenses lists the licenses in the order in which they were added, including expired ones.
 func (c *Client) Licenses(ctx context.Context) ([]License, error) {
-	var out []License
-	err := c.call(ctx, "listing the licenses of Coder", func(ctx context.Context) error {
-		licenses, err := c.sdk.Licenses(ctx)
-		for _, l := range licenses {
-			out = append(out, newLicense(l))
-		}
-		return err
+	return fetchList(ctx, c, "listing the licenses of Coder", newLicense, func(ctx context.Context) ([]codersdk.License, error) {
+		return c.sdk.Licenses(ctx)
 	})
-	return out, err
 }
 
 // AddLicense adds a license. The error is IsConflict if Coder already has it, and IsInvalid, with
 // the reason, if Coder does not accept it. White space around the text is ignored.
 func (c *Client) AddLicense(ctx context.Context, jwt string) (License, error) {
 	jwt = strings.TrimSpace(jwt)
-	var out License
-	err := c.call(ctx, "adding a license to Coder", func(ctx context.Context) error {
-		l, err := c.sdk.AddLicense(ctx, codersdk.AddLicenseRequest{License: jwt})
-		out = newLicense(l)
-		return err
+	out, err := fetch(ctx, c, "adding a license to Coder", newLicense, func(ctx context.Context) (codersdk.License, error) {
+		return c.sdk.AddLicense(ctx, codersdk.AddLicenseRequest{License: jwt})
 	})
 	return out, withoutSecret(err, jwt)
 }
@@ -65,4 +58,114 @@ func (c *Client) DeleteLicense(ctx context.Context, id int32) error {
 	return c.call(ctx, fmt.Sprintf("deleting license %d of Coder", id), func(ctx context.Context) error {
 		return c.sdk.DeleteLicense(ctx, id)
 	})
+}
+
+// LicenseClaims are the claims of a license. A claim that is missing or has an unexpected type has
+// the zero value.
+type LicenseClaims struct {
+	// UUID is the id of the license. Old licenses have none.
+	UUID uuid.UUID
+	// NotBefore is when its term begins.
+	NotBefore *time.Time
+	// ExpiresAt is when its term ends and its grace period begins.
+	ExpiresAt *time.Time
+	// GraceEndsAt is when its grace period ends. It equals ExpiresAt if there is no grace period.
+	GraceEndsAt *time.Time
+	Trial       bool
+	// FeatureSet is premium, enterprise or empty.
+	FeatureSet string
+	// Features are the additional features of the license, and their values.
+	Features map[string]int64
+	// DeploymentIDs are the deployments that may use the license. Empty means any.
+	DeploymentIDs []string
+
+	// raw contains all claims, as JSON with sorted keys.
+	raw []byte
+}
+
+// errNoLicense never contains the text, because a license is a secret.
+var errNoLicense = errors.New("not a license: it must be a JSON web token, " +
+	"three parts with dots between them of which the second holds the claims; copy the whole text that Coder sent you")
+
+// Identity returns an id that depends only on the claims: the UUID in them, or one that is derived
+// from them. For a license without a UUID Coder generates a random one, which is not known in
+// advance.
+func (c LicenseClaims) Identity() uuid.UUID {
+	if c.UUID != uuid.Nil {
+		return c.UUID
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, c.raw)
+}
+
+// ParseLicense reads the claims from a license's text. It does not verify the signature; Coder does
+// when the license is added. White space around the text is ignored.
+func ParseLicense(jwt string) (LicenseClaims, error) {
+	parts := strings.Split(strings.TrimSpace(jwt), ".")
+	if len(parts) != 3 {
+		return LicenseClaims{}, errNoLicense
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return LicenseClaims{}, errNoLicense
+	}
+	claims := newLicenseClaims(payload)
+	if claims.raw == nil {
+		return LicenseClaims{}, errNoLicense
+	}
+	return claims, nil
+}
+
+// newLicenseClaims parses claims. If they cannot be parsed, raw is nil in the result.
+func newLicenseClaims(payload []byte) LicenseClaims {
+	decoder := json.NewDecoder(bytes.NewReader(payload))
+	// Keep numbers as they are, so that claims can be compared.
+	decoder.UseNumber()
+	var all map[string]any
+	if decoder.Decode(&all) != nil || all == nil {
+		return LicenseClaims{}
+	}
+	out := LicenseClaims{
+		NotBefore:   numericDate(all["nbf"]),
+		ExpiresAt:   numericDate(all["license_expires"]),
+		GraceEndsAt: numericDate(all["exp"]),
+		Features:    map[string]int64{},
+	}
+	out.raw, _ = json.Marshal(all)
+	if id, ok := all["jti"].(string); ok {
+		out.UUID, _ = uuid.Parse(id)
+	}
+	out.Trial, _ = all["trial"].(bool)
+	out.FeatureSet, _ = all["feature_set"].(string)
+	out.FeatureSet = boundName(out.FeatureSet)
+	if everything, _ := all["all_features"].(bool); everything && out.FeatureSet == "" {
+		// Licenses without a feature set use this claim instead.
+		out.FeatureSet = "enterprise"
+	}
+	features, _ := all["features"].(map[string]any)
+	for name, value := range features {
+		if number, ok := value.(json.Number); ok {
+			out.Features[name], _ = number.Int64()
+		}
+	}
+	deployments, _ := all["deployment_ids"].([]any)
+	for _, value := range deployments {
+		if id, ok := value.(string); ok {
+			out.DeploymentIDs = append(out.DeploymentIDs, id)
+		}
+	}
+	return out
+}
+
+// numericDate parses a JWT date: seconds since 1970, possibly with a fraction.
+func numericDate(claim any) *time.Time {
+	number, ok := claim.(json.Number)
+	if !ok {
+		return nil
+	}
+	seconds, err := number.Float64()
+	if err != nil {
+		return nil
+	}
+	at := time.Unix(int64(seconds), 0).UTC()
+	return &at
 }

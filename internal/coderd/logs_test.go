@@ -17,14 +17,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// logScene is a workspace whose build is pending.
-type logScene struct {
+// logFixture is a workspace whose build is pending.
+type logFixture struct {
 	server *coderdtest.Server
 	client *Client
 	build  uuid.UUID
 }
 
-func newLogScene(t *testing.T) logScene {
+func newLogFixture(t *testing.T) logFixture {
 	t.Helper()
 	// Coder may expect another cookie name than its client sends.
 	server := coderdtest.New(t, coderdtest.WithManualBuilds(), coderdtest.WithHostPrefixCookie())
@@ -37,10 +37,10 @@ func newLogScene(t *testing.T) logScene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return logScene{server, client, b.ID}
+	return logFixture{server, client, b.ID}
 }
 
-func (s logScene) open(t *testing.T, follow bool) *LogStream {
+func (s logFixture) open(t *testing.T, follow bool) *LogStream {
 	t.Helper()
 	stream, err := s.client.BuildLogs(t.Context(), s.build, 0, follow)
 	if err != nil {
@@ -68,7 +68,7 @@ func expectEnd(t *testing.T, stream *LogStream) {
 }
 
 func TestALogThatIsNotFollowedTellsWhatIsThere(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	s.server.WriteLog(s.build, "Planning infrastructure", "one", "two")
 	stream := s.open(t, false)
 	s.server.WriteLog(s.build, "Planning infrastructure", "three")
@@ -78,7 +78,7 @@ func TestALogThatIsNotFollowedTellsWhatIsThere(t *testing.T) {
 }
 
 func TestALogIsFollowedToTheEndOfItsBuild(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	s.server.WriteLog(s.build, "Planning infrastructure", "one")
 	stream := s.open(t, true)
 	expectLine(t, stream, "one")
@@ -95,7 +95,7 @@ func TestALogIsFollowedToTheEndOfItsBuild(t *testing.T) {
 }
 
 func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	stream := s.open(t, true)
 	s.server.WriteLog(s.build, "Planning infrastructure", "one")
 	expectLine(t, stream, "one")
@@ -110,7 +110,7 @@ func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
 }
 
 func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	stream := s.open(t, true)
 	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
 		lines := make(chan sdkLogLine)
@@ -124,7 +124,7 @@ func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
 }
 
 func TestAFollowerTellsNoLineTwice(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	stream := s.open(t, true)
 	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
 		lines := make(chan sdkLogLine, 3)
@@ -138,7 +138,7 @@ func TestAFollowerTellsNoLineTwice(t *testing.T) {
 }
 
 func TestAFollowerAsksWhereCoderForgetsToEndALog(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	s.client.logSilence = time.Millisecond
 	stream := s.open(t, true)
 	if err := s.client.CancelBuild(t.Context(), s.build); err != nil {
@@ -148,7 +148,7 @@ func TestAFollowerAsksWhereCoderForgetsToEndALog(t *testing.T) {
 }
 
 func TestAFollowerEndsWithItsContext(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	stream := s.open(t, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -158,7 +158,7 @@ func TestAFollowerEndsWithItsContext(t *testing.T) {
 }
 
 func TestAFollowerDoesNotTakeTheTokenElsewhere(t *testing.T) {
-	s := newLogScene(t)
+	s := newLogFixture(t)
 	stream := s.open(t, true)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else was asked: %s", r.URL)

@@ -69,29 +69,23 @@ type VersionVariable struct {
 
 // BuildParameters reads the parameter values of a workspace build.
 func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parameter, error) {
-	var out []Parameter
-	err := c.call(ctx, fmt.Sprintf("reading the parameters of workspace build %s", build), func(ctx context.Context) error {
-		values, err := c.sdk.WorkspaceBuildParameters(ctx, build)
-		for _, v := range values {
-			out = append(out, Parameter{Name: v.Name, Value: v.Value})
-		}
-		return err
+	op := fmt.Sprintf("reading the parameters of workspace build %s", build)
+	return fetchList(ctx, c, op, newParameter, func(ctx context.Context) ([]codersdk.WorkspaceBuildParameter, error) {
+		return c.sdk.WorkspaceBuildParameters(ctx, build)
 	})
-	return out, err
 }
 
 // VersionParameters reads the parameters of a template version. The error is IsTooEarly if the
 // build of the version has not finished.
 func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
-	var out []VersionParameter
-	err := c.call(ctx, fmt.Sprintf("reading the parameters of template version %s", version), func(ctx context.Context) error {
-		parameters, err := c.sdk.TemplateVersionRichParameters(ctx, version)
-		for _, p := range parameters {
-			out = append(out, newVersionParameter(p))
-		}
-		return err
+	op := fmt.Sprintf("reading the parameters of template version %s", version)
+	return fetchList(ctx, c, op, newVersionParameter, func(ctx context.Context) ([]codersdk.TemplateVersionParameter, error) {
+		return c.sdk.TemplateVersionRichParameters(ctx, version)
 	})
-	return out, err
+}
+
+func newParameter(p codersdk.WorkspaceBuildParameter) Parameter {
+	return Parameter{Name: p.Name, Value: p.Value}
 }
 
 func newVersionParameter(p codersdk.TemplateVersionParameter) VersionParameter {
@@ -119,40 +113,39 @@ func newVersionParameter(p codersdk.TemplateVersionParameter) VersionParameter {
 
 // VersionPresets reads the presets of a template version.
 func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]VersionPreset, error) {
-	var out []VersionPreset
-	err := c.call(ctx, fmt.Sprintf("reading the presets of template version %s", version), func(ctx context.Context) error {
-		presets, err := c.sdk.TemplateVersionPresets(ctx, version)
-		for _, p := range presets {
-			preset := VersionPreset{ID: p.ID, Name: p.Name, Description: p.Description, Default: p.Default}
-			for _, v := range p.Parameters {
-				preset.Parameters = append(preset.Parameters, Parameter{Name: v.Name, Value: v.Value})
-			}
-			slices.SortFunc(preset.Parameters, func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
-			out = append(out, preset)
-		}
-		return err
+	op := fmt.Sprintf("reading the presets of template version %s", version)
+	return fetchList(ctx, c, op, newVersionPreset, func(ctx context.Context) ([]codersdk.Preset, error) {
+		return c.sdk.TemplateVersionPresets(ctx, version)
 	})
-	return out, err
+}
+
+func newVersionPreset(p codersdk.Preset) VersionPreset {
+	preset := VersionPreset{ID: p.ID, Name: p.Name, Description: p.Description, Default: p.Default}
+	for _, v := range p.Parameters {
+		preset.Parameters = append(preset.Parameters, Parameter{Name: v.Name, Value: v.Value})
+	}
+	slices.SortFunc(preset.Parameters, func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
+	return preset
 }
 
 // VersionVariables reads the Terraform variables of a template version. The error is IsTooEarly if
 // the build of the version has not finished.
 func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]VersionVariable, error) {
-	var out []VersionVariable
-	err := c.call(ctx, fmt.Sprintf("reading the variables of template version %s", version), func(ctx context.Context) error {
-		variables, err := c.sdk.TemplateVersionVariables(ctx, version)
-		for _, v := range variables {
-			variable := VersionVariable{Name: v.Name, Description: v.Description, Type: v.Type, Required: v.Required, Sensitive: v.Sensitive}
-			if !v.Sensitive {
-				variable.Value, variable.Default = v.Value, v.DefaultValue
-			}
-			out = append(out, variable)
-		}
-		return err
+	op := fmt.Sprintf("reading the variables of template version %s", version)
+	out, err := fetchList(ctx, c, op, newVersionVariable, func(ctx context.Context) ([]codersdk.TemplateVersionVariable, error) {
+		return c.sdk.TemplateVersionVariables(ctx, version)
 	})
 	// Coder returns them in no defined order.
 	slices.SortFunc(out, func(a, b VersionVariable) int { return cmp.Compare(a.Name, b.Name) })
 	return out, err
+}
+
+func newVersionVariable(v codersdk.TemplateVersionVariable) VersionVariable {
+	variable := VersionVariable{Name: v.Name, Description: v.Description, Type: v.Type, Required: v.Required, Sensitive: v.Sensitive}
+	if !v.Sensitive {
+		variable.Value, variable.Default = v.Value, v.DefaultValue
+	}
+	return variable
 }
 
 func sdkParameters(parameters []Parameter) []codersdk.WorkspaceBuildParameter {

@@ -2,9 +2,13 @@ package coderd
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/coder/coder/v2/codersdk"
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
@@ -114,4 +118,123 @@ func coderRequestID(res *http.Response) string {
 		return ""
 	}
 	return id.String()
+}
+
+// Call describes one request for metrics. Its fields have few different values, and contain no
+// name, id or secret.
+type Call struct {
+	// Method is the HTTP method.
+	Method string
+	// Endpoint is the class of the path, for example /api/v2/users/{}/roles.
+	Endpoint string
+	// Status is the HTTP status of the response, whichever server sent it. It is 0 if there was no
+	// response.
+	Status int
+	// Duration is the time until the response headers arrived.
+	Duration time.Duration
+}
+
+// endpointClass replaces every path segment that is not a fixed part of Coder's API by {}. The
+// segment after a collection is replaced even if it equals such a part, because an organization may
+// have the name "templates".
+func endpointClass(path string) string {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	collection := false
+	for i, segment := range segments {
+		switch {
+		case isCollection(segment) && !collection:
+			collection = true
+		case isFixed(segment) && !collection, collection && isFixedMember(segment):
+			// The tokens are a collection within a user's keys.
+			collection = segment == "tokens"
+		default:
+			segments[i], collection = "{}", false
+		}
+	}
+	return "/" + strings.Join(segments, "/")
+}
+
+// isCollection reports whether the next segment is the name or id of an object.
+func isCollection(word string) bool {
+	switch word {
+	case "users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
+		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents":
+		return true
+	}
+	return false
+}
+
+// isFixedMember reports whether a segment after a collection is not a name or an id.
+func isFixedMember(word string) bool {
+	switch word {
+	case "first", "login", "logout", "tokens", "tokenconfig":
+		return true
+	}
+	return false
+}
+
+// isFixed reports whether a segment is a fixed part of the API in a position without a name.
+func isFixed(word string) bool {
+	switch word {
+	case "api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
+		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
+		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
+		"profile", "password", "status", "suspend", "activate":
+		return true
+	}
+	return false
+}
+
+type beforeChangeKey struct{}
+
+// WithBeforeChange returns a context with a function that is called before each request that may
+// change something in Coder. If the function returns an error, the request is not sent.
+func WithBeforeChange(ctx context.Context, before func(context.Context) error) context.Context {
+	return context.WithValue(ctx, beforeChangeKey{}, before)
+}
+
+// BeforeChange calls that function. Code that changes something in Coder without a Client calls it
+// directly.
+func BeforeChange(ctx context.Context) error {
+	if before, ok := ctx.Value(beforeChangeKey{}).(func(context.Context) error); ok {
+		return before(ctx)
+	}
+	return nil
+}
+
+// changes reports whether a request may change something.
+func changes(req *http.Request) bool {
+	return req.Method != http.MethodGet && req.Method != http.MethodHead
+}
+
+// request sends a request for which Coder's own client would read too much of the response, or
+// check too little. read receives the body of a response with the expected status.
+func (c *Client) request(
+	ctx context.Context, method, path string, body any, status int, read func(io.Reader) error, opts ...codersdk.RequestOption,
+) error {
+	res, err := c.sdk.Request(ctx, method, path, body, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != status {
+		return codersdk.ReadBodyAsError(res)
+	}
+	return read(res.Body)
+}
+
+// into decodes the body of a response as JSON.
+func into(value any) func(io.Reader) error {
+	return func(body io.Reader) error { return json.NewDecoder(body).Decode(value) }
+}
+
+// withQuery sets query parameters.
+func withQuery(values map[string]string) codersdk.RequestOption {
+	return func(r *http.Request) {
+		query := r.URL.Query()
+		for key, value := range values {
+			query.Set(key, value)
+		}
+		r.URL.RawQuery = query.Encode()
+	}
 }

@@ -7,10 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -18,6 +21,168 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
+
+// observed records the calls of Config.Observe.
+type observed struct {
+	mu    sync.Mutex
+	calls []coderd.Call
+}
+
+func (o *observed) observe(c coderd.Call) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls = append(o.calls, c)
+}
+
+func (o *observed) take() []coderd.Call {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	taken := o.calls
+	o.calls = nil
+	return taken
+}
+
+func TestEachRequestIsObservedByItsClass(t *testing.T) {
+	server := coderdtest.New(t, coderdtest.WithLicensing())
+	server.SetEntitlements(map[string]string{"external_provisioner_daemons": "entitled", "workspace_proxy": "entitled"})
+	token := server.AddUser("templates", "owner")
+	var seen observed
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token, Observe: seen.observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := server.AddProvisionerKey("coder", "secretname", nil)
+	proxy := server.AddProxy("secretname", "", "")
+	id, org := uuid.New(), server.OrganizationID("coder")
+	type call func(context.Context) error
+	for _, test := range []struct {
+		do     call
+		method string
+		class  string
+		status int
+	}{
+		{func(ctx context.Context) error { _, err := client.BuildInfo(ctx); return err }, "GET", "/api/v2/buildinfo", 200},
+		{func(ctx context.Context) error { _, err := client.HasFirstUser(ctx); return err }, "GET", "/api/v2/users/first", 200},
+		{func(ctx context.Context) error {
+			_, err := client.Login(ctx, "secretname@example.com", "secretname")
+			return err
+		}, "POST", "/api/v2/users/login", 401},
+		{func(ctx context.Context) error { _, err := client.Me(ctx); return err }, "GET", "/api/v2/users/{}", 200},
+		// A user has a name that is also a part of the API.
+		{func(ctx context.Context) error { _, err := client.UserByName(ctx, "templates"); return err }, "GET", "/api/v2/users/{}", 200},
+		{func(ctx context.Context) error { return client.SetRoles(ctx, "templates", nil) }, "PUT", "/api/v2/users/{}/roles", 400},
+		{func(ctx context.Context) error { _, err := client.TokensOf(ctx, "me"); return err }, "GET", "/api/v2/users/{}/keys/tokens", 200},
+		{func(ctx context.Context) error { _, err := client.MaxTokenLifetime(ctx, "me"); return err }, "GET", "/api/v2/users/{}/keys/tokens/tokenconfig", 200},
+		{func(ctx context.Context) error { return client.DeleteToken(ctx, "me", "secretname") }, "DELETE", "/api/v2/users/{}/keys/{}", 404},
+		{func(ctx context.Context) error { _, err := client.OrganizationByName(ctx, "workspaces"); return err }, "GET", "/api/v2/organizations/{}", 404},
+		{func(ctx context.Context) error { _, err := client.TemplateByName(ctx, org, "versions"); return err }, "GET", "/api/v2/organizations/{}/templates/{}", 404},
+		{func(ctx context.Context) error { _, err := client.Templates(ctx); return err }, "GET", "/api/v2/templates", 200},
+		{func(ctx context.Context) error { return client.SetActiveVersion(ctx, id, id) }, "PATCH", "/api/v2/templates/{}/versions", 404},
+		{func(ctx context.Context) error { _, err := client.TemplateVersion(ctx, id); return err }, "GET", "/api/v2/templateversions/{}", 404},
+		{func(ctx context.Context) error { _, err := client.DownloadArchive(ctx, id); return err }, "GET", "/api/v2/files/{}", 404},
+		{func(ctx context.Context) error { _, err := client.WorkspaceByName(ctx, "users", "builds"); return err }, "GET", "/api/v2/users/{}/workspace/{}", 404},
+		{func(ctx context.Context) error { return client.SetTTL(ctx, id, nil) }, "PUT", "/api/v2/workspaces/{}/ttl", 404},
+		{func(ctx context.Context) error { return transit(ctx, client, id, coderd.TransitionStop) }, "POST", "/api/v2/workspaces/{}/builds", 404},
+		{func(ctx context.Context) error { return client.SetDormant(ctx, id, true) }, "PUT", "/api/v2/workspaces/{}/dormant", 404},
+		{func(ctx context.Context) error { return client.SetAutomaticUpdates(ctx, id, "always") }, "PUT", "/api/v2/workspaces/{}/autoupdates", 404},
+		{func(ctx context.Context) error { _, err := client.WorkspaceCount(ctx); return err }, "GET", "/api/v2/workspaces", 200},
+		{func(ctx context.Context) error { _, err := client.WorkspaceBuild(ctx, id); return err }, "GET", "/api/v2/workspacebuilds/{}", 404},
+		{func(ctx context.Context) error { _, err := client.BuildParameters(ctx, id); return err }, "GET", "/api/v2/workspacebuilds/{}/parameters", 404},
+		{func(ctx context.Context) error { return client.CancelBuild(ctx, id) }, "PATCH", "/api/v2/workspacebuilds/{}/cancel", 404},
+		{func(ctx context.Context) error { _, err := client.BuildLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/workspacebuilds/{}/logs", 404},
+		{func(ctx context.Context) error { _, err := client.VersionLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/templateversions/{}/logs", 404},
+		{func(ctx context.Context) error { _, err := client.VersionParameters(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/rich-parameters", 404},
+		{func(ctx context.Context) error { _, err := client.VersionPresets(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/presets", 404},
+		{func(ctx context.Context) error { _, err := client.VersionVariables(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/variables", 404},
+		{func(ctx context.Context) error { return client.CancelVersion(ctx, id) }, "PATCH", "/api/v2/templateversions/{}/cancel", 404},
+		{func(ctx context.Context) error { return client.ArchiveVersion(ctx, id) }, "POST", "/api/v2/templateversions/{}/archive", 404},
+		{func(ctx context.Context) error { _, err := client.ActiveJobs(ctx, org); return err }, "GET", "/api/v2/organizations/{}/provisionerjobs", 200},
+		{func(ctx context.Context) error { _, err := client.NewestJobs(ctx, org, 10); return err }, "GET", "/api/v2/organizations/{}/provisionerjobs", 200},
+		{func(ctx context.Context) error { _, err := client.Entitlements(ctx); return err }, "GET", "/api/v2/entitlements", 200},
+		{func(ctx context.Context) error { _, err := client.Licenses(ctx); return err }, "GET", "/api/v2/licenses", 200},
+		{func(ctx context.Context) error { return client.DeleteLicense(ctx, 12345) }, "DELETE", "/api/v2/licenses/{}", 404},
+		{func(ctx context.Context) error { _, err := client.ProvisionerKeys(ctx, org); return err }, "GET", "/api/v2/organizations/{}/provisionerkeys", 200},
+		{func(ctx context.Context) error { return client.DeleteProvisionerKey(ctx, org, "members") }, "DELETE", "/api/v2/organizations/{}/provisionerkeys/{}", 404},
+		{func(ctx context.Context) error { _, err := client.CheckProvisionerKey(ctx, key); return err }, "GET", "/api/v2/provisionerkeys/{}", 200},
+		{func(ctx context.Context) error { _, err := client.ProvisionerDaemons(ctx, org); return err }, "GET", "/api/v2/organizations/{}/provisionerdaemons", 200},
+		{func(ctx context.Context) error { _, err := client.WorkspaceProxies(ctx); return err }, "GET", "/api/v2/workspaceproxies", 200},
+		{func(ctx context.Context) error { _, err := client.WorkspaceProxyByName(ctx, "secretname"); return err }, "GET", "/api/v2/workspaceproxies/{}", 200},
+		{func(ctx context.Context) error {
+			_, _, err := client.UpdateWorkspaceProxy(ctx, proxy.ID, "secretname", "", "", false)
+			return err
+		}, "PATCH", "/api/v2/workspaceproxies/{}", 200},
+		{func(ctx context.Context) error { return client.CheckWorkspaceProxyToken(ctx, proxy.Token) }, "GET", "/api/v2/workspaceproxies/{}/crypto-keys", 400},
+		{func(ctx context.Context) error { return client.Logout(ctx) }, "POST", "/api/v2/users/logout", 200},
+	} {
+		_ = test.do(t.Context())
+		calls := seen.take()
+		if len(calls) == 0 {
+			t.Errorf("%s %s: not observed", test.method, test.class)
+		}
+		// Some methods repeat a request before they return "not found".
+		for _, got := range calls {
+			want := coderd.Call{Method: test.method, Endpoint: test.class, Status: test.status, Duration: got.Duration}
+			if test.class == "/api/v2/users/{}/workspace/{}" {
+				want.Status = got.Status
+			}
+			if diff := cmp.Diff(want, got); diff != "" || got.Duration <= 0 {
+				t.Errorf("%s %s (-want +got):\n%s", test.method, test.class, diff)
+			}
+			for _, secret := range []string{"secretname", id.String(), org.String(), proxy.ID.String(), key, token, "12345"} {
+				if strings.Contains(got.Endpoint, secret) {
+					t.Errorf("%s tells a name", got.Endpoint)
+				}
+			}
+		}
+	}
+}
+
+func TestARequestWithoutAnAnswerIsObserved(t *testing.T) {
+	server := coderdtest.New(t)
+	var seen observed
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("ada"), Observe: seen.observe, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, fault := range map[string]coderdtest.Fault{"dropped": {DropConnection: true}, "late": {Block: make(chan struct{})}} {
+		remove := server.Fail(fault)
+		_, _ = client.Workspaces(t.Context())
+		remove()
+		// Go's HTTP client repeats a read whose connection was dropped. The transport does not see
+		// this.
+		calls := seen.take()
+		if len(calls) != 1 || calls[0].Status != 0 || calls[0].Endpoint != "/api/v2/workspaces" || calls[0].Method != http.MethodGet {
+			t.Errorf("%s: %+v", what, calls)
+		}
+	}
+}
+
+// A key in a URL would be in the log of every proxy on the way.
+func TestNoAddressHoldsAKey(t *testing.T) {
+	server := coderdtest.New(t, coderdtest.WithLicensing())
+	server.SetEntitlements(map[string]string{"workspace_proxy": "entitled"})
+	key, proxy := server.AddProvisionerKey("coder", "key", nil), server.AddProxy("proxy", "", "")
+	session := server.AddUser("ada", "owner")
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: session, Transport: seeing(func(r *http.Request) {
+		for _, secret := range []string{key, proxy.Token, strings.Split(proxy.Token, ":")[1]} {
+			if strings.Contains(r.URL.String(), secret) {
+				t.Errorf("the address tells a secret: %s", r.URL.Path)
+			}
+		}
+		if r.Header.Get("Coder-Session-Token") != "" {
+			t.Errorf("%s is asked with a session token", r.URL.Path)
+		}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := client.CheckProvisionerKey(t.Context(), key); err != nil || got.Name != "key" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := client.CheckWorkspaceProxyToken(t.Context(), proxy.Token); err != nil {
+		t.Error(err)
+	}
+}
 
 // Coder logs only the User-Agent header, so the request id is part of it. Proxies in front of Coder
 // log the X-Request-Id header.

@@ -111,24 +111,16 @@ func (c *Client) TemplateByName(ctx context.Context, org uuid.UUID, name string)
 	if err := checkNames(op, name); err != nil {
 		return Template{}, err
 	}
-	var out Template
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		t, err := c.sdk.TemplateByName(ctx, org, name)
-		out = newTemplate(t)
-		return err
+	return fetch(ctx, c, op, newTemplate, func(ctx context.Context) (codersdk.Template, error) {
+		return c.sdk.TemplateByName(ctx, org, name)
 	})
-	return out, err
 }
 
 // Template reads a template by its id.
 func (c *Client) Template(ctx context.Context, id uuid.UUID) (Template, error) {
-	var out Template
-	err := c.call(ctx, fmt.Sprintf("reading template %s", id), func(ctx context.Context) error {
-		t, err := c.sdk.Template(ctx, id)
-		out = newTemplate(t)
-		return err
+	return fetch(ctx, c, fmt.Sprintf("reading template %s", id), newTemplate, func(ctx context.Context) (codersdk.Template, error) {
+		return c.sdk.Template(ctx, id)
 	})
-	return out, err
 }
 
 // CreateTemplate creates a template. Its version may still be building. The error is IsConflict if
@@ -146,13 +138,9 @@ func (c *Client) CreateTemplate(ctx context.Context, org uuid.UUID, t NewTemplat
 		UseClassicParameterFlow:      t.UseClassicParameterFlow,
 		CORSBehavior:                 (*codersdk.CORSBehavior)(t.CORSBehavior),
 	}
-	var out Template
-	err := c.call(ctx, fmt.Sprintf("creating template %q", t.Name), func(ctx context.Context) error {
-		created, err := c.sdk.CreateTemplate(ctx, org, request)
-		out = newTemplate(created)
-		return err
+	return fetch(ctx, c, fmt.Sprintf("creating template %q", t.Name), newTemplate, func(ctx context.Context) (codersdk.Template, error) {
+		return c.sdk.CreateTemplate(ctx, org, request)
 	})
-	return out, err
 }
 
 // DeleteTemplate deletes a template. Coder refuses this (400) while it has workspaces.

@@ -137,13 +137,9 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 
 // TemplateVersion reads one version.
 func (c *Client) TemplateVersion(ctx context.Context, id uuid.UUID) (TemplateVersion, error) {
-	var out TemplateVersion
-	err := c.call(ctx, fmt.Sprintf("reading template version %s", id), func(ctx context.Context) error {
-		v, err := c.sdk.TemplateVersion(ctx, id)
-		out = newTemplateVersion(v)
-		return err
+	return fetch(ctx, c, fmt.Sprintf("reading template version %s", id), newTemplateVersion, func(ctx context.Context) (codersdk.TemplateVersion, error) {
+		return c.sdk.TemplateVersion(ctx, id)
 	})
-	return out, err
 }
 
 // CreateTemplateVersion queues the Terraform build of a version. The version does not become the
@@ -163,11 +159,9 @@ func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v New
 	if v.TemplateID != nil {
 		request.TemplateID = *v.TemplateID
 	}
-	var out TemplateVersion
-	err := c.call(ctx, fmt.Sprintf("creating a template version of file %s", v.FileID), func(ctx context.Context) error {
-		created, err := c.sdk.CreateTemplateVersion(ctx, org, request)
-		out = newTemplateVersion(created)
-		return err
+	op := fmt.Sprintf("creating a template version of file %s", v.FileID)
+	out, err := fetch(ctx, c, op, newTemplateVersion, func(ctx context.Context) (codersdk.TemplateVersion, error) {
+		return c.sdk.CreateTemplateVersion(ctx, org, request)
 	})
 	for _, variable := range v.Variables {
 		// Shorter values occur in texts by chance.

@@ -2,12 +2,16 @@ package coderd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
-
-	"github.com/google/uuid"
+	"time"
 
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
 )
 
 // BuildRequest is a request to build a workspace. Only Transition is required.
@@ -84,4 +88,114 @@ func (c *Client) CancelBuild(ctx context.Context, build uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("cancelling workspace build %s", build), func(ctx context.Context) error {
 		return c.sdk.CancelWorkspaceBuild(ctx, build, codersdk.CancelWorkspaceBuildParams{})
 	})
+}
+
+// Transition is the effect of a build on a workspace.
+type Transition string
+
+// The transitions of a workspace.
+const (
+	TransitionStart  Transition = "start"
+	TransitionStop   Transition = "stop"
+	TransitionDelete Transition = "delete"
+)
+
+// MaxJobs is the most jobs that one request returns.
+const MaxJobs = 1000
+
+// Job is a provisioner job: the build of a workspace or of a template version.
+type Job struct {
+	ID uuid.UUID
+	// Status is the one that Coder reports. Active is true until the job has ended.
+	Status string
+	Active bool
+	// Workspace is the workspace that is built. TemplateVersion is the version that is
+	// built, Template the template that this version belongs to. Each is uuid.Nil if it
+	// does not apply.
+	Workspace, TemplateVersion, Template uuid.UUID
+}
+
+// ActiveJobs returns the jobs of an organization that wait, run or are being canceled, at
+// most MaxJobs. Coder finds them with an index, so this may be called often. If the token
+// may not read the jobs, the error is "not found".
+func (c *Client) ActiveJobs(ctx context.Context, organization uuid.UUID) ([]Job, error) {
+	return c.jobs(ctx, "active", organization, codersdk.OrganizationProvisionerJobsOptions{
+		Limit:  MaxJobs,
+		Status: []codersdk.ProvisionerJobStatus{codersdk.ProvisionerJobPending, codersdk.ProvisionerJobRunning, codersdk.ProvisionerJobCanceling},
+	})
+}
+
+// NewestJobs returns the newest jobs of an organization, whatever their status, the newest
+// first. Coder's database reads all jobs of the organization for this, so it takes
+// longer the more builds there ever were.
+func (c *Client) NewestJobs(ctx context.Context, organization uuid.UUID, limit int) ([]Job, error) {
+	return c.jobs(ctx, "newest", organization, codersdk.OrganizationProvisionerJobsOptions{Limit: limit})
+}
+
+func (c *Client) jobs(ctx context.Context, which string, organization uuid.UUID, options codersdk.OrganizationProvisionerJobsOptions) ([]Job, error) {
+	var out []Job
+	err := c.call(ctx, fmt.Sprintf("listing the %s jobs of organization %s", which, organization), func(ctx context.Context) error {
+		jobs, err := c.sdk.OrganizationProvisionerJobs(ctx, organization, &options)
+		out = make([]Job, 0, len(jobs))
+		for i := range jobs {
+			out = append(out, newJob(&jobs[i]))
+		}
+		return err
+	})
+	return out, err
+}
+
+func newJob(job *codersdk.ProvisionerJob) Job {
+	out := Job{ID: job.ID, Status: string(job.Status), Active: job.Status.Active()}
+	switch job.Type {
+	case codersdk.ProvisionerJobTypeWorkspaceBuild:
+		if job.Metadata.WorkspaceID != nil {
+			out.Workspace = *job.Metadata.WorkspaceID
+		}
+	case codersdk.ProvisionerJobTypeTemplateVersionImport:
+		if job.Input.TemplateVersionID != nil {
+			out.TemplateVersion = *job.Input.TemplateVersionID
+		}
+		out.Template = job.Metadata.TemplateID
+	}
+	return out
+}
+
+// causeTimeout limits how long the log of a failed build is read.
+const causeTimeout = 5 * time.Second
+
+// BuildCause returns Terraform's error from the log of a workspace build, as one line. It returns
+// an empty string if the log contains none.
+func (c *Client) BuildCause(ctx context.Context, build uuid.UUID) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
+	defer cancel()
+	stream, err := c.BuildLogs(ctx, build, 0, false)
+	return causeIn(ctx, stream, err)
+}
+
+// VersionCause is like BuildCause, for the build of a template version.
+func (c *Client) VersionCause(ctx context.Context, version uuid.UUID) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
+	defer cancel()
+	stream, err := c.VersionLogs(ctx, version, 0, false)
+	return causeIn(ctx, stream, err)
+}
+
+func causeIn(ctx context.Context, stream *LogStream, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = stream.Close() }()
+	cause := terraformerror.Cause(func(yield func(stage, line string) bool) {
+		for {
+			var line LogLine
+			if line, err = stream.Next(ctx); err != nil || !yield(line.Stage, line.Output) {
+				return
+			}
+		}
+	})
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return cause, err
 }

@@ -1,8 +1,11 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -136,4 +139,33 @@ func (w *warnings) all() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.texts
+}
+
+// found contains the templates and workspaces of a Coder.
+type found struct {
+	templates  []template
+	workspaces []aggregationv1alpha1.CoderWorkspace
+	users      []aggregationv1alpha1.CoderUser
+}
+
+// template is a template with additional information about its variables.
+type template struct {
+	aggregationv1alpha1.CoderTemplate
+	// sensitive are the variables whose values Coder does not return.
+	sensitive []string
+	// sensitivityKnown reports that Coder was asked which variables are sensitive.
+	sensitivityKnown bool
+}
+
+// sort sorts the objects into the order of the output.
+func (f *found) sort() {
+	slices.SortFunc(f.templates, func(a, b template) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 }

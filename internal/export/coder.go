@@ -98,7 +98,7 @@ func (c coder) template(ctx context.Context, kind *templateregistry.Kind, connec
 	if !ok {
 		return template{}, fmt.Errorf("it became a %T", object)
 	}
-	out := template{CoderTemplate: *tmpl, told: true}
+	out := template{CoderTemplate: *tmpl, sensitivityKnown: true}
 	variables, err := c.client.VersionVariables(ctx, item.ActiveVersionID)
 	if err != nil && !coderd.IsTooEarly(err) {
 		return template{}, err

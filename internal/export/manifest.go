@@ -2,13 +2,18 @@ package export
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 // manifest is one object to apply.
@@ -71,4 +76,120 @@ func (m manifest) bytes() ([]byte, error) {
 	}
 	out.Write(text)
 	return out.Bytes(), nil
+}
+
+// manifests returns the manifests of the selected objects.
+func (o *options) manifests(all found, r *report) []manifest {
+	all.sort()
+	masked := map[string]map[string]bool{}
+	var out []manifest
+	for _, u := range all.users {
+		if m, ok := userManifest(u, r); ok {
+			out = append(out, m)
+		}
+	}
+	for _, t := range all.templates {
+		masked[t.Namespace+"/"+t.Name] = declarationsIn(t.Spec.Files).masked
+		switch {
+		case !o.templates:
+		case t.DeletionTimestamp != nil:
+			r.note("CoderTemplate %s: it is being deleted, so there is no manifest", qualified(t.ObjectMeta))
+		default:
+			out = append(out, templateManifest(t, r))
+		}
+	}
+	for _, ws := range all.workspaces {
+		if !o.workspaces || len(o.owners) > 0 && !slices.Contains(o.owners, ws.Status.OwnerName) {
+			continue
+		}
+		if m, ok := workspaceManifest(ws, masked[templateOf(ws)], r); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Only the user who exports may read the files, because a template's source may be confidential.
+const (
+	folderMode = 0o700
+	fileMode   = 0o600
+)
+
+// write writes the manifests to standard output, or to one file each in a folder. It replaces the
+// files of an earlier export. It does not delete the files of objects that no longer exist.
+func (o *options) write(manifests []manifest) error {
+	for i, m := range manifests {
+		text, err := m.bytes()
+		if err != nil {
+			return err
+		}
+		if o.output == "-" {
+			if i > 0 {
+				text = append([]byte("---\n"), text...)
+			}
+			if _, err := o.streams.Out.Write(text); err != nil {
+				return fmt.Errorf("writing to standard output: %w", err)
+			}
+			continue
+		}
+		folder := m.folder
+		if o.allNamespaces {
+			folder = filepath.Join(m.Metadata.Namespace, m.folder)
+		}
+		if err := cli.WriteBelow(o.output, folder, m.Metadata.Name+".yaml", text, folderMode, fileMode); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeReport writes the report to the file of --report.
+func (o *options) writeReport(r *report) error {
+	if o.report == "" {
+		return nil
+	}
+	if err := os.WriteFile(o.report, []byte(r.String()), fileMode); err != nil {
+		return fmt.Errorf("writing --report: %w", err)
+	}
+	return nil
+}
+
+// report is the information for the user besides the manifests. Texts from Coder are cleaned of
+// terminal control sequences.
+type report struct {
+	// leftOut are requested objects and fields that are not in the manifests.
+	leftOut []string
+	// notes are differences to expect in another Coder.
+	notes []string
+}
+
+func (r *report) leave(format string, args ...any) {
+	r.leftOut = append(r.leftOut, cli.Clean(fmt.Sprintf(format, args...)))
+}
+
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, cli.Clean(fmt.Sprintf(format, args...)))
+}
+
+// String returns the report as lines.
+func (r *report) String() string {
+	var b strings.Builder
+	for _, line := range r.leftOut {
+		fmt.Fprintf(&b, "left out: %s\n", line)
+	}
+	for _, line := range r.notes {
+		fmt.Fprintf(&b, "note: %s\n", line)
+	}
+	return b.String()
+}
+
+// err returns an error if something was left out.
+func (r *report) err(exported int) error {
+	switch {
+	case len(r.leftOut) == 0:
+		return nil
+	case exported == 0:
+		return errors.New("nothing was exported: " + strings.Join(r.leftOut, "\n"))
+	}
+	return &cli.PartialError{Err: fmt.Errorf("%d manifests were exported; %d things were left out, see above", exported, len(r.leftOut))}
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -108,4 +113,122 @@ func rank(p Problem) int {
 		return 2
 	}
 	return 1
+}
+
+// Problem is a defect of an installation.
+type Problem struct {
+	// Object is the object with the defect, for example "CustomResourceDefinition
+	// codercontrolplanes.coder.com".
+	Object string `json:"object"`
+	// What describes the defect, without a period, for example "is missing".
+	What string `json:"what"`
+	// Do is the next step for the user.
+	Do string `json:"do"`
+	// Since is when the problem began, if known.
+	Since *time.Time `json:"since,omitempty"`
+	// Blocks reports that nothing works before this problem is solved.
+	Blocks bool `json:"blocks,omitempty"`
+	// MayPass reports that the problem may also exist temporarily while an operator starts.
+	MayPass bool `json:"-"`
+}
+
+// String returns the problem and the next step in one line.
+func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Object, p.What, p.Do) }
+
+// asking is a client that checks its permission before each read. So a missing permission
+// does not cause a forbidden request in the cluster's audit log, which would look like a
+// misconfiguration.
+type asking struct{ client.Client }
+
+// Get implements client.Reader.
+func (a asking) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	if err := a.may(ctx, "get", key, obj); err != nil {
+		return err
+	}
+	return a.Client.Get(ctx, key, obj, options...)
+}
+
+// List implements client.Reader.
+func (a asking) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var given client.ListOptions
+	given.ApplyOptions(options)
+	if err := a.may(ctx, "list", client.ObjectKey{Namespace: given.Namespace}, list); err != nil {
+		return err
+	}
+	return a.Client.List(ctx, list, options...)
+}
+
+// may returns the same error as kube-apiserver if the caller has no permission.
+func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj runtime.Object) error {
+	kind, err := a.GroupVersionKindFor(obj)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %T: %w", obj, err)
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	mapping, err := a.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		// The request itself returns the error for a kind that the cluster does not serve.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the resource of %s: %w", kind, err)
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: key.Namespace, Name: key.Name, Verb: verb,
+			Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
+		},
+	}}
+	if err := a.Create(ctx, review); err != nil || review.Status.Allowed {
+		// If the permission cannot be checked, send the request.
+		return nil //nolint:nilerr // The question is a courtesy.
+	}
+	return apierrors.NewForbidden(mapping.Resource.GroupResource(), key.Name, errors.New("the right was asked for and is not there"))
+}
+
+// The oldest minor versions of Kubernetes 1.x that are supported.
+const (
+	// oldestMinor is for the controllers alone, which need ValidatingAdmissionPolicy.
+	oldestMinor = 34
+	// oldestMinorAggregatedAPI is the first version with MutatingAdmissionPolicy, which the
+	// aggregated API evaluates for every write.
+	oldestMinorAggregatedAPI = 36
+	// oldestMinorMCP is the first version with constrained impersonation.
+	oldestMinorMCP = 36
+)
+
+// kubernetes checks the version of the cluster.
+func (c *checker) kubernetes(context.Context) ([]Problem, error) {
+	v, err := c.discovery.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking kube-apiserver for its version: %w", err)
+	}
+	return tooOld(v, c.want), nil
+}
+
+func tooOld(v *version.Info, want Expectation) []Problem {
+	// Some vendors append a plus sign to the minor version.
+	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	if err != nil || v.Major != "1" {
+		return nil
+	}
+	object := fmt.Sprintf("Kubernetes 1.%d", minor)
+	var problems []Problem
+	add := func(what, do string) {
+		problems = append(problems, Problem{Object: object, What: what, Do: do})
+	}
+	if minor < oldestMinor {
+		add("is too old", fmt.Sprintf("update the cluster to 1.%d or later", oldestMinorAggregatedAPI))
+		return problems
+	}
+	if want.AggregatedAPI && minor < oldestMinorAggregatedAPI {
+		add("does not serve MutatingAdmissionPolicies, without which the aggregated API accepts no writes",
+			fmt.Sprintf("update the cluster to 1.%d or later, or start the operator with --disable-admission-plugins=MutatingAdmissionPolicy",
+				oldestMinorAggregatedAPI))
+	}
+	if want.MCP && minor < oldestMinorMCP {
+		add("has no constrained impersonation, with which the MCP server acts as its callers",
+			fmt.Sprintf("update the cluster to 1.%d or later, or apply config/legacy-impersonation after reading what it grants", oldestMinorMCP))
+	}
+	return problems
 }

@@ -54,7 +54,7 @@ func (c *checker) deployments(ctx context.Context) ([]Problem, error) {
 // absent returns problems for the parts that have no Deployment with an available pod.
 func (c *checker) absent(here []appsv1.Deployment) []Problem {
 	var problems []Problem
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range parts(c.want) {
 		found := slices.IndexFunc(here, func(d appsv1.Deployment) bool { return runs(d, p.app) })
 		switch {
@@ -64,8 +64,8 @@ func (c *checker) absent(here []appsv1.Deployment) []Problem {
 				Object: "Namespace " + c.want.Namespace, What: "has no Deployment that runs " + p.name,
 				Do: "install coder-k8s, or say in which namespace it is",
 			})
-		case here[found].Status.AvailableReplicas == 0 && !told[here[found].Name]:
-			told[here[found].Name] = true
+		case here[found].Status.AvailableReplicas == 0 && !reported[here[found].Name]:
+			reported[here[found].Name] = true
 			problems = append(problems, unavailableDeployment(here[found]))
 		}
 	}

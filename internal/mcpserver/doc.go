@@ -24,7 +24,7 @@
 //     is disconnected after 30 seconds.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
 //     SubjectAccessReviews, for listing the namespaces of control planes, and for the
-//     Secret that its replicas share. hack/mcprole generates them into config/rbac/mcp
+//     Secret that its replicas share. hack/generate generates them into config/rbac/mcp
 //     from the permissions that tools, prompts and resources declare, so that those of a
 //     new tool cannot be forgotten.
 //   - The first replica that needs the shared key creates its Secret. If that cannot be read

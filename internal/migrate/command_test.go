@@ -12,7 +12,7 @@ import (
 )
 
 // migrate runs the command.
-func migrate(t *testing.T, stdin string, args ...string) (code int, out, told string) {
+func migrate(t *testing.T, stdin string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	streams, in, outBuffer, errBuffer := genericiooptions.NewTestIOStreams()
@@ -34,8 +34,8 @@ func TestCommandLines(t *testing.T) {
 		"an argument":          {[]string{"helm", "coder"}, `"coder" is not understood`},
 		"from what":            {nil, "migrate helm"},
 	} {
-		if code, out, told := migrate(t, "", c.args...); code != cli.ExitUsage || !strings.Contains(told, c.want) || out != "" {
-			t.Errorf("%s: exit code %d, %q, want %q", name, code, told, c.want)
+		if code, out, errOut := migrate(t, "", c.args...); code != cli.ExitUsage || !strings.Contains(errOut, c.want) || out != "" {
+			t.Errorf("%s: exit code %d, %q, want %q", name, code, errOut, c.want)
 		}
 	}
 }
@@ -45,26 +45,26 @@ func TestWhatCannotBeReadIsNamedAndTheRestGoesOn(t *testing.T) {
 	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
 	write(t, good, "coder:\n  replicaCount: 2\n  resources: 7\n")
 	write(t, bad, "coder:\n  env: [\n")
-	code, out, told := migrate(t, "", "helm", "-n", "team", "-f", bad, "-f", good, "-f", filepath.Join(dir, "none.yaml"))
+	code, out, errOut := migrate(t, "", "helm", "-n", "team", "-f", bad, "-f", good, "-f", filepath.Join(dir, "none.yaml"))
 	if code != cli.ExitPartial || !strings.Contains(out, "replicas: 2") || !strings.Contains(out, "namespace: team") {
 		t.Errorf("exit code %d, manifest\n%s", code, out)
 	}
 	for _, want := range []string{bad + ":", good + ":3: coder.resources", "none.yaml"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("%s is not named:\n%s", want, told)
+		if !strings.Contains(errOut, want) {
+			t.Errorf("%s is not named:\n%s", want, errOut)
 		}
 	}
-	if code, _, told := migrate(t, "", "helm", "-f", bad); code != cli.ExitFailure || !strings.Contains(told, bad) {
-		t.Errorf("where nothing can be read: exit code %d, %s", code, told)
+	if code, _, errOut := migrate(t, "", "helm", "-f", bad); code != cli.ExitFailure || !strings.Contains(errOut, bad) {
+		t.Errorf("where nothing can be read: exit code %d, %s", code, errOut)
 	}
 }
 
 func TestOutput(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	report := filepath.Join(t.TempDir(), "report.md")
-	code, out, told := migrate(t, "provisionerDaemon:\n  keySecretName: key\n", "helm", "-n", "team", "-f", "-", "-o", dir, "--report", report)
+	code, out, errOut := migrate(t, "provisionerDaemon:\n  keySecretName: key\n", "helm", "-n", "team", "-f", "-", "-o", dir, "--report", report)
 	if code != cli.ExitOK || out != "" {
-		t.Errorf("exit code %d, output %q, %s", code, out, told)
+		t.Errorf("exit code %d, output %q, %s", code, out, errOut)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "coderprovisioner-coder-provisioner.yaml"))
 	if err != nil || !strings.Contains(string(raw), "kind: CoderProvisioner") {
@@ -82,17 +82,17 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			code, _, told := migrate(t, values, "helm", "-n", "team", "-f", "-", "-o", filepath.Join(root, "a", "b"))
-			if code != cli.ExitFailure || !strings.Contains(told, "the CoderControlPlane would be called") || strings.Contains(told, "\x1b") {
-				t.Errorf("exit code %d, %q", code, told)
+			code, _, errOut := migrate(t, values, "helm", "-n", "team", "-f", "-", "-o", filepath.Join(root, "a", "b"))
+			if code != cli.ExitFailure || !strings.Contains(errOut, "the CoderControlPlane would be called") || strings.Contains(errOut, "\x1b") {
+				t.Errorf("exit code %d, %q", code, errOut)
 			}
 			if entries, err := os.ReadDir(root); err != nil || len(entries) > 0 {
 				t.Errorf("it wrote %v (%v)", entries, err)
 			}
 		})
 	}
-	if code, _, told := migrate(t, "", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(told, `the release would be called "a;b"`) {
-		t.Errorf("exit code %d, %s", code, told)
+	if code, _, errOut := migrate(t, "", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the release would be called "a;b"`) {
+		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }
 

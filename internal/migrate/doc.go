@@ -1,15 +1,22 @@
 // Package migrate implements the command "coder-k8s migrate", which converts a release of Coder's
 // Helm charts to the custom resources of this project.
 //
-// The subpackages do the work: release reads the Secret in which Helm stores a release, values
-// reads values files with the line of each value, parity parses the tables in
-// docs/reference/helm-parity.md, manifests converts values to manifests, and takeover hands the
-// running objects over to the operator.
+// It reads the Secret in which Helm stores a release: one for each revision, with one key that
+// contains compressed JSON in base64. Package manifests converts the values. A takeover transfers
+// the running objects of the release to the operator, without recreating them.
+//
+// An object is handed over by an annotation that names its new owner. The same write transfers
+// Helm's managed fields to the operator, because a field with two owners stays when one of them
+// removes it. The controllers then adopt the object (see Adopting in internal/kube/apply): the
+// Deployment keeps its selector, and its pods keep running if their template is equal.
 //
 // Invariants:
 //
 //   - A value that cannot be read is reported with its file and line, and the other values are
 //     converted.
-//   - No secret is written, neither to a manifest nor to the report.
+//   - No secret is written: not to a manifest, the report or an error.
 //   - Without --take-over nothing in the cluster is changed.
+//   - Before any change, the plan lists whether pods will be replaced, and because of which fields.
+//   - Only objects with the annotation of the release are handed over.
+//   - Handing over alone has no effect, so an interrupted run can be repeated.
 package migrate

@@ -1,17 +1,24 @@
 package migrate
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/release"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -29,7 +36,7 @@ func (o *options) source(ctx context.Context) (manifests.Source, error) {
 		if err != nil {
 			return manifests.Source{}, fmt.Errorf("reading the Secret of the release: %w", err)
 		}
-		found, err := release.FromFile(o.releaseSecret, raw)
+		found, err := releaseFromFile(o.releaseSecret, raw)
 		if err != nil {
 			return manifests.Source{}, err
 		}
@@ -43,7 +50,7 @@ func (o *options) source(ctx context.Context) (manifests.Source, error) {
 	if err != nil {
 		return manifests.Source{}, fmt.Errorf("reaching the cluster: %w", err)
 	}
-	found, err := release.Find(ctx, client, namespace, o.release)
+	found, err := findRelease(ctx, client, namespace, o.release)
 	if err != nil {
 		return manifests.Source{}, err
 	}
@@ -53,7 +60,7 @@ func (o *options) source(ctx context.Context) (manifests.Source, error) {
 // fromFiles merges values files in order. A file that cannot be read is skipped, unless all of them
 // cannot be read.
 func (o *options) fromFiles(namespace string) (manifests.Source, error) {
-	var all values.Set
+	var all manifests.Values
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
@@ -61,7 +68,7 @@ func (o *options) fromFiles(namespace string) (manifests.Source, error) {
 			failed = append(failed, err)
 			continue
 		}
-		set, err := values.Parse(shown(name), raw)
+		set, err := manifests.ParseValues(shown(name), raw)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -98,7 +105,7 @@ func shown(file string) string {
 }
 
 // chartOf detects the chart by values that only one of the two has.
-func chartOf(given values.Set) string {
+func chartOf(given manifests.Values) string {
 	for _, path := range []string{"provisionerDaemon.keySecretName", "provisionerDaemon.keySecretKey", "provisionerDaemon.tags",
 		"provisionerDaemon.terminationGracePeriodSeconds"} {
 		if _, has := given.Get(path); has {
@@ -108,7 +115,7 @@ func chartOf(given values.Set) string {
 	return manifests.ChartCoder
 }
 
-func (o *options) fromRelease(found *release.Release) (manifests.Source, error) {
+func (o *options) fromRelease(found *helmRelease) (manifests.Source, error) {
 	chart := found.Chart.Metadata.Name
 	if o.chart != "" {
 		chart = o.chart
@@ -121,6 +128,142 @@ func (o *options) fromRelease(found *release.Release) (manifests.Source, error) 
 		found.Revision, found.Name, found.Namespace, found.Chart.Metadata.Name, found.Chart.Metadata.Version)
 	return manifests.Source{
 		Description: described, Chart: chart, Release: found.Name, Namespace: found.Namespace,
-		AppVersion: found.Chart.Metadata.AppVersion, Values: values.Of("release "+found.Name, found.Config),
+		AppVersion: found.Chart.Metadata.AppVersion, Values: manifests.ValuesOf("release "+found.Name, found.Config),
 	}, nil
+}
+
+const (
+	// releaseSecretType is the type of the Secrets in which Helm keeps releases.
+	releaseSecretType corev1.SecretType = "helm.sh/release.v1"
+
+	secretKey     = "release"
+	labelName     = "name"
+	labelVersion  = "version"
+	labelOwner    = "owner"
+	ownerHelm     = "helm"
+	statusGone    = "uninstalled"
+	statusPast    = "superseded"
+	maxReleaseLen = 64 << 20
+)
+
+// helmRelease is one revision of a release.
+type helmRelease struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Revision  int    `json:"version"`
+	// Config contains the user's values.
+	Config map[string]any `json:"config"`
+	// Manifest contains the objects that Helm applied, as a YAML stream.
+	Manifest string       `json:"manifest"`
+	Chart    releaseChart `json:"chart"`
+	Info     releaseInfo  `json:"info"`
+}
+
+// releaseChart is the chart of a release.
+type releaseChart struct {
+	Metadata releaseMetadata `json:"metadata"`
+	// Values are the defaults of the chart.
+	Values map[string]any `json:"values"`
+}
+
+// releaseMetadata identifies a chart.
+type releaseMetadata struct {
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	AppVersion string `json:"appVersion"`
+}
+
+// releaseInfo contains the status of a revision.
+type releaseInfo struct {
+	Status string `json:"status"`
+}
+
+// decodeRelease decodes the content of a Helm Secret's key, after the base64 encoding of the Secret itself
+// is removed.
+func decodeRelease(stored []byte) (*helmRelease, error) {
+	compressed := make([]byte, base64.StdEncoding.DecodedLen(len(stored)))
+	n, err := base64.StdEncoding.Decode(compressed, bytes.TrimSpace(stored))
+	if err != nil {
+		return nil, errors.New("the content is not base64, as Helm writes a release")
+	}
+	content := compressed[:n]
+	if bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(bytes.NewReader(content))
+		if err != nil {
+			return nil, fmt.Errorf("the content cannot be unpacked: %w", err)
+		}
+		if content, err = io.ReadAll(io.LimitReader(unpacked, maxReleaseLen+1)); err != nil {
+			return nil, fmt.Errorf("the content cannot be unpacked: %w", err)
+		}
+		if len(content) > maxReleaseLen {
+			return nil, fmt.Errorf("the content is larger than %d MiB, which no release is", maxReleaseLen>>20)
+		}
+	}
+	release := &helmRelease{}
+	if err := json.Unmarshal(content, release); err != nil {
+		return nil, errors.New("the content is not the JSON of a release")
+	}
+	if release.Name == "" || release.Chart.Metadata.Name == "" {
+		return nil, errors.New("the content names no release and no chart")
+	}
+	return release, nil
+}
+
+// releaseFromSecret decodes a Secret of Helm.
+func releaseFromSecret(secret *corev1.Secret) (*helmRelease, error) {
+	stored, ok := secret.Data[secretKey]
+	if !ok {
+		return nil, fmt.Errorf("the Secret %q has no key %q, so it is none of Helm's", secret.Name, secretKey)
+	}
+	release, err := decodeRelease(stored)
+	if err != nil {
+		return nil, fmt.Errorf("the Secret %q: %w", secret.Name, err)
+	}
+	if release.Namespace == "" {
+		release.Namespace = secret.Namespace
+	}
+	return release, nil
+}
+
+// releaseFromFile decodes a file with the manifest of such a Secret, as "kubectl get secret -o yaml"
+// writes it, or as JSON.
+func releaseFromFile(file string, raw []byte) (*helmRelease, error) {
+	secret := &corev1.Secret{}
+	if err := yaml.Unmarshal(raw, secret); err != nil || secret.Kind != "Secret" {
+		return nil, fmt.Errorf("%s: is not the manifest of a Secret; write one with: kubectl get secret sh.helm.release.v1.NAME.vREVISION -o yaml", file)
+	}
+	release, err := releaseFromSecret(secret)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return release, nil
+}
+
+// findRelease returns the newest revision of a release in the cluster.
+func findRelease(ctx context.Context, client kubernetes.Interface, namespace, name string) (*helmRelease, error) {
+	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{labelOwner: ownerHelm, labelName: name}})
+	list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("looking for the release %q in namespace %q: %w", name, namespace, err)
+	}
+	var newest *corev1.Secret
+	revision := -1
+	for i := range list.Items {
+		secret := &list.Items[i]
+		number, err := strconv.Atoi(secret.Labels[labelVersion])
+		if err == nil && secret.Type == releaseSecretType && number > revision {
+			newest, revision = secret, number
+		}
+	}
+	if newest == nil {
+		return nil, fmt.Errorf("namespace %q has no release %q of Helm; \"helm list -A\" shows all", namespace, name)
+	}
+	release, err := releaseFromSecret(newest)
+	if err != nil {
+		return nil, err
+	}
+	if release.Info.Status == statusGone || release.Info.Status == statusPast {
+		return nil, fmt.Errorf("revision %d of the release %q is %s, so nothing of it runs", revision, name, release.Info.Status)
+	}
+	return release, nil
 }

@@ -13,26 +13,24 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/takeover"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // handOver takes the running objects over, or only prints the plan.
-func (o *options) handOver(ctx context.Context, source manifests.Source, manifest *manifests.Manifest, told *report.Report) error {
+func (o *options) handOver(ctx context.Context, source manifests.Source, manifest *manifests.Manifest, report *manifests.Report) error {
 	kube, err := o.client()
 	if err != nil {
 		return err
 	}
-	t := &takeover.Takeover{
+	t := &takeover{
 		Client: kube, Manifest: manifest, Release: source.Release, Deployment: manifests.DeploymentName(source.Chart, source.Values),
 	}
 	plan, err := t.Plan(ctx)
 	if err != nil {
-		return errors.Join(err, o.write(manifest, told))
+		return errors.Join(err, o.write(manifest, report))
 	}
-	told.Steps = append(told.Steps, stepsAfter(source, manifest)...)
-	if err := o.write(manifest, told); err != nil {
+	report.Steps = append(report.Steps, stepsAfter(source, manifest)...)
+	if err := o.write(manifest, report); err != nil {
 		return err
 	}
 	o.tellPlan(plan)
@@ -46,7 +44,7 @@ func (o *options) handOver(ctx context.Context, source manifests.Source, manifes
 	return o.take(ctx, t, plan)
 }
 
-func (o *options) take(ctx context.Context, t *takeover.Takeover, plan *takeover.Plan) error {
+func (o *options) take(ctx context.Context, t *takeover, plan *takeoverPlan) error {
 	before, err := t.Pods(ctx)
 	if err != nil {
 		return err
@@ -69,7 +67,7 @@ func (o *options) take(ctx context.Context, t *takeover.Takeover, plan *takeover
 	return nil
 }
 
-func (o *options) tellPlan(plan *takeover.Plan) {
+func (o *options) tellPlan(plan *takeoverPlan) {
 	verb := "hands over"
 	if o.dryRun {
 		verb = "would hand over"
@@ -102,4 +100,33 @@ func (o *options) client() (client.Client, error) {
 		return nil, fmt.Errorf("reaching the cluster: %w", err)
 	}
 	return kube, nil
+}
+
+const howTo = "docs/how-to/migrate-from-helm.md"
+
+// nextSteps returns the next steps if the manifest was only written.
+func nextSteps(source manifests.Source, manifest *manifests.Manifest) []string {
+	return []string{
+		fmt.Sprintf("Look whether the cluster takes it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
+		fmt.Sprintf("Take the running objects over in place: `coder-k8s migrate helm --release %s -n %s --take-over --dry-run` says what would happen.",
+			source.Release, source.Namespace),
+		fmt.Sprintf("Or move with a pause: %s. A %s does not touch objects of the release that were not handed over.",
+			howTo, strings.ToLower(manifest.Kind)),
+	}
+}
+
+// stepsAfter returns the next steps after the objects were taken over.
+func stepsAfter(source manifests.Source, manifest *manifests.Manifest) []string {
+	kind := strings.ToLower(manifest.Kind)
+	return []string{
+		fmt.Sprintf("Keep the manifest where your other manifests are: what it says is what `kubectl -n %s get %s %s` has now.",
+			manifest.Namespace, kind, manifest.Name),
+		fmt.Sprintf("Do not run `helm uninstall %s`: it would delete what was taken over. Until Helm forgot the release, `helm upgrade` may write over it.",
+			source.Release),
+		fmt.Sprintf("Let Helm forget the release when all is well: `kubectl -n %s delete secret -l owner=helm,name=%s`. That deletes only what Helm remembers.",
+			source.Namespace, source.Release),
+		"What the chart made besides stays until somebody deletes it: Role and RoleBinding for workspaces, for which the operator has its own, and what came from `extraTemplates`.",
+		fmt.Sprintf("The way back, before Helm forgot: `kubectl -n %s delete %s %s --cascade=orphan`, then `helm -n %s upgrade` as before.",
+			manifest.Namespace, kind, manifest.Name, source.Namespace),
+	}
 }

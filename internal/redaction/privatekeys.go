@@ -1,7 +1,12 @@
 package redaction
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -113,4 +118,118 @@ func materialBefore(s string, words int) int {
 // isMaterial reports whether a line can belong to a key: base64 after at most words words.
 func isMaterial(fields []string, words int) bool {
 	return len(fields) > 0 && len(fields) <= words+1 && strings.Trim(fields[len(fields)-1], keyAlphabet) == ""
+}
+
+var (
+	// blockBegin matches a line of YAML whose key is a keyword and whose value is a block
+	// scalar.
+	blockBegin = regexp.MustCompile(`(?i)(?:authorization|` + keyword + `)["']?[ \t]*:[ \t]+[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$`)
+	// lineStamp matches the timestamp that kube-apiserver adds to each line of a log.
+	lineStamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d) `)
+)
+
+// withoutBlocks removes YAML block scalars: all lines after the keyword with a deeper
+// indentation.
+func withoutBlocks(text string) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	inside, depth := false, 0
+	for line := range strings.Lines(text) {
+		if !inside && !strings.ContainsAny(line, "|>") {
+			out.WriteString(line)
+			continue
+		}
+		content := strings.TrimRight(line, "\r\n")
+		stamp := lineStamp.FindString(content)
+		content = content[len(stamp):]
+		indent := len(content) - len(strings.TrimLeft(content, " \t"))
+		switch {
+		case inside && strings.TrimSpace(content) == "":
+		case inside && indent > depth:
+			line = stamp + content[:indent] + Placeholder + lineEnd(line)
+		default:
+			inside = blockBegin.MatchString(content)
+			// The keys of a list entry are as deep as the text after its dash.
+			depth = len(content) - len(strings.TrimLeft(content, " \t-"))
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+func lineEnd(line string) string {
+	if strings.HasSuffix(line, "\n") {
+		return "\n"
+	}
+	return ""
+}
+
+// formsOf returns the encodings in which a value may occur in a text, the value itself
+// first. It omits encodings that are too short.
+func formsOf(value string) []string {
+	forms := []string{
+		value,
+		url.QueryEscape(value), url.PathEscape(value),
+		strings.ToLower(url.QueryEscape(value)),
+		hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))),
+	}
+	for _, quote := range []func(string) string{strconv.Quote, quoteJSON, quoteHTML} {
+		once := unquoted(quote(value))
+		forms = append(forms, once, unquoted(quote(once)))
+	}
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		whole := encoding.EncodeToString([]byte(value))
+		forms = append(forms, whole, url.QueryEscape(whole))
+		for shift := range 3 {
+			forms = append(forms, within(encoding, value, shift))
+		}
+	}
+	out := forms[:0]
+	for _, form := range forms {
+		if len(form) >= leastKnown {
+			out = append(out, form)
+		}
+	}
+	return out
+}
+
+// within returns the part of a longer text's base64 that depends only on the value, if
+// shift bytes (modulo 3) precede the value.
+func within(encoding *base64.Encoding, value string, shift int) string {
+	encoded := encoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + value))
+	begin := (shift*8 + 5) / 6
+	end := (shift + len(value)) * 8 / 6
+	return encoded[begin:end]
+}
+
+// quoteHTML quotes text as JSON in Go's default format, which also escapes HTML characters.
+func quoteHTML(text string) string {
+	// Marshalling a string cannot fail.
+	quoted, _ := json.Marshal(text)
+	return string(quoted)
+}
+
+// quoteJSON quotes text as JSON without escaping HTML characters.
+func quoteJSON(text string) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text)
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+func unquoted(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// decoded decodes base64 of printable text. It returns false for anything else.
+func decoded(text string) (string, bool) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(data) < leastKnown {
+		return "", false
+	}
+	for _, b := range data {
+		if b < ' ' && b != '\n' && b != '\t' {
+			return "", false
+		}
+	}
+	return string(data), true
 }

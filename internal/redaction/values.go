@@ -99,3 +99,93 @@ func run(s, others string) int {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
+
+// keyword matches the words at the end of the names of fields, variables and flags that
+// contain a secret.
+const keyword = `(?:pass(?:word|wd|phrase|code)?|pwd|psk|secret|token|credential|cookie|license|access[_-]?key[_-]id|` +
+	`(?:api|access|account|client|private|secret|signing|encryption|daemon)[_-]?key)s?`
+
+// keywordHints are lower-case substrings, of which each keyword contains one.
+var keywordHints = []string{"pass", "pwd", "psk", "secret", "token", "key", "credential", "cookie", "license"}
+
+var (
+	namesSecret = regexp.MustCompile(`(?i)(?:authorization|` + keyword + `)[_-]?[0-9]*$`)
+	// variableNamesSecret is broader, because names of variables contain more words.
+	variableNamesSecret = regexp.MustCompile(`(?i)passw|passphrase|passcode|secret|token|credential|private|license|cookie|basic_?auth|oauth|` +
+		`api[_-]?key|connection_url|keys?$|^auth(?:[^a-z]|$)|(?:^|[^a-z])(?:pass|pwd|psk|pat|dsn|key)(?:[^a-z]|$)`)
+	// harmlessVariable matches the end of names that only describe a secret or its
+	// location.
+	harmlessVariable = regexp.MustCompile(`(?i)_(?:FILE|PATH|NAME|ENABLED?|DISABLED?|TTL|LIFETIME|DURATION|FIELD|TOKEN_URL|TYPE)$`)
+)
+
+// NamesSecret reports whether a field with this name probably contains a secret: password,
+// db_token, GITHUB_CLIENT_SECRET. token_ttl and secretName do not.
+func NamesSecret(name string) bool { return namesSecret.MatchString(name) }
+
+// VariableNamesSecret reports the same for an environment variable or a parameter, whose
+// name may contain the word anywhere: GIT_TOKEN_2_RO, private_host, pat.
+func VariableNamesSecret(name string) bool {
+	return variableNamesSecret.MatchString(name) && !harmlessVariable.MatchString(name)
+}
+
+var (
+	// userInfo matches up to the last @ of a word, because an unescaped password may
+	// contain any character.
+	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>` + "`" + `]*@`)
+	// userLead matches the user in a URL. The password may contain any character: if it
+	// contains invalid ones, errors about the URL quote it.
+	userLead = regexp.MustCompile(`://[^\s/?#"@:\[]*:`)
+	// portLead matches Go's error about a URL in which a password was parsed as the port.
+	portLead = regexp.MustCompile(`invalid port \\*":`)
+	// accountLead matches the user in the command line of an HTTP client.
+	accountLead = regexp.MustCompile(`(?:^|\s)(?:-u|--user)[ =]["']?[^\s:"']+:`)
+	// parameterLead matches a query parameter that contains a secret.
+	parameterLead = regexp.MustCompile(`(?i)[?&](?:sig|signature|code|state|key|auth|session|x-amz-[a-z-]+)=`)
+)
+
+// Users removes users and passwords from the URLs in a text.
+func Users(text string) string {
+	if !strings.Contains(text, "://") || !strings.Contains(text, "@") {
+		return text
+	}
+	return userInfo.ReplaceAllString(text, "${1}"+Placeholder+"@")
+}
+
+// passwordLength is the length function for the password in a URL.
+func passwordLength(m match) int {
+	address := until(first(m.rest, maxPassword), blanks+`"`)
+	if next := strings.Index(address, "://"); next >= 0 {
+		address = address[:next]
+	}
+	authority := until(address, "/?#")
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 && !isNumber(authority) {
+		at = strings.LastIndexByte(address, '@')
+	}
+	if at < 0 || saysNothing(address[:at]) {
+		return 0
+	}
+	return at
+}
+
+// portLength is the length function for the part of a password in Go's error about a URL.
+func portLength(m match) int { return len(until(m.rest, "\n\"\\")) }
+
+// accountLength is the length function for "-u user:password". Two numbers are the IDs of a
+// user and a group.
+func accountLength(m match) int {
+	v := until(m.rest, blanks+`"'`)
+	if !m.strict && (saysNothing(first(v, maxWord)) || isNumber(first(v, maxWord))) {
+		return 0
+	}
+	return len(v)
+}
+
+// parameterLength is the length function for "?sig=x".
+func parameterLength(m match) int {
+	v := until(m.rest, blanks+`&"'<>`)
+	if !m.strict && !looksSecret(first(v, maxWord)) {
+		return 0
+	}
+	return len(v)
+}

@@ -1,18 +1,28 @@
 package supportbundle
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // checkFunc checks the installation. It has the signature of installation.Check.
@@ -116,4 +126,121 @@ func (c *collector) addYAML(path string, document any) {
 	if err := c.archive.addDocument(path, document); err != nil {
 		c.leave(path, err)
 	}
+}
+
+// archive holds the collected files in memory until all secrets that must be redacted are
+// known. Its size is limited.
+type archive struct {
+	files map[string]content
+	// budget is the number of bytes that may still be added.
+	budget int64
+}
+
+// content is one file: a text, or a document. A document is converted to YAML after
+// redaction, because YAML wraps long lines, which could split a secret.
+type content struct {
+	text     string
+	document any
+}
+
+func newArchive(most int64) *archive { return &archive{files: map[string]content{}, budget: most} }
+
+// addText adds a text. It returns an error if the archive is full.
+func (a *archive) addText(name, text string) error {
+	return a.add(name, content{text: text}, len(text))
+}
+
+// addDocument adds a document, which must be encodable as JSON.
+func (a *archive) addDocument(name string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var document any
+	if err := json.Unmarshal(data, &document); err != nil {
+		return err
+	}
+	return a.add(name, content{document: document}, len(data))
+}
+
+func (a *archive) add(name string, c content, size int) error {
+	if int64(size) > a.budget {
+		return fmt.Errorf("it has %d bytes, and only %d are left of --max-size", size, max(0, a.budget))
+	}
+	a.budget -= int64(size)
+	a.files[name] = c
+	return nil
+}
+
+// without returns the content of a file without secrets.
+func (c content) without(redactor *redaction.Redactor) (string, error) {
+	if c.document == nil {
+		return redactor.Text(c.text), nil
+	}
+	text, err := yaml.Marshal(redactor.Document(c.document))
+	return redactor.Known(string(text)), err
+}
+
+// write writes the archive without secrets. The names of files are redacted too. The
+// entries are sorted, in a folder with the name of the archive.
+func (a *archive) write(to io.Writer, folder string, at time.Time, redactor *redaction.Redactor) error {
+	compressed := gzip.NewWriter(to)
+	files := tar.NewWriter(compressed)
+	for _, name := range slices.Sorted(maps.Keys(a.files)) {
+		text, err := a.files[name].without(redactor)
+		if err != nil {
+			return fmt.Errorf("writing %s as YAML: %w", name, err)
+		}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: path.Join(folder, redactor.Text(name)), Size: int64(len(text)), Mode: 0o600, ModTime: at,
+		}
+		if err := files.WriteHeader(header); err != nil {
+			return fmt.Errorf("writing %s into the archive: %w", name, err)
+		}
+		if _, err := io.WriteString(files, text); err != nil {
+			return fmt.Errorf("writing %s into the archive: %w", name, err)
+		}
+	}
+	if err := files.Close(); err != nil {
+		return fmt.Errorf("ending the archive: %w", err)
+	}
+	if err := compressed.Close(); err != nil {
+		return fmt.Errorf("ending the archive: %w", err)
+	}
+	return nil
+}
+
+// readme returns the README: what is in the archive, what is missing, and what was
+// redacted.
+func (c *collector) readme() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Support bundle of coder-k8s\n\nCollected at %s by coder-k8s %s.\n\n## What is in it\n\n",
+		c.now().UTC().Format(time.RFC3339), version.String())
+	for _, p := range c.parts {
+		fmt.Fprintf(&b, "- `%s`: %s\n", p.path, p.what)
+	}
+	if c.metricsToken == "" {
+		b.WriteString("\nThere are no metrics, because no token was given for them (`--metrics-token-file`).\n")
+	}
+	b.WriteString("\n## What could not be had\n\n")
+	if len(c.left) == 0 {
+		b.WriteString("Nothing is missing.\n")
+	}
+	for _, line := range c.left {
+		fmt.Fprintf(&b, "- %s\n", strings.ReplaceAll(line, "\n", " "))
+	}
+	if len(c.unlearned) > 0 {
+		fmt.Fprintf(&b, "\nThe Secrets of namespace %s could not be read, so that their values could not be looked for in the rest.\n"+
+			"Look twice before you give this archive to anybody.\n", strings.Join(c.unlearned, ", "))
+	}
+	b.WriteString("\n## What was taken out\n\n" +
+		"`[redacted]` stands in place of\n\n" +
+		"- all values of Secrets and ConfigMaps: keys and sizes are kept. The values of Secrets that could be read were\n" +
+		"  looked for in everything else, also encoded, and taken out there too, unless they have fewer than six characters;\n" +
+		"- values of variables of the environment, arguments, annotations, HTTP headers, parameters and template variables,\n" +
+		"  unless they are known to be harmless; the files of templates;\n" +
+		"- what has the form of a secret anywhere: tokens, private keys, passwords in addresses and behind words such as password.\n\n" +
+		"Names are kept: of namespaces, objects, users, organizations and hosts. Look through the archive before you\n" +
+		"give it to anybody.\n")
+	return b.String()
 }

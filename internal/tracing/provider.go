@@ -4,10 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -98,4 +105,133 @@ func (p *Provider) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("sending the last traces: %w", err)
 	}
 	return nil
+}
+
+const (
+	flagEndpoint = "tracing-endpoint"
+	flagInsecure = "tracing-insecure"
+	flagCAFile   = "tracing-ca-file"
+	flagRatio    = "tracing-sampling-ratio"
+)
+
+// Options are the flags.
+type Options struct {
+	// Endpoint is the host:port of the collector for OTLP over gRPC. If it is empty,
+	// tracing is disabled.
+	Endpoint string
+	// Insecure disables TLS.
+	Insecure bool
+	// CAFile contains the certificates that verify the collector. If it is empty, those of
+	// the system are used.
+	CAFile string
+	// SamplingRatio is the ratio of traces that are sampled, from 0 to 1.
+	SamplingRatio float64
+}
+
+// NewOptions returns the defaults. By default, tracing is disabled.
+func NewOptions() Options { return Options{SamplingRatio: 1} }
+
+// AddFlags registers the flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Endpoint, flagEndpoint, o.Endpoint,
+		"host:port of the OpenTelemetry collector to send traces to, over OTLP and gRPC (default: no traces)")
+	fs.BoolVar(&o.Insecure, flagInsecure, o.Insecure, "send traces without TLS")
+	fs.StringVar(&o.CAFile, flagCAFile, o.CAFile,
+		"file with the certificates that the collector is trusted by (default: those of the system)")
+	fs.Float64Var(&o.SamplingRatio, flagRatio, o.SamplingRatio,
+		"the part of all traces that is kept, from 0 to 1; with the same ratio elsewhere the same traces are kept there")
+}
+
+// Validate returns all errors in the options.
+func (o *Options) Validate() []error {
+	var errs []error
+	if o.SamplingRatio < 0 || o.SamplingRatio > 1 || o.SamplingRatio != o.SamplingRatio {
+		errs = append(errs, fmt.Errorf("--%s=%g is not from 0 to 1; 0.1 keeps every tenth trace", flagRatio, o.SamplingRatio))
+	}
+	if o.Insecure && o.CAFile != "" {
+		errs = append(errs, fmt.Errorf("--%s and --%s are both given: without TLS there is no certificate to check; keep one", flagInsecure, flagCAFile))
+	}
+	if o.Endpoint == "" {
+		if o.Insecure || o.CAFile != "" {
+			errs = append(errs, fmt.Errorf("--%s or --%s is given without --%s: name the collector, for example otel-collector.monitoring:4317", flagInsecure, flagCAFile, flagEndpoint))
+		}
+		return errs
+	}
+	if err := validateEndpoint(o.Endpoint); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// validateEndpoint does not include the invalid value in its error, because it may be a URL
+// with a password.
+func validateEndpoint(endpoint string) error {
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil || host == "" || port == "" {
+		return errors.New("--" + flagEndpoint + " is not host:port, for example otel-collector.monitoring:4317; it has no scheme and no path")
+	}
+	return nil
+}
+
+// exporter removes queries from spans before it exports them. It logs errors itself,
+// because the library would write them to another log.
+type exporter struct {
+	next     sdktrace.SpanExporter
+	complain complaints
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	shown := make([]sdktrace.ReadOnlySpan, len(spans))
+	for i, span := range spans {
+		shown[i] = withoutQuery{span}
+	}
+	if err := e.next.ExportSpans(ctx, shown); err != nil {
+		e.complain.about(err, len(spans))
+	}
+	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (e *exporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+
+// withoutQuery is a span without queries in its URLs, because queries may contain
+// confidential data.
+type withoutQuery struct{ sdktrace.ReadOnlySpan }
+
+// Attributes implements sdktrace.ReadOnlySpan.
+func (s withoutQuery) Attributes() []attribute.KeyValue {
+	all := slices.Clone(s.ReadOnlySpan.Attributes())
+	for i, a := range all {
+		switch a.Key {
+		case "http.target", "http.url", "url.full":
+			address, _, _ := strings.Cut(a.Value.AsString(), "?")
+			all[i] = a.Key.String(address)
+		}
+	}
+	return slices.DeleteFunc(all, func(a attribute.KeyValue) bool { return a.Key == "url.query" })
+}
+
+// quietTime is the minimum time between two log messages about a failing collector.
+const quietTime = time.Minute
+
+// complaints logs lost spans, at most once per quietTime.
+type complaints struct {
+	logger   logr.Logger
+	endpoint string
+
+	mu   sync.Mutex
+	last time.Time
+	lost int
+}
+
+func (c *complaints) about(err error, spans int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost += spans
+	if now := time.Now(); c.last.IsZero() || now.Sub(c.last) >= quietTime {
+		c.logger.Info("Traces do not reach the collector; check --tracing-endpoint and the collector",
+			"collector", c.endpoint, "spans", c.lost, "error", err.Error())
+		c.last, c.lost = now, 0
+	}
 }

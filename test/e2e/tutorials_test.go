@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder-k8s/coder-k8s/test/tutorials"
+	"github.com/coder-k8s/coder-k8s/test/docs"
 )
 
 // testTutorials runs every command of docs/tutorials as a reader does: from the
@@ -35,19 +35,19 @@ func testTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocks, err := tutorials.Blocks(strings.ReplaceAll(withLoadedImage(string(text)), publicWorkspaceImage, os.Getenv("E2E_WORKSPACE_IMAGE")))
+			blocks, err := docs.TutorialBlocks(strings.ReplaceAll(withLoadedImage(string(text)), publicWorkspaceImage, os.Getenv("E2E_WORKSPACE_IMAGE")))
 			if err != nil {
 				t.Fatal(err)
 			}
 			// A tutorial deletes its objects. A tutorial that failed may not have done
 			// so.
-			for _, ns := range tutorials.Namespaces(blocks) {
+			for _, ns := range docs.TutorialNamespaces(blocks) {
 				explain(t, ns)
 				t.Cleanup(func() { cleanup("delete", "namespace", ns, "--ignore-not-found", "--timeout=5m") })
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "-c", tutorials.Script(name, blocks))
+			cmd := exec.CommandContext(ctx, "bash", "-c", docs.TutorialScript(name, blocks))
 			// So that bash ends the tutorial's background processes.
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			cmd.WaitDelay = 10 * time.Second

@@ -3,18 +3,23 @@ package integration
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/consistencydetector"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -102,4 +107,90 @@ func namespace(t *testing.T) string {
 		t.Fatalf("making a namespace: %v", err)
 	}
 	return ns.Name
+}
+
+// startControllerManager runs some of the real controllers of Kubernetes until the test
+// ends. They watch all namespaces, so no other test may run in parallel.
+func startControllerManager(t *testing.T, controllers string, args ...string) {
+	t.Helper()
+	kubeconfig := kubeconfigFile(t, environment.config)
+	out := &syncBuffer{}
+	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), append([]string{
+		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
+		"--controllers=" + controllers, "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port=" + freePort(t), "--cert-dir=" + t.TempDir(),
+		"--kube-api-qps=300", "--kube-api-burst=600",
+	}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting kube-controller-manager: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if logs := out.String(); t.Failed() {
+			t.Logf("the end of kube-controller-manager's log:\n%s", logs[max(0, len(logs)-5000):])
+		}
+	})
+}
+
+// tokenOf reads the operator's token for a control plane.
+func tokenOf(t *testing.T, ns, name string) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name + "-operator-token"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data["token"])
+}
+
+// moduleDir returns the directory with the sources of a module that this one
+// uses.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	dir := strings.TrimSpace(string(out))
+	if err != nil || dir == "" {
+		t.Fatalf("the sources of %s are not there: %v; run go mod download", module, err)
+	}
+	return dir
+}
+
+// serviceMonitors defines the kind with any content: the real definition is in a
+// module that nothing else here needs.
+func serviceMonitors() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "servicemonitors.monitoring.coreos.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "monitoring.coreos.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "servicemonitors", Singular: "servicemonitor", Kind: "ServiceMonitor", ListKind: "ServiceMonitorList",
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: ptr.To(true),
+				}},
+			}},
+		},
+	}
+}
+
+// installLater installs the custom resource definitions of the Gateway API and of
+// the Prometheus Operator, until the test ends.
+func installLater(t *testing.T) {
+	t.Helper()
+	routes := filepath.Join(moduleDir(t, "sigs.k8s.io/gateway-api"), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
+	options := envtest.CRDInstallOptions{
+		Paths: []string{routes}, ErrorIfPathMissing: true, CRDs: []*apiextensionsv1.CustomResourceDefinition{serviceMonitors()},
+		MaxTime: time.Minute,
+	}
+	if _, err := envtest.InstallCRDs(environment.config, options); err != nil {
+		t.Fatalf("installing the custom resource definitions: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := envtest.UninstallCRDs(environment.config, options); err != nil {
+			t.Errorf("removing the custom resource definitions: %v", err)
+		}
+	})
 }

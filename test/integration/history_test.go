@@ -31,14 +31,14 @@ const (
 
 // history is the workload on one control plane that three replicas serve.
 type history struct {
-	ns        string
-	names     *coders
-	coder     *coderdtest.Server
-	colleague *colleague
-	replicas  replicas
-	chronicle *chronicle
-	promise   *promise
-	calls     *callLog
+	ns           string
+	names        *coders
+	coder        *coderdtest.Server
+	colleague    *colleague
+	replicas     replicas
+	observations *observations
+	promise      *promise
+	calls        *callLog
 	// first are the objects before the work begins, at revision from.
 	first map[string]labels.Set
 	from  uint64
@@ -47,7 +47,7 @@ type history struct {
 // TestHistory: clients write and read at three replicas and in Coder itself, watchers at
 // all replicas start at random revisions, and replicas are killed, ended and paused. The
 // recorded calls about each object are linearizable (linear_test.go); one log explains
-// what every watch and every list showed (chronicle_test.go); nothing is created twice;
+// what every watch and every list showed (observations_test.go); nothing is created twice;
 // there is no second full read of Coder; and at the end all replicas have the same state
 // as Coder.
 func TestHistory(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHistory(t *testing.T) {
 	written, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
 	for i := range 4 {
-		w := &writer{fmt.Sprintf("writer%d", i), h.ns, h.replicas, h.chronicle, h.promise, h.calls, i == 0}
+		w := &writer{fmt.Sprintf("writer%d", i), h.ns, h.replicas, h.observations, h.promise, h.calls, i == 0}
 		writing.Go(func() { w.run(written) })
 	}
 	for _, fixed := range append(slices.Clone(h.replicas), nil, nil) {
@@ -90,8 +90,8 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	watching.Wait()
-	h.chronicle.check(t, h.first, h.from)
-	h.chronicle.excused(t, h.replicas)
+	h.observations.check(t, h.first, h.from)
+	h.observations.excused(t, h.replicas)
 	h.calls.linearizable(t)
 	h.promise.kept(t, objects)
 	h.once(t)
@@ -119,7 +119,7 @@ func TestHistory(t *testing.T) {
 func newHistory(t *testing.T) *history {
 	t.Helper()
 	names, proxy := startCoders(t)
-	h := &history{ns: namespace(t), names: names, chronicle: &chronicle{}, promise: newPromise(), calls: newCallLog()}
+	h := &history{ns: namespace(t), names: names, observations: &observations{}, promise: newPromise(), calls: newCallLog()}
 	controller := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--watch-namespaces="+h.ns)
 	controller.ready(t)
 	h.coder = controlPlaneReady(t, names, h.ns, "coder", coderdtest.WithManualBuilds())
@@ -161,7 +161,7 @@ func newColleague(t *testing.T, h *history, template uuid.UUID) *colleague {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &colleague{client: client, owner: "colleague", template: template, fault: h.chronicle.fault}
+	return &colleague{client: client, owner: "colleague", template: template, fault: h.observations.fault}
 }
 
 func (h *history) workspaces(r *replica) dynamic.ResourceInterface {
@@ -181,7 +181,7 @@ func (h *history) watchers() []*watcher {
 		for what, selector := range map[string]labels.Selector{"all": labels.Everything(), "created": some} {
 			all = append(all, &watcher{
 				name: fmt.Sprintf("watcher%d of %s", i, what), namespace: h.ns, replicas: h.replicas, fixed: r,
-				selector: selector, chronicle: h.chronicle, seen: []uint64{h.from},
+				selector: selector, observations: h.observations, seen: []uint64{h.from},
 			})
 		}
 	}

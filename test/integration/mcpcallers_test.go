@@ -42,7 +42,7 @@ func namesOf(ok func(toolset.Definition) bool) []string {
 
 // callersSeeWhatIsTheirs checks that the user roles are sufficient for their tools,
 // and that callers cannot read or change anything in namespaces without a role.
-func (s *mcpScene) callersSeeWhatIsTheirs(t *testing.T) {
+func (s *mcpFixture) callersSeeWhatIsTheirs(t *testing.T) {
 	all := namesOf(func(toolset.Definition) bool { return true })
 	// This tool changes nothing, and needs only its object.
 	reading := namesOf(func(d toolset.Definition) bool { return d.Effect == toolset.Reads || d.Name == "set_template_running" })
@@ -108,7 +108,7 @@ func (s *mcpScene) callersSeeWhatIsTheirs(t *testing.T) {
 
 // othersAreOutOfReach checks that the admin of one namespace cannot read or change
 // anything in another one.
-func (s *mcpScene) othersAreOutOfReach(t *testing.T) {
+func (s *mcpFixture) othersAreOutOfReach(t *testing.T) {
 	for _, role := range userRoles("view", "edit", "admin") {
 		s.grantRole(t, "neighbour", role, s.other)
 	}

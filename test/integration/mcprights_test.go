@@ -71,7 +71,7 @@ func (s *mcpSession) do(t *testing.T, tool string, call toolCall) *mcp.CallToolR
 // server's own role allows these for ServiceAccounts and for users, and that the user
 // roles are sufficient.
 func TestMCPRights(t *testing.T) {
-	s := newMCPScene(t)
+	s := newMCPFixture(t)
 	alone := startMCP(t, "--mcp-rate-limit=0")
 	people, token := startMCPWithIssuer(t)
 	alone.ready(t)
@@ -135,7 +135,7 @@ func without(rights []callers.Right, lacking ...callers.Right) []callers.Right {
 
 // succeeds checks that with the declared permissions of a tool all calls succeed,
 // nothing is refused, and each permission is used.
-func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d toolset.Definition, row func(*testing.T) []toolCall) {
+func (s *mcpFixture) succeeds(t *testing.T, caller mcpCaller, constraint string, d toolset.Definition, row func(*testing.T) []toolCall) {
 	t.Helper()
 	calls, from := row(t), auditSize(t)
 	session := caller.connect(t)
@@ -155,7 +155,7 @@ func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d
 // isRefused checks that without one of the permissions no call succeeds, nothing is
 // changed, and the error contains the missing permission. If a call needs one of
 // several permissions, each is sufficient for one call and not for all.
-func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcpCaller, d toolset.Definition, row func(*testing.T) []toolCall) {
+func (s *mcpFixture) isRefused(t *testing.T, callerOf func(*testing.T, string) mcpCaller, d toolset.Definition, row func(*testing.T) []toolCall) {
 	t.Helper()
 	var lacking [][]callers.Right
 	for _, right := range d.Rights {

@@ -24,7 +24,7 @@ type toolCall struct {
 
 // toolCalls returns, by the names of tools, calls that together need all permissions
 // of the tool. They create new objects for each run.
-func (s *mcpScene) toolCalls() map[string]func(t *testing.T) []toolCall {
+func (s *mcpFixture) toolCalls() map[string]func(t *testing.T) []toolCall {
 	all := map[string]func(t *testing.T) []toolCall{}
 	for _, some := range []map[string]func(t *testing.T) []toolCall{s.readingCalls(), s.workspaceCalls(), s.templateCalls()} {
 		for name, calls := range some {
@@ -46,7 +46,7 @@ func calls(arguments ...map[string]any) func(*testing.T) []toolCall {
 	}
 }
 
-func (s *mcpScene) readingCalls() map[string]func(t *testing.T) []toolCall {
+func (s *mcpFixture) readingCalls() map[string]func(t *testing.T) []toolCall {
 	namespace := map[string]any{"namespace": s.ns}
 	named := func(name string) map[string]any { return map[string]any{"namespace": s.ns, "name": name} }
 	controlPlane := named("coder")
@@ -73,7 +73,7 @@ func (s *mcpScene) readingCalls() map[string]func(t *testing.T) []toolCall {
 	}
 }
 
-func (s *mcpScene) workspaceCalls() map[string]func(t *testing.T) []toolCall {
+func (s *mcpFixture) workspaceCalls() map[string]func(t *testing.T) []toolCall {
 	return map[string]func(t *testing.T) []toolCall{
 		"set_workspace_running": func(t *testing.T) []toolCall {
 			of := s.take(t)
@@ -102,7 +102,7 @@ func (s *mcpScene) workspaceCalls() map[string]func(t *testing.T) []toolCall {
 	}
 }
 
-func (s *mcpScene) templateCalls() map[string]func(t *testing.T) []toolCall {
+func (s *mcpFixture) templateCalls() map[string]func(t *testing.T) []toolCall {
 	return map[string]func(t *testing.T) []toolCall{
 		"set_template_running": calls(map[string]any{"namespace": s.ns, "name": "coder.hello", "running": true}),
 		"push_template": func(t *testing.T) []toolCall {
@@ -121,7 +121,7 @@ func (s *mcpScene) templateCalls() map[string]func(t *testing.T) []toolCall {
 
 // changeCalls returns calls that change the spec of a control plane. New pods start
 // when the test releases them.
-func (s *mcpScene) changeCalls(t *testing.T) []toolCall {
+func (s *mcpFixture) changeCalls(t *testing.T) []toolCall {
 	t.Helper()
 	// Of two restarts within one second the second changes nothing.
 	polltest.Eventually(t, "the second of the last restart is over", func(ctx context.Context) error {

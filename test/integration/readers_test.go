@@ -69,7 +69,7 @@ func (r *reader) readAll(at *replica) {
 		return
 	}
 	r.calls.listed(at.name, names, began, byName(list))
-	r.chronicle.list(at.name, list)
+	r.observations.list(at.name, list)
 }
 
 // failed records an error that a replica may not return: if it does not know, it must
@@ -77,6 +77,6 @@ func (r *reader) readAll(at *replica) {
 func (r *reader) failed(at *replica, life int, err error) {
 	_, later := apierrors.SuggestsClientDelay(err)
 	if sameLife(at, life) && (!apierrors.IsServiceUnavailable(err) || !later) {
-		r.chronicle.fault("a read at %s: %v", at.name, err)
+		r.observations.fault("a read at %s: %v", at.name, err)
 	}
 }

@@ -22,9 +22,9 @@ type watcher struct {
 	replicas  replicas
 	// fixed is the replica that it always uses. If it is nil, the watcher changes
 	// replicas.
-	fixed     *replica
-	selector  labels.Selector
-	chronicle *chronicle
+	fixed        *replica
+	selector     labels.Selector
+	observations *observations
 	// seen are the revisions from which it may start, in order.
 	seen []uint64
 }
@@ -67,7 +67,7 @@ func (w *watcher) catchUp(ctx context.Context, until uint64) {
 		w.watch(ctx, r, life, w.seen[len(w.seen)-1], until)
 	}
 	if got := w.seen[len(w.seen)-1]; got < until {
-		w.chronicle.fault("%s has seen revision %d, the last is %d", w.name, got, until)
+		w.observations.fault("%s has seen revision %d, the last is %d", w.name, got, until)
 	}
 }
 
@@ -75,7 +75,7 @@ func (w *watcher) catchUp(ctx context.Context, until uint64) {
 // seen if it is not 0.
 func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until uint64) {
 	s := session{watcher: w.name, replica: r.name, selector: w.selector, from: from}
-	defer func() { w.chronicle.add(s) }()
+	defer func() { w.observations.add(s) }()
 	gone := false
 	defer func() {
 		if gone {
@@ -110,7 +110,7 @@ func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until u
 		}
 	}
 	if ctx.Err() == nil && sameLife(r, life) {
-		w.chronicle.cutOff(s)
+		w.observations.cutOff(s)
 	}
 }
 
@@ -119,12 +119,12 @@ func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until u
 func (w *watcher) failed(ctx context.Context, r *replica, life int, from uint64, err error) (gone bool) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		if sameLife(r, life) && !r.forgot(from) {
-			w.chronicle.fault("%s: %s has lost the history since revision %d: %v", w.name, r.name, from, err)
+			w.observations.fault("%s: %s has lost the history since revision %d: %v", w.name, r.name, from, err)
 		}
 		return true
 	}
 	if ctx.Err() == nil && sameLife(r, life) {
-		w.chronicle.fault("%s: a watch at %s, which runs, failed: %v", w.name, r.name, err)
+		w.observations.fault("%s: a watch at %s, which runs, failed: %v", w.name, r.name, err)
 	}
 	return false
 }
@@ -140,7 +140,7 @@ func (w *watcher) relist(ctx context.Context) {
 	}
 	revision := revisionOf(list.GetResourceVersion())
 	if last := w.seen[len(w.seen)-1]; revision < last {
-		w.chronicle.fault("%s: a list at %s has revision %d, a watch showed %d before", w.name, r.name, revision, last)
+		w.observations.fault("%s: a list at %s has revision %d, a watch showed %d before", w.name, r.name, revision, last)
 		return
 	}
 	w.seen = []uint64{revision}

@@ -43,12 +43,12 @@ type promised struct {
 
 // writer writes through Kubernetes, to any running replica.
 type writer struct {
-	name      string
-	namespace string
-	replicas  replicas
-	chronicle *chronicle
-	promise   *promise
-	calls     *callLog
+	name         string
+	namespace    string
+	replicas     replicas
+	observations *observations
+	promise      *promise
+	calls        *callLog
 	// patient also sends requests to a replica that is paused.
 	patient bool
 }
@@ -144,10 +144,10 @@ func (w *writer) try(name, what string, in call, do func(context.Context, dynami
 	case apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 	case !sameLife(r, life) && (errors.As(err, &broken) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
 	default:
-		w.chronicle.fault("%s: %s at %s: %v", w.name, what, r.name, err)
+		w.observations.fault("%s: %s at %s: %v", w.name, what, r.name, err)
 	}
 	if err == nil && object != nil {
-		w.chronicle.answered(object)
+		w.observations.answered(object)
 	}
 	return object, err
 }

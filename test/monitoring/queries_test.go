@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/monitoring/inventory"
+	"github.com/coder-k8s/coder-k8s/internal/monitoring"
 )
 
 // targetLabels returns the labels that Prometheus adds to all series of a
@@ -77,11 +77,11 @@ func (n *node) groupings(visit func(labels []string, over []*node)) {
 // exported returns the labels of every exported metric, by name.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	own, err := inventory.Own()
+	own, err := monitoring.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
-	libraries, err := inventory.Libraries()
+	libraries, err := monitoring.Libraries()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,8 +98,7 @@ func checkImported(v *version) {
 // has automatic updates.
 func (s *Server) postBuild(r *request) {
 	w := s.pathWorkspace(r)
-	var body codersdk.CreateWorkspaceBuildRequest
-	r.read(&body)
+	body := read[codersdk.CreateWorkspaceBuildRequest](r)
 	var v validation
 	switch body.Transition {
 	case codersdk.WorkspaceTransitionStart, codersdk.WorkspaceTransitionStop, codersdk.WorkspaceTransitionDelete:

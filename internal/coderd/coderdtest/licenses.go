@@ -157,8 +157,7 @@ func (s *Server) routeLicenses(open route) {
 	closed("GET /api/v2/licenses", s.getLicenses)
 	closed("POST /api/v2/licenses", func(r *request) {
 		r.needsRole("owner")
-		var body codersdk.AddLicenseRequest
-		r.read(&body)
+		body := read[codersdk.AddLicenseRequest](r)
 		var v validation
 		v.check(body.License != "", "license", "required", body.License)
 		v.refuse()

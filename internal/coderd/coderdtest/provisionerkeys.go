@@ -133,8 +133,7 @@ func (s *Server) getProvisionerKeys(r *request, org *codersdk.Organization) {
 }
 
 func (s *Server) postProvisionerKey(r *request, org *codersdk.Organization) {
-	var body codersdk.CreateProvisionerKeyRequest
-	r.read(&body)
+	body := read[codersdk.CreateProvisionerKeyRequest](r)
 	wrongName := func(message string) {
 		refuse(http.StatusBadRequest, message, codersdk.ValidationError{Field: "name", Detail: message})
 	}

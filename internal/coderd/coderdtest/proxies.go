@@ -178,8 +178,7 @@ func (s *Server) pathProxy(r *request) *proxy {
 }
 
 func (s *Server) postProxy(r *request) {
-	var body codersdk.CreateWorkspaceProxyRequest
-	r.read(&body)
+	body := read[codersdk.CreateWorkspaceProxyRequest](r)
 	var v validation
 	v.check(body.Name != "", "name", "required", body.Name)
 	v.refuse()
@@ -198,8 +197,7 @@ func (s *Server) postProxy(r *request) {
 
 func (s *Server) patchProxy(r *request) {
 	p := s.pathProxy(r)
-	var body codersdk.PatchWorkspaceProxy
-	r.read(&body)
+	body := read[codersdk.PatchWorkspaceProxy](r)
 	var v validation
 	v.check(body.ID != uuid.Nil, "id", "required", body.ID)
 	v.check(body.Name != "", "name", "required", body.Name)

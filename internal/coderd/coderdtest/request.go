@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // request is one request with its user.
@@ -131,10 +130,24 @@ func (r *request) write(status int, body any) {
 }
 
 // read decodes the request body.
-func (r *request) read(into any) {
-	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+func read[T any](r *request) (body T) {
+	r.readInto(&body)
+	return body
+}
+
+// readInto decodes the request body. Fields that it omits keep their values.
+func (r *request) readInto(body any) {
+	if err := json.NewDecoder(r.Body).Decode(body); err != nil {
 		refuseDetailed(http.StatusBadRequest, "Request body must be valid JSON.", err.Error())
 	}
+}
+
+// found returns an object, or refuses the request if there is none.
+func found[T any](object *T) *T {
+	if object == nil {
+		notFound()
+	}
+	return object
 }
 
 // id returns a path parameter that must be a UUID.
@@ -153,3 +166,54 @@ type discard struct{ header http.Header }
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
+
+// validation collects the errors in the fields of a body, with the messages of Coder's validator.
+type validation []codersdk.ValidationError
+
+func (v *validation) check(ok bool, field, tag string, value any) {
+	if !ok {
+		*v = append(*v, codersdk.ValidationError{
+			Field:  field,
+			Detail: fmt.Sprintf("Validation failed for tag %q with value: \"%v\"", tag, value),
+		})
+	}
+}
+
+func (v *validation) name(field, tag, value string) {
+	if value == "" {
+		v.check(false, field, tag, value)
+		return
+	}
+	v.check(codersdk.NameValid(value) == nil, field, tag, value)
+}
+
+func (v *validation) email(value string) {
+	v.check(value != "", "email", "required", value)
+	if value != "" {
+		v.check(strings.Count(value, "@") == 1 && !strings.HasPrefix(value, "@") && !strings.HasSuffix(value, "@"), "email", "email", value)
+	}
+}
+
+func (v validation) refuse() {
+	if len(v) > 0 {
+		refuse(http.StatusBadRequest, "Validation failed.", v...)
+	}
+}
+
+// checkPassword replaces Coder's entropy check.
+func checkPassword(password string) {
+	problem := ""
+	switch {
+	case len(password) > 64:
+		problem = "password must be no more than 64 characters"
+	case len(password) < 8:
+		problem = "insecure password, try including more special characters, using uppercase letters, using numbers or using a longer password"
+	default:
+		return
+	}
+	refuse(http.StatusBadRequest, "Password is invalid", codersdk.ValidationError{Field: "password", Detail: problem})
+}
+
+func taken(message string) {
+	refuse(http.StatusConflict, message, codersdk.ValidationError{Field: "name", Detail: "This value is already in use and should be unique."})
+}

@@ -21,8 +21,7 @@ func validUpdates(updates codersdk.AutomaticUpdates) bool {
 
 func (s *Server) putAutomaticUpdates(r *request) {
 	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceAutomaticUpdatesRequest
-	r.read(&body)
+	body := read[codersdk.UpdateWorkspaceAutomaticUpdatesRequest](r)
 	if !validUpdates(body.AutomaticUpdates) {
 		refuse(http.StatusBadRequest, "Invalid request", codersdk.ValidationError{Field: "automatic_updates", Detail: "must be always or never"})
 	}
@@ -33,8 +32,7 @@ func (s *Server) putAutomaticUpdates(r *request) {
 // putDormant changes only the dormancy: it neither stops nor starts the workspace.
 func (s *Server) putDormant(r *request) {
 	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceDormancy
-	r.read(&body)
+	body := read[codersdk.UpdateWorkspaceDormancy](r)
 	if body.Dormant == (w.dormantAt != nil) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return
@@ -49,8 +47,7 @@ func (s *Server) putDormant(r *request) {
 
 func (s *Server) putTTL(r *request) {
 	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceTTLRequest
-	r.read(&body)
+	body := read[codersdk.UpdateWorkspaceTTLRequest](r)
 	ttl, problem := wholeMinutes(body.TTLMillis, 0)
 	if !w.template.AllowUserAutostop {
 		problem = "Custom autostop TTL is not allowed for workspaces using this template."
@@ -67,8 +64,7 @@ func (s *Server) putTTL(r *request) {
 
 func (s *Server) putAutostart(r *request) {
 	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceAutostartRequest
-	r.read(&body)
+	body := read[codersdk.UpdateWorkspaceAutostartRequest](r)
 	if problem := scheduleProblem(body.Schedule); problem != "" {
 		refuse(http.StatusBadRequest, "Invalid autostart schedule.", codersdk.ValidationError{Field: "schedule", Detail: problem})
 	}

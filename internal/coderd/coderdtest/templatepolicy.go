@@ -18,7 +18,7 @@ func (s *Server) patchTemplate(r *request) {
 	if s.has(partialTemplatePatch) {
 		body = presentPolicy(t.Template)
 	}
-	r.read(&body)
+	r.readInto(&body)
 	s.checkPolicy(t, body)
 	before := t.Template
 	after := applyPolicy(before, body)

@@ -128,21 +128,13 @@ func (s *Server) templateNamed(orgID uuid.UUID, name string) *template {
 }
 
 func (s *Server) pathTemplate(r *request) *template {
-	t := s.templateByID(r.id("template"))
-	if t == nil {
-		notFound()
-	}
-	return t
+	return found(s.templateByID(r.id("template")))
 }
 
 func (s *Server) routeTemplates(closed route) {
 	closed("GET /api/v2/templates", s.getTemplates)
 	closed("GET /api/v2/organizations/{organization}/templates/{name}", func(r *request) {
-		t := s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))
-		if t == nil {
-			notFound()
-		}
-		r.write(http.StatusOK, t.Template)
+		r.write(http.StatusOK, found(s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))).Template)
 	})
 	closed("POST /api/v2/organizations/{organization}/templates", s.postTemplate)
 	closed("GET /api/v2/templates/{template}", func(r *request) { r.write(http.StatusOK, s.pathTemplate(r).Template) })
@@ -173,8 +165,7 @@ func (s *Server) getTemplates(r *request) {
 func (s *Server) postTemplate(r *request) {
 	org := s.pathOrganization(r)
 	r.needsRole("owner", "template-admin")
-	var body codersdk.CreateTemplateRequest
-	r.read(&body)
+	body := read[codersdk.CreateTemplateRequest](r)
 	var v validation
 	v.name("name", "template_name", body.Name)
 	v.check(codersdk.DisplayNameValid(body.DisplayName) == nil, "display_name", "template_display_name", body.DisplayName)

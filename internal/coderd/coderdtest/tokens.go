@@ -131,8 +131,7 @@ func (s *Server) routeTokens(closed route) {
 }
 
 func (s *Server) postLogin(r *request) {
-	var body codersdk.LoginWithPasswordRequest
-	r.read(&body)
+	body := read[codersdk.LoginWithPasswordRequest](r)
 	u := s.userWithEmail(body.Email)
 	switch {
 	case u == nil || u.password != body.Password:
@@ -160,8 +159,7 @@ func (s *Server) maxLifetime(u *user) time.Duration {
 
 func (s *Server) postToken(r *request) {
 	u := s.pathUser(r)
-	var body codersdk.CreateTokenRequest
-	r.read(&body)
+	body := read[codersdk.CreateTokenRequest](r)
 	lifetime := s.maxLifetime(u)
 	if body.Lifetime != 0 {
 		problem := ""

@@ -137,8 +137,7 @@ func (r *request) number(name string) int {
 
 func (s *Server) putProfile(r *request) {
 	u := s.pathUser(r)
-	var body codersdk.UpdateUserProfileRequest
-	r.read(&body)
+	body := read[codersdk.UpdateUserProfileRequest](r)
 	var v validation
 	v.name("username", "username", body.Username)
 	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
@@ -155,8 +154,7 @@ func (s *Server) putProfile(r *request) {
 
 func (s *Server) putPassword(r *request) {
 	u := s.pathUser(r)
-	var body codersdk.UpdateUserPasswordRequest
-	r.read(&body)
+	body := read[codersdk.UpdateUserPasswordRequest](r)
 	if u.loginType != codersdk.LoginTypePassword {
 		refuse(http.StatusBadRequest, "Users without password login type cannot change their password.")
 	}
@@ -256,8 +254,7 @@ func (s *Server) deleteMember(r *request) {
 func (s *Server) putMemberRoles(r *request) {
 	org := s.pathOrganization(r)
 	u := s.pathMember(r, org.ID)
-	var body codersdk.UpdateRoles
-	r.read(&body)
+	body := read[codersdk.UpdateRoles](r)
 	for _, role := range body.Roles {
 		if !strings.HasPrefix(role, "organization-") {
 			refuse(http.StatusBadRequest, fmt.Sprintf("%q is not a supported role", role))

@@ -198,8 +198,7 @@ func (s *Server) getFirstUser(r *request) {
 }
 
 func (s *Server) postFirstUser(r *request) {
-	var body codersdk.CreateFirstUserRequest
-	r.read(&body)
+	body := read[codersdk.CreateFirstUserRequest](r)
 	var v validation
 	v.email(body.Email)
 	v.name("username", "username", body.Username)
@@ -220,8 +219,7 @@ func (s *Server) postFirstUser(r *request) {
 
 func (s *Server) postUser(r *request) {
 	r.needsRole("owner", "user-admin")
-	var body codersdk.CreateUserRequestWithOrgs
-	r.read(&body)
+	body := read[codersdk.CreateUserRequestWithOrgs](r)
 	var v validation
 	v.email(body.Email)
 	v.name("username", "username", body.Username)
@@ -268,8 +266,7 @@ func (s *Server) putRoles(r *request) {
 		refuse(http.StatusBadRequest, "You cannot change your own roles.")
 	}
 	r.needsRole("owner", "user-admin")
-	var body codersdk.UpdateRoles
-	r.read(&body)
+	body := read[codersdk.UpdateRoles](r)
 	if slices.Contains(body.Roles, "owner") != u.has("owner") {
 		r.needsRole("owner")
 	}

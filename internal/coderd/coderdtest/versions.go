@@ -66,11 +66,7 @@ func (s *Server) versionByID(id uuid.UUID) *version {
 }
 
 func (s *Server) pathVersion(r *request) *version {
-	v := s.versionByID(r.id("version"))
-	if v == nil {
-		notFound()
-	}
-	return v
+	return found(s.versionByID(r.id("version")))
 }
 
 func (v *version) sdk() codersdk.TemplateVersion {
@@ -110,8 +106,7 @@ func (s *Server) routeVersions(closed route) {
 func (s *Server) postVersion(r *request) {
 	org := s.pathOrganization(r)
 	r.needsRole("owner", "template-admin")
-	var body codersdk.CreateTemplateVersionRequest
-	r.read(&body)
+	body := read[codersdk.CreateTemplateVersionRequest](r)
 	var v validation
 	v.check(body.Name == "" || codersdk.TemplateVersionNameValid(body.Name) == nil, "name", "template_version_name", body.Name)
 	v.check(len(body.Message) < 1048577, "message", "lt", body.Message)
@@ -157,8 +152,7 @@ func (s *Server) postVersion(r *request) {
 func (s *Server) patchVersion(r *request) {
 	v := s.pathVersion(r)
 	r.needsRole("owner", "template-admin")
-	var body codersdk.PatchTemplateVersionRequest
-	r.read(&body)
+	body := read[codersdk.PatchTemplateVersionRequest](r)
 	if body.Name != "" && body.Name != v.name {
 		if v.template != uuid.Nil && s.versionNamed(v.template, body.Name) != nil {
 			refuse(http.StatusBadRequest, "template version name must be unique for a template",
@@ -193,8 +187,7 @@ func (s *Server) getVersions(r *request) {
 func (s *Server) patchActiveVersion(r *request) {
 	t := s.pathTemplate(r)
 	r.needsRole("owner", "template-admin")
-	var body codersdk.UpdateActiveTemplateVersion
-	r.read(&body)
+	body := read[codersdk.UpdateActiveTemplateVersion](r)
 	v := s.versionByID(body.ID)
 	switch {
 	case v == nil:

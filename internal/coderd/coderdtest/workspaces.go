@@ -66,11 +66,7 @@ func (s *Server) routeWorkspaces(closed route) {
 		r.write(http.StatusOK, s.workspaceSDK(w))
 	})
 	closed("GET /api/v2/users/{user}/workspace/{name}", func(r *request) {
-		w := s.workspaceNamed(s.pathUser(r), r.PathValue("name"))
-		if w == nil {
-			notFound()
-		}
-		r.write(http.StatusOK, s.workspaceSDK(w))
+		r.write(http.StatusOK, s.workspaceSDK(found(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))))
 	})
 	closed("POST /api/v2/users/{user}/workspaces", s.postWorkspace)
 }
@@ -164,8 +160,7 @@ func (s *Server) postWorkspace(r *request) {
 	if owner != r.user && !r.user.has("owner") {
 		refuse(http.StatusForbidden, "Unauthorized to create workspace.")
 	}
-	var body codersdk.CreateWorkspaceRequest
-	r.read(&body)
+	body := read[codersdk.CreateWorkspaceRequest](r)
 	var v validation
 	v.check((body.TemplateID == uuid.Nil) != (body.TemplateVersionID == uuid.Nil), "template_id", "required_without", body.TemplateID)
 	v.name("name", "workspace_name", body.Name)

@@ -17,6 +17,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
+// Permissions of a component that uses Dynamic: it watches the control planes, and reads the Secret
+// that each of them names in its status. RBAC cannot express "the Secret that another object
+// names", so the permission is to get any Secret by name.
+// +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+
 // Default values of Options.
 const (
 	DefaultRetryAfter  = time.Second
@@ -202,4 +208,44 @@ func (d *Dynamic) list(ctx context.Context, scope ...client.ListOption) ([]coder
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return list.Items, nil
+}
+
+// Served reports whether the objects of a control plane are served.
+func Served(cp *coderv1alpha1.CoderControlPlane) bool {
+	return cp.DeletionTimestamp == nil && served(cp)
+}
+
+// served is like Served, but also reports true for a control plane that is being deleted.
+func served(cp *coderv1alpha1.CoderControlPlane) bool {
+	return !cp.Spec.OperatorAccess.Disabled &&
+		!strings.Contains(cp.Name, ".")
+}
+
+// neverServed reports whether the operator never had access to a control plane, so that no client
+// can have seen its objects. It returns false if this is uncertain.
+func neverServed(status *coderv1alpha1.CoderControlPlaneStatus) bool {
+	switch {
+	case status.OperatorAccessReady, status.OperatorTokenSecretRef != nil:
+		return false
+	case status.EverServed != nil:
+		return !*status.EverServed
+	}
+	// The status was written by an operator that does not have the field yet, or was never written.
+	return status.ObjectNamePrefix == nil || status.Version == ""
+}
+
+// notReady returns the reason why a control plane that is served cannot be called yet. It returns
+// an empty string if it can.
+func notReady(cp *coderv1alpha1.CoderControlPlane) string {
+	switch {
+	case cp.Status.URL == "":
+		return "it has no address yet"
+	case cp.Status.ObjectNamePrefix == nil:
+		return "the names of its objects are not settled yet"
+	case !cp.Status.OperatorAccessReady:
+		return "the operator has no access to it yet"
+	case cp.Status.OperatorTokenSecretRef == nil:
+		return "the operator has no token for it yet"
+	}
+	return ""
 }

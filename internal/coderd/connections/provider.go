@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -56,4 +57,93 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("control planes that cannot be reached yet: %s; try again in %s",
 		strings.Join(e.ControlPlanes, "; "), e.RetryAfter)
+}
+
+// Static provides the one Coder that was configured on the command line. It belongs to one
+// namespace; all others are empty.
+type Static struct {
+	connection Connection
+}
+
+var _ Provider = (*Static)(nil)
+
+// NewStatic returns a Static that provides client in one namespace.
+func NewStatic(namespace string, client *coderd.Client) *Static {
+	return &Static{connection: Connection{
+		ControlPlane: types.NamespacedName{Namespace: namespace},
+		Client:       client,
+	}}
+}
+
+// ForNamespace implements Provider.
+func (s *Static) ForNamespace(_ context.Context, namespace string) ([]Connection, error) {
+	if namespace != s.connection.ControlPlane.Namespace {
+		return nil, nil
+	}
+	return []Connection{s.connection}, nil
+}
+
+// All implements Provider.
+func (s *Static) All(context.Context) ([]Connection, error) {
+	return []Connection{s.connection}, nil
+}
+
+// Members implements Provider.
+func (s *Static) Members(context.Context) ([]Member, error) {
+	return []Member{{ControlPlane: s.connection.ControlPlane, Named: true, Connection: &s.connection,
+		PodNamespaces: []string{s.connection.ControlPlane.Namespace}}}, nil
+}
+
+// Member is a control plane whose objects are served.
+type Member struct {
+	// ControlPlane is its namespace and name. A static member has only the namespace.
+	ControlPlane types.NamespacedName
+	// UID distinguishes it from an earlier control plane of the same name. A static member has
+	// none.
+	UID types.UID
+	// NamePrefix is the prefix of its objects' names: empty, or "<control plane>.". It does not
+	// change once it is set in the status.
+	NamePrefix string
+	// Named reports that NamePrefix is set. Without it there is no connection.
+	Named bool
+	// NeverServed reports that there was never a connection, so that no client can have seen its
+	// objects.
+	NeverServed bool
+	// PodNamespaces are the namespaces in which pods with the label of a workspace are considered:
+	// the control plane's own, and those in which spec.rbac allows Coder to create workspaces and
+	// that this process watches. A pod in any other namespace may carry a forged label.
+	PodNamespaces []string
+	// Rules are spec.identity.rules. They must not be modified.
+	Rules []coderv1alpha1.IdentityRule
+	// Connection is nil if there is none at the moment.
+	Connection *Connection
+	// Reason is a readable reason why there is no connection.
+	Reason string
+	// Deleting reports that the control plane is being deleted: its objects are released, and it
+	// has no connection any more.
+	Deleting bool
+}
+
+// Serves reports whether a namespace has a control plane that is served and whose name prefix is
+// set. It reads only the cache, and no token.
+func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
+	if !d.knows(namespace) {
+		return false, nil
+	}
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := d.cached.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return false, fmt.Errorf("listing the control planes of namespace %q: %w", namespace, err)
+	}
+	for i := range list.Items {
+		cp := &list.Items[i]
+		if Served(cp) && cp.DeletionTimestamp == nil && cp.Status.ObjectNamePrefix != nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Serves reports whether namespace is the namespace of the one Coder.
+func (s *Static) Serves(_ context.Context, namespace string) (bool, error) {
+	return namespace == s.connection.ControlPlane.Namespace, nil
 }

@@ -76,7 +76,7 @@ func faultsOfThePredecessor() map[string][]string {
 		"K14": {prov + "TestK14RotationWaitsForTerminatingPods", prov + "TestK14RotationWaitsForTheDeploymentController", keys + "TestK14TheOldKeyOutlivesThePodsThatHoldIt", keys + "TestK14AnotherSecretNameIsNoNewKey"},
 		"K15": {prov + "TestK15TheOlderOneHasTheKey", keys + "TestK15AKeyOfSomeoneElseIsNotTouched", keys + "TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched"},
 		"K16": {prov + "TestK16LossOfEntitlementStopsNoEdit", keys + "TestK16WithoutALicenseTheKeyStaysAndNoneIsMade", proxy + "TestALicenseThatEndsDoesNotFreezeTheSpec"},
-		"K17": {prov[:len(prov)-1] + "/resources TestK17GoldenObjects", build + "TestEveryFieldHasASay", "test/parity TestEachValueHasARow"},
+		"K17": {prov[:len(prov)-1] + "/resources TestK17GoldenObjects", build + "TestEveryFieldHasASay", "test/docs TestEachValueHasARow"},
 		"K18": {prov + "TestK18DeletionLetsJobsFinishAndDeletesTheKey", prov + "TestK18AnUnreachableCoderDelaysDeletionForAMinute", keys + "TestK18AKeyThatCannotBeDeletedIsTold", prov[:len(prov)-1] + "/resources TestK18TagsHash"},
 		"K19": {proxy + "TestK19DeletionUnregisters", proxy + "TestK19ErrorsAreInTheStatus", reg + "TestK19AProxyOfSomebodyElseIsNotSeized", reg + "TestK19NameDisplayNameAndIconAreKeptInLine", reg + "TestK19TheTokenIsVerifiedAgainstCoder"},
 		"K20": {shared + "TestTheTimeUntilReadyIsMeasuredOnce", shared + "TestRecoveryIsNewsAndABeginningIsNot", shared[:len(shared)-1] + "/metrics TestSeriesGoWithTheirObject", "internal/app TestAllLogsAreOneJSONObjectPerLine"},

@@ -3,7 +3,7 @@
 // A tool is a function from an input struct to an output struct. Its name, its annotations,
 // the permissions that it uses and its arguments are declared next to it. The complete
 // list, as a client sees it, is in testdata/tools.golden.json; a test limits its size. The
-// server's own ClusterRole is generated from the permissions (hack/mcprole).
+// server's own ClusterRole is generated from the permissions (hack/generate).
 //
 // Invariants: a tool accesses Kubernetes only through the client in its toolset.Call, which
 // impersonates the caller. Lists are paginated. An error is one sentence from which a model

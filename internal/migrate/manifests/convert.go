@@ -1,13 +1,12 @@
 package manifests
 
 import (
+	_ "embed"
 	"fmt"
 	"maps"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/migrate/parity"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
+	"sigs.k8s.io/yaml"
 )
 
 // The charts.
@@ -27,33 +26,33 @@ type Source struct {
 	// AppVersion is the version of Coder in the chart, or empty.
 	AppVersion string
 	// Values are the user's values, without the defaults of the chart.
-	Values values.Set
+	Values Values
 }
 
 // conversion is the state of one conversion.
 type conversion struct {
 	source   Source
-	table    parity.Table
+	table    parityTable
 	manifest *Manifest
-	report   *report.Report
+	report   *Report
 	// all contains the values, merged over the defaults of the chart.
-	all values.Set
+	all Values
 }
 
 // converter converts a value that cannot be copied. It adds its own entries to the report.
 type converter func(c *conversion, path string, value any) error
 
 // Convert returns the manifest and the report about it.
-func Convert(source Source) (*Manifest, *report.Report) {
+func Convert(source Source) (*Manifest, *Report) {
 	c := &conversion{
-		source: source, report: &report.Report{Source: source.Description},
+		source: source, report: &Report{Source: source.Description},
 		all:      defaults(source.Chart).Over(source.Values),
 		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
 	}
 	special := c.chart()
 	c.manifest.Name = c.name()
 	c.report.Object = fmt.Sprintf("%s %s/%s", c.manifest.Kind, source.Namespace, c.manifest.Name)
-	whole := func(path string) bool { return special[path] != nil || c.table.Whole(path) }
+	whole := func(path string) bool { return special[path] != nil || c.table.whole(path) }
 	done := map[string]bool{}
 	for _, path := range source.Values.Leaves(whole) {
 		c.value(special, path, done)
@@ -65,14 +64,14 @@ func Convert(source Source) (*Manifest, *report.Report) {
 // chart sets the kind and its table, and returns the converters for it.
 func (c *conversion) chart() map[string]converter {
 	if c.source.Chart == ChartProvisioner {
-		c.manifest.Kind, c.table = KindProvisioner, parity.Read(parity.Provisioner)
+		c.manifest.Kind, c.table = KindProvisioner, readParity(parityProvisioner)
 		return provisionerConverters()
 	}
 	if proxy, _ := c.all.Get("coder.workspaceProxy"); proxy == true {
-		c.manifest.Kind, c.table = KindWorkspaceProxy, parity.Read(parity.WorkspaceProxy)
+		c.manifest.Kind, c.table = KindWorkspaceProxy, readParity(parityWorkspaceProxy)
 		return proxyConverters()
 	}
-	c.manifest.Kind, c.table = KindControlPlane, parity.Read(parity.ControlPlane)
+	c.manifest.Kind, c.table = KindControlPlane, readParity(parityControlPlane)
 	return controlPlaneConverters()
 }
 
@@ -87,7 +86,7 @@ func (c *conversion) name() string {
 }
 
 // DeploymentName returns the name of the Deployment of a release.
-func DeploymentName(chart string, given values.Set) string {
+func DeploymentName(chart string, given Values) string {
 	name := chart
 	if override, ok := given.Get("nameOverride"); ok {
 		if text, ok := override.(string); ok && text != "" {
@@ -102,7 +101,7 @@ func DeploymentName(chart string, given values.Set) string {
 func (c *conversion) value(special map[string]converter, path string, done map[string]bool) {
 	for at := path; at != ""; at = at[:max(strings.LastIndex(at, "."), 0)] {
 		convert := special[at]
-		if convert == nil && (at == path || c.table.Whole(at)) && c.table[at].Value != "" {
+		if convert == nil && (at == path || c.table.whole(at)) && c.table[at].Value != "" {
 			convert = copied
 		}
 		if convert == nil {
@@ -114,18 +113,18 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 		done[at] = true
 		given, _ := c.source.Values.Get(at)
 		if err := convert(c, at, given); err != nil {
-			c.tell(at, "", report.Unreadable, err.Error())
+			c.tell(at, "", Unreadable, err.Error())
 		}
 		return
 	}
-	c.tell(path, "", report.Unreadable, "is no value of the chart "+c.source.Chart)
+	c.tell(path, "", Unreadable, "is no value of the chart "+c.source.Chart)
 }
 
 // copied is the converter that copies a value to its only field.
 func copied(c *conversion, path string, value any) error {
 	row := c.table[path]
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
 	if len(row.Fields) != 1 || strings.Contains(row.Fields[0], "[]") {
@@ -138,12 +137,12 @@ func copied(c *conversion, path string, value any) error {
 func byHand(c *conversion, path string, value any) error {
 	row := c.table[path]
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
-	outcome, remark := report.Manual, strings.TrimPrefix(row.Remark, "How instead: ")
+	outcome, remark := Manual, strings.TrimPrefix(row.Remark, "How instead: ")
 	if remark == row.Remark && len(row.Fields) == 0 {
-		outcome = report.Unneeded
+		outcome = Unneeded
 	}
 	c.tell(path, strings.Join(row.Fields, ", "), outcome, remark)
 	return nil
@@ -160,7 +159,7 @@ func (c *conversion) put(path, field string, value any) error {
 		return err
 	}
 	set(c.manifest.Spec, field, value)
-	c.tell(path, "spec."+field, report.Mapped, c.table[path].Remark)
+	c.tell(path, "spec."+field, Mapped, c.table[path].Remark)
 	return nil
 }
 
@@ -169,7 +168,7 @@ func (c *conversion) put(path, field string, value any) error {
 func (c *conversion) refer(path, variable string) map[string]any {
 	secret := c.source.Release + "-env"
 	c.report.Need(c.source.Namespace, secret, variable)
-	c.tell(path, "", report.Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
+	c.tell(path, "", Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
 		variable, variable, secret))
 	return map[string]any{"name": variable, "valueFrom": map[string]any{
 		"secretKeyRef": map[string]any{"name": secret, "key": variable},
@@ -178,13 +177,13 @@ func (c *conversion) refer(path, variable string) map[string]any {
 
 // tell adds an entry to the report. If a secret was replaced in the value, the entry keeps the
 // outcome Secret and only gets the field.
-func (c *conversion) tell(path, field string, outcome report.Outcome, note string) {
-	if last := len(c.report.Entries) - 1; last >= 0 && outcome == report.Mapped &&
-		c.report.Entries[last].Outcome == report.Secret && c.report.Entries[last].Value == path {
+func (c *conversion) tell(path, field string, outcome Outcome, note string) {
+	if last := len(c.report.Entries) - 1; last >= 0 && outcome == Mapped &&
+		c.report.Entries[last].Outcome == Secret && c.report.Entries[last].Value == path {
 		c.report.Entries[last].Field = field
 		return
 	}
-	c.report.Add(report.Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
+	c.report.Add(Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
 }
 
 // text returns a value or its default as a string. It returns an empty string if there is none.
@@ -236,4 +235,23 @@ func with(sets ...map[string]converter) map[string]converter {
 		maps.Copy(all, set)
 	}
 	return all
+}
+
+//go:embed coder.yaml
+var coderDefaults []byte
+
+//go:embed coder-provisioner.yaml
+var provisionerDefaults []byte
+
+// defaults returns the chart's default values that the conversion uses.
+func defaults(chart string) Values {
+	raw := coderDefaults
+	if chart == ChartProvisioner {
+		raw = provisionerDefaults
+	}
+	content := map[string]any{}
+	if err := yaml.Unmarshal(raw, &content); err != nil {
+		panic(fmt.Sprintf("bug: the defaults of the chart %s cannot be read: %v", chart, err))
+	}
+	return ValuesOf("defaults of the chart "+chart, content)
 }

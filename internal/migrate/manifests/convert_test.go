@@ -12,9 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -57,7 +54,7 @@ func source(t *testing.T, file string) Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := values.Parse(filepath.Base(file), raw)
+	set, err := ParseValues(filepath.Base(file), raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +88,8 @@ func golden(t *testing.T, name string, got []byte) {
 func TestEachValueOfTheChartsIsUnderstood(t *testing.T) {
 	for chart, file := range map[string]string{ChartCoder: "coder", ChartProvisioner: "provisioner"} {
 		content := chartValues(t, file)
-		_, told := Convert(Source{Chart: chart, Release: "coder", Namespace: "coder", Values: values.Of("defaults", content)})
-		for _, entry := range told.Of(report.Unreadable) {
+		_, told := Convert(Source{Chart: chart, Release: "coder", Namespace: "coder", Values: ValuesOf("defaults", content)})
+		for _, entry := range told.Of(Unreadable) {
 			t.Errorf("chart %s: %s %s", chart, entry.Value, entry.Note)
 		}
 	}
@@ -102,7 +99,7 @@ func TestEachValueOfTheChartsIsUnderstood(t *testing.T) {
 // source of Coder's client library.
 func TestDefaultsAreThoseOfTheCharts(t *testing.T) {
 	for chart, file := range map[string]string{ChartCoder: "coder", ChartProvisioner: "provisioner"} {
-		theirs := values.Of("chart", chartValues(t, file))
+		theirs := ValuesOf("chart", chartValues(t, file))
 		ours := defaults(chart)
 		for _, path := range ours.Leaves(func(string) bool { return false }) {
 			got, _ := ours.Get(path)

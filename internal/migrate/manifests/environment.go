@@ -2,8 +2,6 @@ package manifests
 
 import (
 	"fmt"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
 // variableField is a field of a custom resource that replaces an environment variable.
@@ -45,11 +43,11 @@ func environment(c *conversion, path string, value any) error {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		variable, name, err := readVariable(entry)
 		if err != nil {
-			c.tell(at, "", report.Unreadable, err.Error())
+			c.tell(at, "", Unreadable, err.Error())
 			continue
 		}
 		if last[name] != i {
-			c.tell(at, "", report.Unneeded, name+" is given again further down, and the last one counts")
+			c.tell(at, "", Unneeded, name+" is given again further down, and the last one counts")
 			continue
 		}
 		if text, literal := variable["value"].(string); literal && secretVariable(name, text) {
@@ -59,11 +57,11 @@ func environment(c *conversion, path string, value any) error {
 			continue
 		}
 		if err := fits(c.manifest.Kind, "extraEnv", []any{variable}); err != nil {
-			c.tell(at, "", report.Unreadable, err.Error())
+			c.tell(at, "", Unreadable, err.Error())
 			continue
 		}
 		kept = append(kept, variable)
-		c.tell(at, "spec.extraEnv", report.Mapped, name)
+		c.tell(at, "spec.extraEnv", Mapped, name)
 	}
 	if len(kept) > 0 {
 		set(c.manifest.Spec, "extraEnv", kept)
@@ -112,6 +110,6 @@ func (c *conversion) setVariable(at, name string, to variableField, variable map
 		return false
 	}
 	set(c.manifest.Spec, to.field, value)
-	c.tell(at, "spec."+to.field, report.Mapped, name)
+	c.tell(at, "spec."+to.field, Mapped, name)
 	return true
 }

@@ -2,8 +2,6 @@ package manifests
 
 import (
 	"fmt"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
 func controlPlaneConverters() map[string]converter {
@@ -29,7 +27,7 @@ func provisionerConverters() map[string]converter {
 
 // decided is the converter for values that select the kind.
 func decided(c *conversion, path string, _ any) error {
-	c.tell(path, "", report.Mapped, "it decides about the kind: "+c.manifest.Kind)
+	c.tell(path, "", Mapped, "it decides about the kind: "+c.manifest.Kind)
 	return nil
 }
 
@@ -39,10 +37,10 @@ func credential(c *conversion, path string, value any) error {
 		return fmt.Errorf("is not text")
 	}
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
-	c.tell(path, c.table[path].Fields[0], report.Mapped, "")
+	c.tell(path, c.table[path].Fields[0], Mapped, "")
 	return nil
 }
 
@@ -84,7 +82,7 @@ func (c *conversion) completeProxy() {
 		{"primaryAccessURL", "CODER_PRIMARY_ACCESS_URL"}, {"proxySessionTokenSecretRef", "CODER_PROXY_SESSION_TOKEN"},
 	} {
 		if get(c.manifest.Spec, needed.field) == nil {
-			c.tell("coder.env", "spec."+needed.field, report.Manual,
+			c.tell("coder.env", "spec."+needed.field, Manual,
 				needed.variable+" is not given in coder.env in a way that can be read; fill in the field, or use spec.controlPlaneRef")
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
 const (
@@ -48,7 +46,7 @@ func (c *conversion) enabled(path string) bool {
 func whereEnabled(enable string, convert converter) converter {
 	return func(c *conversion, path string, value any) error {
 		if !c.enabled(enable) {
-			c.tell(path, "", report.Unneeded, enable+" is not true")
+			c.tell(path, "", Unneeded, enable+" is not true")
 			return nil
 		}
 		return convert(c, path, value)
@@ -61,14 +59,14 @@ func exposed(c *conversion, path string, value any) error {
 		return fmt.Errorf("is neither true nor false")
 	}
 	if value == false {
-		c.tell(path, "", report.Unneeded, "is off")
+		c.tell(path, "", Unneeded, "is off")
 		return nil
 	}
 	field := strings.TrimPrefix(c.table[path].Fields[0], "spec.")
 	if get(c.manifest.Spec, field) == nil {
 		set(c.manifest.Spec, field, map[string]any{})
 	}
-	c.tell(path, "spec."+field, report.Mapped, "")
+	c.tell(path, "spec."+field, Mapped, "")
 	return nil
 }
 
@@ -100,7 +98,7 @@ func parentRefs(c *conversion, path string, value any) error {
 // LoadBalancer.
 func loadBalancerOnly(c *conversion, path string, value any) error {
 	if kind := c.text("coder.service.type"); kind != typeLoadBalancer {
-		c.tell(path, "", report.Unneeded, "has no effect in the chart with the type "+kind)
+		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
 		return nil
 	}
 	return copied(c, path, value)
@@ -109,11 +107,11 @@ func loadBalancerOnly(c *conversion, path string, value any) error {
 // nodePort converts the value to a number, because the chart also accepts a string.
 func nodePort(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
 	if kind := c.text("coder.service.type"); kind != typeLoadBalancer && kind != typeNodePort {
-		c.tell(path, "", report.Unneeded, "has no effect in the chart with the type "+kind)
+		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
 		return nil
 	}
 	if text, isText := value.(string); isText {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-
-	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
 // fallbackTag is the version of Coder if neither the values nor the chart contain one. It is the
@@ -51,7 +49,7 @@ func imagePart(c *conversion, path string, value any) error {
 	if get(c.manifest.Spec, "image") == nil {
 		c.setImage()
 	}
-	c.tell(path, "spec.image", report.Mapped, "")
+	c.tell(path, "spec.image", Mapped, "")
 	return nil
 }
 
@@ -79,7 +77,7 @@ func affinity(c *conversion, path string, value any) error {
 
 func command(c *conversion, path string, value any) error {
 	if empty(value) || reflect.DeepEqual(value, []any{"/opt/coder"}) {
-		c.tell(path, "", report.Unneeded, "it is where the image has the program")
+		c.tell(path, "", Unneeded, "it is where the image has the program")
 		return nil
 	}
 	return c.put(path, "command", value)
@@ -87,7 +85,7 @@ func command(c *conversion, path string, value any) error {
 
 func lifecycle(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
 	value, err := screened(path, value, c.refer)
@@ -99,7 +97,7 @@ func lifecycle(c *conversion, path string, value any) error {
 		return err
 	}
 	set(c.manifest.Spec, "podTemplate.spec.containers", containers)
-	c.tell(path, "spec.podTemplate.spec.containers[].lifecycle", report.Mapped, "")
+	c.tell(path, "spec.podTemplate.spec.containers[].lifecycle", Mapped, "")
 	return nil
 }
 
@@ -116,7 +114,7 @@ func ContainerName(kind string) string {
 
 func extraRules(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", report.Unneeded, "is empty")
+		c.tell(path, "", Unneeded, "is empty")
 		return nil
 	}
 	return c.put(path, "rbac.extraRules", ruleList(value))
@@ -146,20 +144,20 @@ func workspaceNamespaces(c *conversion, path string, value any) error {
 		name, _ := fields["name"].(string)
 		switch {
 		case !isMap || name == "":
-			c.tell(at, "", report.Unreadable, "names no namespace")
+			c.tell(at, "", Unreadable, "names no namespace")
 		case len(fields) == 1:
 			names = append(names, name)
-			c.tell(at, "spec.rbac.workspaceNamespaces", report.Mapped, c.table[path].Remark)
+			c.tell(at, "spec.rbac.workspaceNamespaces", Mapped, c.table[path].Remark)
 		default:
 			if rules, has := fields["extraRules"]; has {
 				fields["extraRules"] = ruleList(rules)
 			}
 			if err := fits(c.manifest.Kind, "rbac.namespaces", []any{fields}); err != nil {
-				c.tell(at, "", report.Unreadable, err.Error())
+				c.tell(at, "", Unreadable, err.Error())
 				continue
 			}
 			settings = append(settings, fields)
-			c.tell(at, "spec.rbac.namespaces", report.Mapped, c.table[path].Remark)
+			c.tell(at, "spec.rbac.namespaces", Mapped, c.table[path].Remark)
 		}
 	}
 	if len(names) > 0 {
@@ -178,7 +176,7 @@ func nameOverride(c *conversion, path string, value any) error {
 	if c.manifest.Kind != KindControlPlane {
 		return byHand(c, path, value)
 	}
-	c.tell(path, "metadata.name", report.Mapped,
+	c.tell(path, "metadata.name", Mapped,
 		"The chart names only the Deployment by it: the Service and the Ingress are called coder there and by this name here. Where the address of the Service is used, keep a Service coder of your own.")
 	return nil
 }

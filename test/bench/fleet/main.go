@@ -54,24 +54,24 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	config.QPS = -1
-	census, err := startCensus(ctx, config, o.namespace)
+	state, err := watchFleet(ctx, config, o.namespace)
 	if err != nil {
 		return err
 	}
-	took, err := apply(ctx, o, census)
+	took, err := apply(ctx, o, state)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stdout, "apply_to_status_seconds %.1f\n", took.Seconds())
-	if err := census.settle(ctx, settled); err != nil {
+	if err := state.settle(ctx, settled); err != nil {
 		return err
 	}
-	return atRest(ctx, o, census)
+	return atRest(ctx, o, state)
 }
 
 // apply creates the control planes with kubectl, and waits until they are
 // complete.
-func apply(ctx context.Context, o options, census *census) (time.Duration, error) {
+func apply(ctx context.Context, o options, state *fleetState) (time.Duration, error) {
 	file, err := manifest(o)
 	if err != nil {
 		return 0, err
@@ -82,9 +82,9 @@ func apply(ctx context.Context, o options, census *census) (time.Duration, error
 		return 0, err
 	}
 	fmt.Fprintf(os.Stdout, "kubectl_apply_seconds %.1f\n", time.Since(start).Seconds())
-	done, err := census.complete(ctx, o.to)
+	done, err := state.complete(ctx, o.to)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, census)
+		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, state)
 	}
 	return done.Sub(start), err
 }

@@ -14,7 +14,7 @@ import (
 
 // atRest measures an idle operator: its writes, its requests to Coder, and its
 // memory.
-func atRest(ctx context.Context, o options, c *census) error {
+func atRest(ctx context.Context, o options, c *fleetState) error {
 	before, err := readMetrics(ctx, o)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ const runTime = 5 * time.Minute
 // TestRealServer starts the server once for all clients.
 func TestRealServer(t *testing.T) {
 	node := newNode(t)
-	s := newScene(t)
+	s := newFixture(t)
 	s.keepBuilding(t)
 	s.settles(t)
 	t.Run("OfficialSuite", s.officialSuite)
@@ -39,7 +39,7 @@ func TestRealServer(t *testing.T) {
 // officialSuite runs the suite as hack/conformance does with the fixtures. Tests that
 // need the fixtures are in the files of expected failures; the suite fails if any other
 // test fails, and if one of those passes.
-func (s *scene) officialSuite(t *testing.T) {
+func (s *fixture) officialSuite(t *testing.T) {
 	wanted := map[string]string{legacy: "9/30", modern: "12/37"}
 	for _, revision := range []string{modern, legacy} {
 		t.Run(revision, func(t *testing.T) {
@@ -56,7 +56,7 @@ func (s *scene) officialSuite(t *testing.T) {
 }
 
 // mcpGo runs a third-party client, in a separate module.
-func (s *scene) mcpGo(t *testing.T) {
+func (s *fixture) mcpGo(t *testing.T) {
 	w := s.newWorkspaces(t, "mcpgo")
 	command := command(t, "go", "test", "-tags", "conformance", "-count=1", "-v", ".")
 	command.Dir = "../../peers/mcpgo"

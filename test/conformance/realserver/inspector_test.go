@@ -23,7 +23,7 @@ const (
 
 // inspector runs the command line of the inspector, with each of its methods to
 // determine the server's protocol.
-func (s *scene) inspector(t *testing.T, n node) {
+func (s *fixture) inspector(t *testing.T, n node) {
 	workspace := s.newWorkspaces(t, "inspector").Running
 	arguments := fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, workspace)
 	call := func(tool, arguments string) []string {
@@ -60,7 +60,7 @@ func (s *scene) inspector(t *testing.T, n node) {
 
 // strictTools lists the tools with the inspector's strict checks for constructs
 // that some clients do not support.
-func (s *scene) strictTools(t *testing.T, n node, era []string) {
+func (s *fixture) strictTools(t *testing.T, n node, era []string) {
 	t.Helper()
 	out := s.inspect(t, n, 0, s.token, append([]string{"--method", "tools/list", "--strict"}, era...))
 	var answer struct {
@@ -78,7 +78,7 @@ type output struct{ stdout, stderr string }
 
 // inspect runs the inspector, which must end with an exit code. It has a separate
 // home directory and does not ask for a login.
-func (s *scene) inspect(t *testing.T, n node, code int, token string, args []string) output {
+func (s *fixture) inspect(t *testing.T, n node, code int, token string, args []string) output {
 	t.Helper()
 	script := filepath.Join(n.packages, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	args = append([]string{"--cli", s.server.mcpURL, "--transport", "http", "--format", "json", "--stored-auth-only"}, args...)

@@ -35,7 +35,7 @@ func (n node) command(t *testing.T, script string, args ...string) *exec.Cmd {
 
 // environment returns the environment variables that describe the objects to a
 // client.
-func (s *scene) environment(t *testing.T, p *program, w workspaces) []string {
+func (s *fixture) environment(t *testing.T, p *program, w workspaces) []string {
 	t.Helper()
 	names, err := json.Marshal(w)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *scene) environment(t *testing.T, p *program, w workspaces) []string {
 
 // typeScript runs the scripts of test/conformance/clients. Each line that they
 // print is a test here.
-func (s *scene) typeScript(t *testing.T, n node) {
+func (s *fixture) typeScript(t *testing.T, n node) {
 	// The scripts find the packages beside themselves.
 	scripts := t.TempDir()
 	if err := os.CopyFS(scripts, os.DirFS("../clients")); err != nil {
@@ -84,7 +84,7 @@ func (s *scene) typeScript(t *testing.T, n node) {
 }
 
 // follow runs a script to its end and makes a test of each line that it prints.
-func (s *scene) follow(t *testing.T, command *exec.Cmd, server *program, w workspaces) (checks tally) {
+func (s *fixture) follow(t *testing.T, command *exec.Cmd, server *program, w workspaces) (checks tally) {
 	t.Helper()
 	var complaints bytes.Buffer
 	command.Stderr = &complaints

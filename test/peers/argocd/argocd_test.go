@@ -21,8 +21,8 @@ type object struct {
 	changed  any
 }
 
-// story is a scenario: objects that Argo CD manages, one wave after the other.
-type story struct {
+// scenario is a scenario: objects that Argo CD manages, one wave after the other.
+type scenario struct {
 	namespace string
 	objects   []object
 	// patience is how long one sync may take.
@@ -39,7 +39,7 @@ func TestPlainObjects(t *testing.T) {
 	}
 	a := connect(t)
 	a.namespaceOf(t, "peers-argo-plain")
-	a.keeps(t, story{
+	a.keeps(t, scenario{
 		namespace: "peers-argo-plain", patience: time.Minute, objects: []object{configMap("one", "wanted"), configMap("two", "other")},
 	})
 }
@@ -53,7 +53,7 @@ func TestObjectsOfCoder(t *testing.T) {
 			resource: schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: resource},
 		}
 	}
-	connect(t).keeps(t, story{namespace: "coder", patience: 5 * time.Minute, objects: []object{
+	connect(t).keeps(t, scenario{namespace: "coder", patience: 5 * time.Minute, objects: []object{
 		coderObject("template.yaml", "codertemplates", "CoderTemplate", "description", "wanted", "drifted"),
 		coderObject("workspace.yaml", "coderworkspaces", "CoderWorkspace", "ttlMillis", int64(3600000), int64(7200000)),
 	}})
@@ -62,7 +62,7 @@ func TestObjectsOfCoder(t *testing.T) {
 // keeps runs a scenario: objects are synced and healthy, stay in sync, a change is
 // seen by the watch and reverted, objects are pruned, and all of that with one list
 // per kind.
-func (a *argo) keeps(t *testing.T, s story) {
+func (a *argo) keeps(t *testing.T, s scenario) {
 	began := time.Now()
 	if err := a.cache.EnsureSynced(); err != nil {
 		t.Fatal(err)

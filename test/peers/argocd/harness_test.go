@@ -71,7 +71,7 @@ func connect(t *testing.T) *argo {
 
 // sync syncs exactly these objects of the scenario to the cluster, based on the
 // cache, like Argo CD's application controller.
-func (a *argo) sync(t *testing.T, s story, wanted ...*unstructured.Unstructured) {
+func (a *argo) sync(t *testing.T, s scenario, wanted ...*unstructured.Unstructured) {
 	t.Helper()
 	phase, message := common.OperationRunning, ""
 	var results []common.ResourceSyncResult
@@ -141,7 +141,7 @@ func (a *argo) inSync(t *testing.T, wanted []*unstructured.Unstructured) {
 
 // healthy waits until every object in the cache is healthy. Objects of kinds without
 // a health check count as healthy.
-func (a *argo) healthy(t *testing.T, s story, wanted []*unstructured.Unstructured) {
+func (a *argo) healthy(t *testing.T, s scenario, wanted []*unstructured.Unstructured) {
 	t.Helper()
 	eventually(t, s.patience, "every object is healthy", func() error {
 		live, err := a.cache.GetManagedLiveObjs(wanted, keptBy(t))
@@ -162,7 +162,7 @@ func (a *argo) healthy(t *testing.T, s story, wanted []*unstructured.Unstructure
 }
 
 // sees waits until the cache has a value in an object's field.
-func (a *argo) sees(t *testing.T, s story, obj object, name string, want any) {
+func (a *argo) sees(t *testing.T, s scenario, obj object, name string, want any) {
 	t.Helper()
 	eventually(t, 30*time.Second, fmt.Sprintf("the cache has %v in %v of %s", want, obj.field, name), func() error {
 		seen := a.cached(s, obj, name)
@@ -176,7 +176,7 @@ func (a *argo) sees(t *testing.T, s story, obj object, name string, want any) {
 	})
 }
 
-func (a *argo) seesNoMore(t *testing.T, s story, obj object, name string) {
+func (a *argo) seesNoMore(t *testing.T, s scenario, obj object, name string) {
 	t.Helper()
 	eventually(t, s.patience, "the cache knows "+name+" no more", func() error {
 		if seen := a.cached(s, obj, name); seen != nil {
@@ -190,7 +190,7 @@ func (a *argo) seesNoMore(t *testing.T, s story, obj object, name string) {
 	}
 }
 
-func (a *argo) cached(s story, obj object, name string) *cache.Resource {
+func (a *argo) cached(s scenario, obj object, name string) *cache.Resource {
 	found := a.cache.FindResources(s.namespace, func(r *cache.Resource) bool {
 		return r.Ref.Name == name && r.Ref.Kind == obj.kind && r.Ref.GroupVersionKind().Group == obj.resource.Group
 	})
@@ -201,7 +201,7 @@ func (a *argo) cached(s story, obj object, name string) *cache.Resource {
 }
 
 // change changes an object like a user who does not use Argo CD.
-func (a *argo) change(t *testing.T, s story, obj object, name string) {
+func (a *argo) change(t *testing.T, s scenario, obj object, name string) {
 	t.Helper()
 	content := map[string]any{}
 	must(t, unstructured.SetNestedField(content, obj.changed, obj.field...))
@@ -212,7 +212,7 @@ func (a *argo) change(t *testing.T, s story, obj object, name string) {
 	must(t, err)
 }
 
-func (a *argo) mustWatch(t *testing.T, s story) {
+func (a *argo) mustWatch(t *testing.T, s scenario) {
 	t.Helper()
 	for _, obj := range s.objects {
 		eventually(t, 10*time.Second, "the cache watches "+obj.resource.Resource, func() error {
@@ -250,7 +250,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 }
 
 // deleteAll removes objects that a scenario may have left.
-func (a *argo) deleteAll(t *testing.T, s story) {
+func (a *argo) deleteAll(t *testing.T, s scenario) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

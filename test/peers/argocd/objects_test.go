@@ -15,7 +15,7 @@ import (
 
 // load returns the objects of a scenario, with the label by which the engine
 // identifies them.
-func load(t *testing.T, s story) []*unstructured.Unstructured {
+func load(t *testing.T, s scenario) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
 	for _, obj := range s.objects {

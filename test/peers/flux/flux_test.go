@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// story is a scenario: objects that Flux manages, each in a Kustomization that
+// scenario is a scenario: objects that Flux manages, each in a Kustomization that
 // depends on the previous one: Flux dry-runs all objects of one Kustomization before
 // it applies any, and a workspace needs its template.
-type story struct {
+type scenario struct {
 	files []object
 	// patience is how long one step of Flux may take.
 	patience time.Duration
@@ -49,7 +49,7 @@ func coderObject(file, resource, name, field string, wanted, changed any) object
 func TestPlainObjects(t *testing.T) {
 	f := start(t)
 	f.namespaceOf(t, "peers-flux-plain")
-	f.keeps(t, "plain", story{files: []object{configMap("one", "wanted"), configMap("two", "other")}, patience: time.Minute})
+	f.keeps(t, "plain", scenario{files: []object{configMap("one", "wanted"), configMap("two", "other")}, patience: time.Minute})
 }
 
 // TestObjectsOfCoder needs a CoderControlPlane "coder" in namespace "coder" that is
@@ -57,7 +57,7 @@ func TestPlainObjects(t *testing.T) {
 func TestObjectsOfCoder(t *testing.T) {
 	f := start(t)
 	f.mustServe(t, schema.GroupVersion{Group: "aggregation.coder.com", Version: "v1alpha1"}, "codertemplates", "coderworkspaces")
-	f.keeps(t, "coder", story{patience: 5 * time.Minute, files: []object{
+	f.keeps(t, "coder", scenario{patience: 5 * time.Minute, files: []object{
 		coderObject("template.yaml", "codertemplates", "coder.flux", "description", "wanted", "drifted"),
 		coderObject("workspace.yaml", "coderworkspaces", "coder.admin.flux", "ttlMillis", int64(3600000), int64(7200000)),
 	}})
@@ -65,7 +65,7 @@ func TestObjectsOfCoder(t *testing.T) {
 
 // keeps runs a scenario: objects are applied and Ready, are not written when nothing
 // changes, drift is corrected, and objects are pruned until all are deleted.
-func (f *fluxed) keeps(t *testing.T, name string, s story) {
+func (f *fluxed) keeps(t *testing.T, name string, s scenario) {
 	source := f.source(t, name)
 	all := map[string]string{}
 	for i, obj := range s.files {

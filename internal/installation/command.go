@@ -1,0 +1,119 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// checkInterval is the interval of the checks while the command waits.
+const checkInterval = time.Second
+
+// checkFunc has the signature of Check.
+type checkFunc func(context.Context, *rest.Config, Expectation) ([]Problem, error)
+
+// checkOptions are the flags and the dependencies of the command.
+type checkOptions struct {
+	kube    *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+	want    Expectation
+	wait    time.Duration
+	output  cli.Format
+
+	clock clock.Clock
+	check checkFunc
+}
+
+// NewCheckCommand returns the command "coder-k8s check".
+func NewCheckCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	return newCheckCommand(streams, clock.RealClock{}, Check)
+}
+
+// newCheckCommand is NewCheckCommand with the dependencies that tests replace.
+func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
+	o := &checkOptions{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what is wrong with the installation",
+		Long: "Check looks at the installation with your own rights: its definitions, roles, Deployments, APIService\n" +
+			"and policies. What you may not look at is left out. It changes nothing.\n\n" +
+			"Exit code: 0 nothing is wrong, 1 something is, or it could not look, 2 the command line is wrong.",
+		Example: "  coder-k8s check\n" +
+			"  coder-k8s check --wait=2m -o json",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.want.Controllers, o.want.AggregatedAPI = true, true
+	flags := cmd.Flags()
+	flags.StringVar(&o.want.Namespace, "operator-namespace", Namespace, "the namespace of the operator")
+	flags.StringSliceVar(&o.want.WatchNamespaces, "watch-namespaces", nil, "the namespaces that the operator was told to work in (default all)")
+	flags.BoolVar(&o.want.MCP, "mcp", true, "whether there should be an MCP server")
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until nothing is wrong; 0 looks once")
+	o.output.AddFlag(cmd, cli.JSON, cli.YAML)
+	o.kube.AddFlags(flags)
+	return cmd
+}
+
+// run checks until there are no problems or the wait time is over, and prints the last
+// result.
+func (o *checkOptions) run(ctx context.Context) error {
+	if o.wait < 0 {
+		return cli.Usage("--wait=%s is below zero: give a time, or 0 to look once", o.wait)
+	}
+	config, err := cli.Cluster(o.kube, version.UserAgent())
+	if err != nil {
+		return err
+	}
+	end := o.clock.Now().Add(o.wait)
+	for {
+		problems, err := o.check(ctx, config, o.want)
+		if err == nil && len(problems) == 0 || !o.clock.Now().Add(checkInterval).Before(end) {
+			return o.tell(problems, err)
+		}
+		select {
+		case <-ctx.Done():
+			return o.tell(problems, ctx.Err())
+		case <-o.clock.After(checkInterval):
+		}
+	}
+}
+
+// tell prints the problems. It returns an error with their number, or err if the check
+// failed.
+func (o *checkOptions) tell(problems []Problem, err error) error {
+	if printErr := o.print(problems, err == nil); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("the installation in namespace %s is not in order (problems: %d)", o.want.Namespace, len(problems))
+	}
+	return nil
+}
+
+func (o *checkOptions) print(problems []Problem, complete bool) error {
+	if !o.output.Structured() {
+		for _, p := range problems {
+			fmt.Fprintln(o.streams.Out, cli.Clean(p.String()))
+		}
+		if complete && len(problems) == 0 {
+			fmt.Fprintf(o.streams.Out, "The installation in namespace %s is in order.\n", o.want.Namespace)
+		}
+		return nil
+	}
+	if problems == nil {
+		problems = []Problem{}
+	}
+	return o.output.Write(o.streams.Out, problems)
+}

@@ -1,0 +1,120 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	controlplane "github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	provisioner "github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	workspaceproxy "github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
+)
+
+// accepted returns the custom resource with all defaults, from a dry run. It returns the API
+// server's error if the API server refuses the resource.
+func (t *takeover) accepted(ctx context.Context) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(plain(t.Manifest.Object()))}
+	err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(fieldOwner), client.DryRunAll)
+	if err != nil {
+		return nil, fmt.Errorf("the API server does not take the %s that was made of the values; write it with \"migrate helm\" without --take-over, "+
+			"mend it, and see docs/how-to/migrate-from-helm.md: %w", t.Manifest.Kind, err)
+	}
+	return obj, nil
+}
+
+// workloadOf converts the custom resource as its controller does.
+func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
+	read := func(into any) error {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)
+	}
+	var w workload.Workload
+	switch t.Manifest.Kind {
+	case manifests.KindProvisioner:
+		p := &coderv1alpha1.CoderProvisioner{}
+		if err := read(p); err != nil {
+			return w, err
+		}
+		w = provisioner.Workload(p, provisioner.Inputs{URL: p.Spec.URL, Adopted: workload.AdoptedFrom(provisioner.Workload(p, provisioner.Inputs{}), live)})
+	case manifests.KindWorkspaceProxy:
+		p := &coderv1alpha1.CoderWorkspaceProxy{}
+		if err := read(p); err != nil {
+			return w, err
+		}
+		in := workspaceproxy.Inputs{PrimaryAccessURL: p.Spec.PrimaryAccessURL}
+		if ref := p.Spec.ProxySessionTokenSecretRef; ref != nil {
+			in.Token = *ref
+		}
+		in.Adopted = workload.AdoptedFrom(workspaceproxy.Workload(p, in), live)
+		w = workspaceproxy.Workload(p, in)
+	default:
+		cp := &coderv1alpha1.CoderControlPlane{}
+		if err := read(cp); err != nil {
+			return w, err
+		}
+		w = controlplane.Workload(cp, controlplane.Inputs{})
+		w.Adopted = workload.AdoptedFrom(w, live)
+	}
+	return w, nil
+}
+
+// rollout returns the fields in which the new pods would differ from the running ones. The API
+// server completes the template that the operator would apply, in a dry run that creates a
+// Deployment.
+func (t *takeover) rollout(ctx context.Context, w workload.Workload, live *appsv1.Deployment) ([]string, error) {
+	known, err := t.envFromNames(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	w.EnvFromNames = known
+	desired, err := workload.Deployment(w)
+	if err != nil {
+		return nil, err
+	}
+	trial := &appsv1.Deployment{Spec: *desired.Spec.DeepCopy()}
+	trial.GenerateName, trial.Namespace = live.Name+"-take-over-", live.Namespace
+	trial.Spec.Replicas = ptr.To[int32](0)
+	if err := t.Client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
+		return nil, fmt.Errorf("asking the API server what the pods would be: %w", err)
+	}
+	return differences(&live.Spec.Template, &trial.Spec.Template)
+}
+
+// envFromNames returns the names of the variables that spec.envFrom sets, because the operator does
+// not override them. Only keys are read.
+func (t *takeover) envFromNames(ctx context.Context, w workload.Workload) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, source := range w.Spec.EnvFrom {
+		var keys []string
+		switch {
+		case source.ConfigMapRef != nil:
+			obj := &corev1.ConfigMap{}
+			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.ConfigMapRef.Name}, obj); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
+			}
+			for key := range obj.Data {
+				keys = append(keys, key)
+			}
+		case source.SecretRef != nil:
+			obj := &corev1.Secret{}
+			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.SecretRef.Name}, obj); client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
+			}
+			for key := range obj.Data {
+				keys = append(keys, key)
+			}
+		}
+		for _, key := range keys {
+			known[source.Prefix+key] = true
+		}
+	}
+	return known, nil
+}

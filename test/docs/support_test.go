@@ -1,0 +1,146 @@
+package docs
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "render docs/reference/support.md anew")
+
+// versions is hack/supported.yaml.
+type versions struct {
+	Kubernetes struct{ Oldest, Tested, OldestControllers string }
+	Coder      struct {
+		Tested, Emulated []string
+		Sample           string
+	}
+	Operator struct{ Current string }
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func supported(t *testing.T) versions {
+	t.Helper()
+	var v versions
+	if err := yaml.UnmarshalStrict([]byte(read(t, "hack/supported.yaml")), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestVersionsAreTheSame compares each place that names a version with the one file.
+func TestVersionsAreTheSame(t *testing.T) {
+	v := supported(t)
+	for _, place := range []struct{ path, pattern, want string }{
+		{"charts/coder-k8s/Chart.yaml", `kubeVersion: ">=([0-9.]+)\.0-0"`, v.Kubernetes.OldestControllers},
+		{"internal/installation/check.go", `oldestMinor = ([0-9]+)`, minor(v.Kubernetes.OldestControllers)},
+		{"internal/installation/check.go", `oldestMinorAggregatedAPI = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
+		{"internal/installation/check.go", `oldestMinorMCP = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
+		{"hack/cluster/settings.sh", `(?m)^KUBE_VERSION=([0-9]+\.[0-9]+)`, v.Kubernetes.Tested},
+		{"hack/cluster/settings.sh", `(?m)^PINNED_CODER_VERSION=(\S+)`, strings.TrimPrefix(v.Coder.Tested[0], "v")},
+		{"config/samples/codercontrolplane.yaml", `image: ghcr.io/coder/coder:(\S+)`, v.Coder.Sample},
+		{"docs/how-to/choose-an-installation.md", `Parts of Kubernetes ([0-9.]+[0-9]) are used`, v.Kubernetes.Oldest},
+		{"Makefile", `VERSION \?= (v[0-9]+\.[0-9]+)`, v.Operator.Current},
+	} {
+		found := regexp.MustCompile(place.pattern).FindStringSubmatch(read(t, place.path))
+		if len(found) == 0 || found[1] != place.want {
+			t.Errorf("%s has %q for %s, and hack/supported.yaml has %q", place.path, found, place.pattern, place.want)
+		}
+	}
+	var emulated []string
+	for _, found := range regexp.MustCompile(`Release = "v([0-9]+\.[0-9]+)`).FindAllStringSubmatch(read(t, "internal/coderd/coderdtest/releases.go"), -1) {
+		emulated = append(emulated, found[1])
+	}
+	slices.Sort(emulated)
+	if emulated = slices.Compact(emulated); !slices.Equal(emulated, v.Coder.Emulated) {
+		t.Errorf("the test server emulates Coder %v, and hack/supported.yaml has %v", emulated, v.Coder.Emulated)
+	}
+}
+
+func minor(version string) string { return strings.TrimPrefix(version, "1.") }
+
+// TestPagesNameTheOldestKubernetes reads each page that says which Kubernetes is needed.
+func TestPagesNameTheOldestKubernetes(t *testing.T) {
+	want, named := supported(t).Kubernetes.Oldest, 0
+	for _, p := range pages(t) {
+		if p.path != "README.md" && !strings.HasPrefix(p.path, "docs/") {
+			continue
+		}
+		for _, found := range regexp.MustCompile(`Kubernetes (1\.[0-9]+) or (?:newer|later)`).FindAllStringSubmatch(read(t, p.path), -1) {
+			named++
+			if found[1] != want {
+				t.Errorf("%s asks for Kubernetes %s, and hack/supported.yaml for %s", p.path, found[1], want)
+			}
+		}
+	}
+	if named < 2 {
+		t.Errorf("%d pages name a version: the pattern of this test is wrong", named)
+	}
+}
+
+const supportPage = `<!-- Rendered by test/docs from hack/supported.yaml: go test ./test/docs -update -->
+# Supported versions
+
+| coder-k8s | Kubernetes | Coder |
+| --- | --- | --- |
+| {{.Operator.Current}} | {{.Kubernetes.Oldest}} or later | {{range $i, $v := .Coder.Emulated}}{{if $i}}, {{end}}{{$v}}{{end}} |
+
+What was run for it:
+
+| | with | how |
+| --- | --- | --- |
+| Kubernetes | {{.Kubernetes.Tested}} | the integration tests on a real kube-apiserver, the end-to-end tests on a real cluster |
+| Kubernetes, earlier | read in the libraries, not run | from {{.Kubernetes.OldestControllers}} the controllers work; [what is missing before {{.Kubernetes.Oldest}}](../how-to/choose-an-installation.md#older-clusters) |
+| Coder | {{range $i, $v := .Coder.Tested}}{{if $i}}, {{end}}{{$v}}{{end}} | a real Coder in the end-to-end tests |
+| Coder | {{range $i, $v := .Coder.Emulated}}{{if $i}}, {{end}}{{$v}}{{end}} | the answers of these versions, emulated by the test server, in the unit and integration tests |
+| Coder, licensed features | emulated | no license was at hand: proxies, provisioner keys, replicas and licenses |
+
+## Version scheme
+
+A version is ` + "`vMAJOR.MINOR.PATCH`" + ` as [Semantic Versioning](https://semver.org) defines it. Before v1.0.0 a new minor version may
+change the API; the [changelog](https://github.com/coder-k8s/coder-k8s/blob/main/CHANGELOG.md) then says what to do. The image, the manifests, the chart (without the ` + "`v`" + `) and the
+kubectl plugin have the same version. A version with a hyphen, such as ` + "`v0.2.0-rc.1`" + `, is a pre-release.
+
+## Upgrade and deprecation policy
+
+- Upgrade one minor version at a time, to its newest patch. [How to upgrade, and roll back](../how-to/upgrade.md).
+- The newest minor version gets fixes. The one before it gets fixes of security for three months after the next one.
+- A field, flag, condition or metric is first marked as deprecated, in its description and in the changelog, and works on for at
+  least one minor version. From v1.0.0 on it works for the whole major version.
+- The API of a group ` + "`v1alpha1`" + ` can change between minor versions. Objects that are stored stay readable, or the upgrade
+  converts them.
+- A version of Kubernetes or Coder is dropped with a minor version, and not with a patch.
+`
+
+// TestPage checks that the page agrees with the file.
+func TestPage(t *testing.T) {
+	var out bytes.Buffer
+	if err := template.Must(template.New("").Parse(supportPage)).Execute(&out, supported(t)); err != nil {
+		t.Fatal(err)
+	}
+	const path = "docs/reference/support.md"
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, path), out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, path) != out.String() {
+		t.Errorf("%s differs from what hack/supported.yaml says: go test ./test/docs -update", path)
+	}
+}
