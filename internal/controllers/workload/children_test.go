@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +13,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -97,6 +101,48 @@ func TestNothingOfOthersIsPruned(t *testing.T) {
 	f.get("coder", "coder", &networkingv1.Ingress{})
 	f.get("coder", "others", &corev1.Service{})
 	f.get("coder", "attached", &corev1.Service{})
+}
+
+// A Role that was handed over belongs to its user until the operator adopts it, and it adopts only
+// one with the name that it wants.
+func TestAHandedOverRoleWithAnotherNameIsNotPruned(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Namespace: "coder", Name: "of-the-user",
+		Labels:      map[string]string{coderv1alpha1.LabelControlPlane: "coder", coderv1alpha1.LabelControlPlaneNamespace: "coder"},
+		Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: "CoderControlPlane/coder"},
+	}
+	f := newFixture(t, newControlPlane(), &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta})
+	f.settle()
+	f.get("coder", "of-the-user", &rbacv1.Role{})
+	f.get("coder", "of-the-user", &rbacv1.RoleBinding{})
+}
+
+// A conflict resolves without any action. It must not hide an error that does not.
+func TestAnErrorBesideAConflictIsNotHidden(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.settle()
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec = newControlPlane().Spec })
+	f.kit.Client = interceptor.NewClient(f.cluster, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			switch obj.(type) {
+			case *networkingv1.Ingress:
+				return apierrors.NewForbidden(networkingv1.Resource("ingresses"), "coder", errors.New("no"))
+			case *networkingv1.NetworkPolicy:
+				return apierrors.NewConflict(networkingv1.Resource("networkpolicies"), "coder", errors.New("changed"))
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	if _, _, err := f.try(); !apierrors.IsForbidden(err) {
+		t.Errorf("the pass ends with %v, want the error of the Ingress", err)
+	}
+	condition := f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonApplyFailed)
+	if !strings.Contains(condition.Message, `Ingress "coder"`) {
+		t.Errorf("message %q does not name the Ingress", condition.Message)
+	}
+	if !f.gone("coder-metrics", &corev1.Service{}) {
+		t.Error("the error kept the operator from the other children")
+	}
 }
 
 // Pods of the earlier revision still use the old ServiceAccount.

@@ -6,11 +6,8 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -213,19 +210,17 @@ func (t *Toolkit) everything(r Registration) source.Source {
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
 	bare := cache.ByObject{Transform: stripMetadata}
-	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:            ours,
-		&corev1.Service{}:               ours,
-		&corev1.ServiceAccount{}:        ours,
-		&policyv1.PodDisruptionBudget{}: ours,
-		&networkingv1.NetworkPolicy{}:   ours,
-		&networkingv1.Ingress{}:         ours,
-		&batchv1.Job{}:                  ours,
-		&rbacv1.Role{}:                  ours,
-		&rbacv1.RoleBinding{}:           ours,
-		&corev1.Secret{}:                bare,
-		&corev1.ConfigMap{}:             bare,
+	objects := map[client.Object]cache.ByObject{
+		&batchv1.Job{}:        ours,
+		&rbacv1.Role{}:        ours,
+		&rbacv1.RoleBinding{}: ours,
+		&corev1.Secret{}:      bare,
+		&corev1.ConfigMap{}:   bare,
 	}
+	for _, child := range Children() {
+		objects[child] = ours
+	}
+	return objects
 }
 
 // stripMetadata removes all metadata that does not identify an object. Annotations may repeat the
