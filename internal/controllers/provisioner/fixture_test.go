@@ -60,7 +60,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			},
 			Children: workload.Children(), IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderProvisioner{}, indexControlPlane, namedControlPlane)
+				b.WithIndex(&coderv1alpha1.CoderProvisioner{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
 			},
 		}),
 		behind: map[string]string{},

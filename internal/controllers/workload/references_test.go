@@ -1,12 +1,19 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -164,6 +171,31 @@ func TestSecretsWakeWhoeverRefersToThem(t *testing.T) {
 	} {
 		if got := f.kit.whoseContent(r, c.kind)(t.Context(), c.secret); len(got) != c.want {
 			t.Errorf("%s: %v are looked at, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A watch handler cannot return an error. Dropped without a word, a change would go unnoticed for an
+// hour, and nobody would know why.
+func TestAFailedLookupOfAWatchIsLogged(t *testing.T) {
+	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
+	f.kit.Client = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("no index")
+		},
+	})
+	r := Registration{Kind: planeKind(), List: &coderv1alpha1.CoderControlPlaneList{}}
+	for name, handle := range map[string]handler.MapFunc{
+		`"kind"="Secret" "name"="db"`: f.kit.whoseContent(r, "Secret"),
+		`"controlPlane"="db"`:         f.kit.OfControlPlane(r),
+	} {
+		var logged []string
+		logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+		if got := handle(log.IntoContext(t.Context(), logger), secretOf("db", nil)); len(got) > 0 {
+			t.Errorf("%s: %v are looked at", name, got)
+		}
+		if len(logged) != 1 || !strings.Contains(logged[0], name) || !strings.Contains(logged[0], "no index") {
+			t.Errorf("logged %q, want one line with %s", logged, name)
 		}
 	}
 }

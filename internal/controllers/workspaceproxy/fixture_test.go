@@ -49,7 +49,7 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 			},
 			Children: workload.Children(), IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderWorkspaceProxy{}, IndexControlPlane, controlPlaneOf)
+				b.WithIndex(&coderv1alpha1.CoderWorkspaceProxy{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
 			},
 		}),
 		coder: coderdtest.New(t, coderdtest.WithLicensing()), next: coderdtest.New(t, coderdtest.WithLicensing()),

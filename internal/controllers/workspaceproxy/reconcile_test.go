@@ -254,10 +254,9 @@ func TestAControlPlaneThatIsMissing(t *testing.T) {
 	cp := controlPlane("later", controlPlaneURL, accessURL)
 	cp.Status.OperatorTokenSecretRef.Name = "dev-operator-token"
 	f.Create(cp)
-	if err := f.Cluster.Status().Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	if requests := f.Reconciler.(*Reconciler).proxiesOf(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
+	f.UpdateStatus(cp)
+	r := f.Reconciler.(*Reconciler)
+	if requests := r.kit.OfControlPlane(r.registration())(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
 		t.Errorf("the control plane leads to %v", requests)
 	}
 	f.run()
