@@ -54,16 +54,14 @@ func walk(t *testing.T, specs ...coderv1alpha1.CoderControlPlaneSpec) string {
 	f := newScene(t, cp)
 	f.anyPort = true
 	for _, obj := range surroundings() {
-		f.add(obj)
+		f.Create(obj)
 	}
 	other := f.licenseFor(200)
 	f.licenses[other] = "other"
 	secret := &corev1.Secret{}
-	f.get("coder", "license", secret)
+	f.Get("license", secret)
 	secret.Data["other"] = []byte(other)
-	if err := f.cluster.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(secret)
 	own := false
 	for i, spec := range specs {
 		if spec.OperatorAccess.TokenSecretRef != nil && !own {
@@ -71,7 +69,7 @@ func walk(t *testing.T, specs ...coderv1alpha1.CoderControlPlaneSpec) string {
 			own = true
 		}
 		if i > 0 {
-			f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec = *spec.DeepCopy() })
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec = *spec.DeepCopy() })
 		}
 		f.live()
 	}
@@ -91,7 +89,7 @@ func surroundings() []*corev1.Secret {
 // end returns the picture without what a history leaves behind on purpose: the users of Coder,
 // which account is the first, and the last known state of a Coder that is no longer called.
 func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
-	f.t.Helper()
+	f.T.Helper()
 	unasked := *spec.Replicas == 0 || spec.OperatorAccess.Disabled
 	var kept []string
 	for _, part := range strings.Split(f.picture(f.licenses), "--- ") {
@@ -127,9 +125,9 @@ func (f *scene) open() []string {
 	for _, l := range f.coder.Licenses() {
 		out = append(out, "license "+f.licenses[l.Text])
 	}
-	if ref := f.controlPlane().Status.OperatorTokenSecretRef; ref != nil {
+	if ref := f.Object().Status.OperatorTokenSecretRef; ref != nil {
 		secret := &corev1.Secret{}
-		f.get("coder", ref.Name, secret)
+		f.Get(ref.Name, secret)
 		out = append(out, fmt.Sprintf("token taken: %t", f.takes(string(secret.Data[ref.Key]))))
 	}
 	return out
@@ -137,11 +135,11 @@ func (f *scene) open() []string {
 
 // withoutRecords returns a part of the picture with only the results of the last pass.
 func (f *scene) withoutRecords(part string, unasked bool) string {
-	f.t.Helper()
+	f.T.Helper()
 	head, text, _ := strings.Cut(part, "\n")
 	cp := &coderv1alpha1.CoderControlPlane{}
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "…", "2026-11-20T12:00:00Z")), cp); err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	if cp.Status.ObjectNamePrefix != nil && *cp.Status.ObjectNamePrefix == "" {
 		// It is decided once, whether the operator has access or not.
@@ -166,7 +164,7 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 	}
 	out, err := yaml.Marshal(cp)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return head + "\n" + string(out)
 }
@@ -174,39 +172,35 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 // runJob does the work of the Job that creates the operator's account in a Coder that already has
 // users. It reports whether there was such a Job.
 func (f *fixture) runJob() bool {
-	f.t.Helper()
+	f.T.Helper()
 	jobs := &batchv1.JobList{}
-	if err := f.cluster.List(f.t.Context(), jobs); err != nil {
-		f.t.Fatal(err)
-	}
+	f.List(jobs)
 	if len(jobs.Items) == 0 || len(jobs.Items[0].Status.Conditions) > 0 {
 		return false
 	}
 	own, credentials := &corev1.Secret{}, &corev1.Secret{}
-	f.get("coder", "own", own)
-	f.get("coder", "coder-operator-credentials", credentials)
+	f.Get("own", own)
+	f.Get("coder-operator-credentials", credentials)
 	owner, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: string(own.Data["token"])})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	field := func(key string) string { return string(credentials.Data[key]) }
-	org, err := owner.OrganizationByName(f.t.Context(), coderd.DefaultOrganization)
+	org, err := owner.OrganizationByName(f.T.Context(), coderd.DefaultOrganization)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	user, err := owner.CreateUser(f.t.Context(), coderd.NewUser{
+	user, err := owner.CreateUser(f.T.Context(), coderd.NewUser{
 		Username: field("username"), Email: field("email"), Password: field("password"), OrganizationIDs: []uuid.UUID{org.ID},
 	})
 	if err == nil {
-		err = owner.SetRoles(f.t.Context(), user.Username, []string{"owner"})
+		err = owner.SetRoles(f.T.Context(), user.Username, []string{"owner"})
 	}
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	job := &jobs.Items[0]
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-	if err := f.cluster.SubResource("status").Update(f.t.Context(), job); err != nil {
-		f.t.Fatal(err)
-	}
+	f.UpdateStatus(job)
 	return true
 }

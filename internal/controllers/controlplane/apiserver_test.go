@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -9,108 +10,53 @@ import (
 	"testing"
 	"time"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// apiServer is a real kube-apiserver and a real manager that runs the controller with its watches,
-// caches and indexes.
+// apiServer runs the controller against a real kube-apiserver, like internal/app.
 type apiServer struct {
-	t      *testing.T
-	config *rest.Config
-	client client.Client
-	clock  *clocktesting.FakeClock
+	*controllertest.APIServer
+	clock *clocktesting.FakeClock
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	cfg := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	a := &apiServer{
+		controllertest.NewAPIServer(t, kubetest.Start(t, controllertest.CRDs), ""), clocktesting.NewFakeClock(time.Now()),
 	}
-	a := &apiServer{t: t, config: cfg, clock: clocktesting.NewFakeClock(time.Now())}
-	var err error
-	if a.client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: workload.CacheByObject()},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
+		optional, err := workload.NewOptionalKinds(mgr, a.clock)
+		a.Must(err)
+		kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
+		a.Must(err)
+		r, err := New(mgr, kit, Options{})
+		a.Must(err)
+		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr), mgr.Add(optional))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.run(mgr)
 	return a
 }
 
-// run starts the controller like internal/app.
-func (a *apiServer) run(mgr ctrl.Manager) {
-	a.t.Helper()
-	ctx, cancel := context.WithCancel(a.t.Context())
-	optional, err := workload.NewOptionalKinds(mgr, a.clock)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := workload.SetUpIndexes(ctx, mgr); err != nil {
-		a.t.Fatal(err)
-	}
-	r, err := New(mgr, kit, Options{})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := r.SetupWithManager(ctx, mgr); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := mgr.Add(optional); err != nil {
-		a.t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	a.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			a.t.Errorf("the manager ended with: %v", err)
-		}
-	})
-}
-
 func (a *apiServer) mustHave(conditionType string, status metav1.ConditionStatus, reason string) {
-	a.t.Helper()
-	polltest.Eventually(a.t, conditionType+" "+reason, func(ctx context.Context) error {
+	a.T.Helper()
+	polltest.Eventually(a.T, conditionType+" "+reason, func(ctx context.Context) error {
 		cp := &coderv1alpha1.CoderControlPlane{}
-		if err := a.client.Get(ctx, coderKey(), cp); err != nil {
+		if err := a.Client.Get(ctx, coderKey(), cp); err != nil {
 			return err
 		}
 		if c := conditions.Find(cp.Status.Conditions, conditionType); c == nil || c.Status != status || c.Reason != reason {
@@ -146,7 +92,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	for _, obj := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "coder"}}, databaseSecret(), cp,
 	} {
-		if err := a.client.Create(ctx, obj); err != nil {
+		if err := a.Client.Create(ctx, obj); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,25 +100,25 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	a.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
 
 	definitions := envtest.CRDInstallOptions{Paths: []string{gatewayCRDs(t)}, MaxTime: time.Minute}
-	if _, err := envtest.InstallCRDs(a.config, definitions); err != nil {
+	if _, err := envtest.InstallCRDs(a.Config, definitions); err != nil {
 		t.Fatal(err)
 	}
-	polltest.Eventually(a.t, "the HTTPRoute", func(ctx context.Context) error {
+	polltest.Eventually(a.T, "the HTTPRoute", func(ctx context.Context) error {
 		a.clock.Step(time.Minute)
-		return a.client.Get(ctx, coderKey(), &gatewayv1.HTTPRoute{})
+		return a.Client.Get(ctx, coderKey(), &gatewayv1.HTTPRoute{})
 	})
 	a.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
 
 	route := &gatewayv1.HTTPRoute{}
-	if err := a.client.Get(ctx, coderKey(), route); err != nil {
+	if err := a.Client.Get(ctx, coderKey(), route); err != nil {
 		t.Fatal(err)
 	}
 	first := route.UID
-	if err := a.client.Delete(ctx, route); err != nil {
+	if err := a.Client.Delete(ctx, route); err != nil {
 		t.Fatal(err)
 	}
-	polltest.Eventually(a.t, "the HTTPRoute after somebody deleted it", func(ctx context.Context) error {
-		if err := a.client.Get(ctx, coderKey(), route); err != nil {
+	polltest.Eventually(a.T, "the HTTPRoute after somebody deleted it", func(ctx context.Context) error {
+		if err := a.Client.Get(ctx, coderKey(), route); err != nil {
 			return err
 		}
 		if route.UID == first {
@@ -183,17 +129,17 @@ func TestAgainstARealAPIServer(t *testing.T) {
 
 	a.aSecretRolls()
 
-	if err := a.client.Get(ctx, coderKey(), cp); err != nil {
+	if err := a.Client.Get(ctx, coderKey(), cp); err != nil {
 		t.Fatal(err)
 	}
 	// The controller may write the status at the same time, so this is a patch and not an update.
 	base := cp.DeepCopy()
 	cp.Spec.Expose = nil
-	if err := a.client.Patch(ctx, cp, client.MergeFrom(base)); err != nil {
+	if err := a.Client.Patch(ctx, cp, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
-	polltest.Eventually(a.t, "the end of the HTTPRoute", func(ctx context.Context) error {
-		if err := a.client.Get(ctx, coderKey(), route); !apierrors.IsNotFound(err) {
+	polltest.Eventually(a.T, "the end of the HTTPRoute", func(ctx context.Context) error {
+		if err := a.Client.Get(ctx, coderKey(), route); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there, or cannot be read: %w", err)
 		}
 		return nil
@@ -201,22 +147,22 @@ func TestAgainstARealAPIServer(t *testing.T) {
 }
 
 func (a *apiServer) aSecretRolls() {
-	a.t.Helper()
+	a.T.Helper()
 	checksum := func(ctx context.Context) (string, error) {
 		d := &appsv1.Deployment{}
-		err := a.client.Get(ctx, coderKey(), d)
+		err := a.Client.Get(ctx, coderKey(), d)
 		return d.Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum], err
 	}
-	before, err := checksum(a.t.Context())
+	before, err := checksum(a.T.Context())
 	if err != nil || before == "" {
-		a.t.Fatalf("checksum %q, %v", before, err)
+		a.T.Fatalf("checksum %q, %v", before, err)
 	}
 	secret := databaseSecret()
 	secret.Data["url"] = []byte("postgres://other")
-	if err := a.client.Update(a.t.Context(), secret); err != nil {
-		a.t.Fatal(err)
+	if err := a.Client.Update(a.T.Context(), secret); err != nil {
+		a.T.Fatal(err)
 	}
-	polltest.Eventually(a.t, "another checksum", func(ctx context.Context) error {
+	polltest.Eventually(a.T, "another checksum", func(ctx context.Context) error {
 		after, err := checksum(ctx)
 		if err == nil && after == before {
 			err = fmt.Errorf("it is still %s", after)

@@ -34,7 +34,7 @@ type scene struct {
 
 func scenarios() map[string]scenario {
 	edit := func(change func(*coderv1alpha1.CoderControlPlane)) func(f *scene) {
-		return func(f *scene) { f.change(change) }
+		return func(f *scene) { f.Edit(change) }
 	}
 	disabled := func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }
 	return map[string]scenario{
@@ -43,10 +43,10 @@ func scenarios() map[string]scenario {
 		"create with a token of one's own": {fresh: true, spec: withTokenOfOnesOwn, act: func(*scene) {}},
 		"change everything": {spec: everything, act: func(f *scene) {
 			f.license("second")
-			f.change(everythingElse)
+			f.Edit(everythingElse)
 		}},
 		"TLS off, one thing less each": {spec: everythingElse, act: func(f *scene) {
-			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 				cp.Spec.TLS.SecretNames, cp.Spec.Expose, cp.Spec.LicenseSecretRef = nil, nil, nil
 				cp.Spec.PodDisruptionBudget, cp.Spec.NetworkPolicy, cp.Spec.Metrics = nil, nil, coderv1alpha1.MetricsSpec{}
 				cp.Spec.RBAC = coderv1alpha1.RBACSpec{}
@@ -57,13 +57,13 @@ func scenarios() map[string]scenario {
 		"access enabled again": {spec: disabled, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = false })},
 		"own token instead": {act: func(f *scene) {
 			f.addToken()
-			f.change(withTokenOfOnesOwn)
+			f.Edit(withTokenOfOnesOwn)
 		}},
 		"token Secret renamed":   {act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })},
 		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
-		"delete":                 {act: func(f *scene) { f.delete() }},
-		"delete everything":      {spec: everything, act: func(f *scene) { f.delete() }},
-		"delete with access off": {spec: disabled, act: func(f *scene) { f.delete() }},
+		"delete":                 {act: func(f *scene) { f.Delete() }},
+		"delete everything":      {spec: everything, act: func(f *scene) { f.Delete() }},
+		"delete with access off": {spec: disabled, act: func(f *scene) { f.Delete() }},
 	}
 }
 
@@ -121,11 +121,11 @@ func TestCrashEverywhere(t *testing.T) {
 // mustBeTidy checks that the operator has at most one account and one token, and that no login
 // session is left. A session that a crash leaves behind expires within a day.
 func (f *scene) mustBeTidy() {
-	f.t.Helper()
+	f.T.Helper()
 	operators, tokens := 0, 0
 	for _, user := range f.coder.Usernames() {
 		if n := f.coder.Sessions(user); n > 0 {
-			f.t.Errorf("%d logins of %s are left", n, user)
+			f.T.Errorf("%d logins of %s are left", n, user)
 		}
 		if strings.HasPrefix(user, access.Username) {
 			operators++
@@ -133,7 +133,7 @@ func (f *scene) mustBeTidy() {
 		}
 	}
 	if operators > 1 || tokens > 1 {
-		f.t.Errorf("the operator has %d accounts and %d tokens", operators, tokens)
+		f.T.Errorf("the operator has %d accounts and %d tokens", operators, tokens)
 	}
 }
 
@@ -146,12 +146,12 @@ type playedScene struct {
 func (s scenario) play(t *testing.T, at int) playedScene {
 	t.Helper()
 	f := s.stage(t)
-	f.fault.set(at, true, nil)
+	f.Fault.Set(at, true)
 	f.live()
-	crashed := f.fault.struck()
-	f.fault.set(0, false, nil)
+	crashed := f.Fault.Struck()
+	f.Fault.Set(0, false)
 	f.restart()
-	if !f.isGone() {
+	if !f.Gone() {
 		f.live()
 	}
 	s.mustEnd(f)
@@ -161,13 +161,13 @@ func (s scenario) play(t *testing.T, at int) playedScene {
 // mustEnd checks that the result is the intended one, because two runs can be wrong in the same
 // way.
 func (s scenario) mustEnd(f *scene) {
-	f.t.Helper()
+	f.T.Helper()
 	switch {
-	case f.isGone():
+	case f.Gone():
 	case s.unready:
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	default:
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	}
 }
 
@@ -196,7 +196,7 @@ func (s scenario) stage(t *testing.T) *scene {
 func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
 	t.Helper()
 	f := &scene{newFixture(t, cp, databaseSecret(), secretOf("tls", map[string]string{"tls.crt": "c", "tls.key": "k"})), map[string]string{}}
-	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.Clock))
 	f.gatewayAndMonitoring()
 	f.license("first")
 	return f
@@ -204,14 +204,14 @@ func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
 
 // license writes a new license to the Secret.
 func (f *scene) license(name string) {
-	f.t.Helper()
+	f.T.Helper()
 	text := f.licenseFor(100)
 	f.licenses[text] = name
-	f.fault.without(func() { f.putLicense(text) })
+	f.putLicense(text)
 }
 
 // addToken creates a Secret with a token that a user created.
 func (f *scene) addToken() {
-	f.t.Helper()
-	f.add(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
+	f.T.Helper()
+	f.Create(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
 }

@@ -20,130 +20,116 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 )
 
-// delete deletes the control plane. The time of the request is the fixture's clock.
-func (f *fixture) delete() {
-	f.t.Helper()
-	cp := f.controlPlane()
-	if err := f.cluster.Delete(f.t.Context(), cp); err != nil {
-		f.t.Fatal(err)
-	}
-	f.clock.SetTime(f.controlPlane().DeletionTimestamp.Time)
-}
-
 func readyFixture(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane)) *fixture {
 	t.Helper()
 	f := newFixture(t, newControlPlane(changes...), databaseSecret())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	return f
 }
 
 func TestDeletionRevokesAndCleansUp(t *testing.T) {
 	f := readyFixture(t, withWorkspaceNamespace)
-	role := resources.WorkspaceRoleName(f.controlPlane())
+	role := resources.WorkspaceRoleName(f.Object())
 	if len(f.coder.TokenNames(access.Username)) != 1 {
 		t.Fatalf("tokens before: %v", f.coder.TokenNames(access.Username))
 	}
-	f.delete()
-	f.reconcile()
+	f.Delete()
+	f.Reconcile()
 
 	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
 		t.Errorf("tokens that were not revoked: %v", tokens)
 	}
-	if !f.gone("work", role, &rbacv1.Role{}) || !f.gone("work", resources.WorkspaceRoleBindingName(newControlPlane()), &rbacv1.RoleBinding{}) {
+	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", resources.WorkspaceRoleBindingName(newControlPlane()), &rbacv1.RoleBinding{}) {
 		t.Error("rights in another namespace outlive the control plane")
 	}
-	if !f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) {
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
 		t.Error("the control plane is still there")
 	}
-	f.reconcile()
+	f.Reconcile()
 }
 
 func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.delete()
+	f.Delete()
 
 	for _, passed := range []time.Duration{0, 30 * time.Second, 59 * time.Second} {
-		f.clock.SetTime(f.controlPlane().DeletionTimestamp.Add(passed))
-		result := f.reconcile()
+		f.Clock.SetTime(f.Object().DeletionTimestamp.Add(passed))
+		result := f.Reconcile()
 		if result.RequeueAfter <= 0 || result.RequeueAfter > 5*time.Second {
 			t.Errorf("after %v it looks again after %v", passed, result.RequeueAfter)
 		}
-		ready := f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonDeleting)
+		ready := f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonDeleting)
 		if !strings.Contains(ready.Message, "token") {
 			t.Errorf("message %q does not say what the deletion waits for", ready.Message)
 		}
 	}
-	f.clock.SetTime(f.controlPlane().DeletionTimestamp.Add(time.Minute))
-	f.reconcile()
+	f.Clock.SetTime(f.Object().DeletionTimestamp.Add(time.Minute))
+	f.Reconcile()
 
-	if !f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) {
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
 		t.Error("a Coder that does not answer blocks the deletion for good")
 	}
-	if f.events.count("Warning RevocationSkipped") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Warning RevocationSkipped") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
 func TestDeletionBeforeCoderEverRanIsImmediate(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.settle()
+	f.Settle()
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.delete()
-	f.reconcile()
-	if !f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) {
+	f.Delete()
+	f.Reconcile()
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
 		t.Error("the control plane is still there")
 	}
-	if f.events.count("Warning") > 0 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Warning") > 0 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
 func TestDeletionShowsTheTokenToNobodyElse(t *testing.T) {
 	f := readyFixture(t)
 	service := &corev1.Service{}
-	f.get("coder", "coder", service)
+	f.Get("coder", service)
 	service.OwnerReferences = nil
-	if err := f.cluster.Update(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(service)
 	f.coder.ResetRequests()
-	f.delete()
-	f.reconcile()
+	f.Delete()
+	f.Reconcile()
 	if requests := f.coder.Requests(); len(requests) > 0 {
 		t.Errorf("requests to a Service of someone else: %v", requests)
 	}
-	if f.events.count("Warning RevocationSkipped") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Warning RevocationSkipped") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
 func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 	f := readyFixture(t)
-	cp := f.controlPlane()
+	cp := f.Object()
 	cp.Spec.OperatorAccess.Disabled = true
-	if err := f.cluster.Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
+	f.Update(cp)
+	f.Settle()
 
 	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
 		t.Errorf("tokens that were not revoked: %v", tokens)
 	}
-	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
-	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	status := f.controlPlane().Status
+	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
+	f.MustHave(coderv1alpha1.ConditionServed, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	status := f.Object().Status
 	if status.OperatorAccessReady || status.OperatorTokenSecretRef != nil || status.OperatorTokenExpiresAt != nil {
 		t.Errorf("status still speaks of a token: %+v", status)
 	}
 
 	f.coder.ResetRequests()
 	secrets := 0
-	watched := interceptor.NewClient(f.cluster, interceptor.Funcs{
+	watched := interceptor.NewClient(f.Cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			// The Secret of the database is read for the pods.
 			if _, ok := obj.(*corev1.Secret); ok && key.Name != "db" {
@@ -152,9 +138,9 @@ func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	f.cluster = watched
+	f.Cluster = watched
 	f.restart()
-	f.reconcile()
+	f.Reconcile()
 	if secrets > 0 || len(f.coder.Requests()) > 0 {
 		t.Errorf("%d Secrets read and requests %v to a Coder that the operator is kept away from", secrets, f.coder.Requests())
 	}
@@ -162,14 +148,12 @@ func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 
 func TestAServiceAccountIsDetachedNotDeleted(t *testing.T) {
 	f := readyFixture(t)
-	cp := f.controlPlane()
+	cp := f.Object()
 	cp.Spec.ServiceAccount.DisableCreate = true
-	if err := f.cluster.Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
+	f.Update(cp)
+	f.Settle()
 	account := &corev1.ServiceAccount{}
-	f.get("coder", "coder", account)
+	f.Get("coder", account)
 	if metav1.GetControllerOf(account) != nil {
 		t.Error("the ServiceAccount is still the control plane's, and would be deleted with it")
 	}
@@ -177,18 +161,16 @@ func TestAServiceAccountIsDetachedNotDeleted(t *testing.T) {
 
 func TestScalingDownKeepsTheToken(t *testing.T) {
 	f := readyFixture(t)
-	cp := f.controlPlane()
+	cp := f.Object()
 	cp.Spec.Replicas = ptr.To[int32](0)
-	if err := f.cluster.Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
+	f.Update(cp)
+	f.Reconcile()
 	d := &appsv1.Deployment{}
-	f.get("coder", "coder", d)
-	f.podsReady(0)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
-	if status := f.controlPlane().Status; status.OperatorTokenSecretRef == nil || status.ReadyReplicas != 0 {
+	f.Get("coder", d)
+	f.PodsReady(0)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	if status := f.Object().Status; status.OperatorTokenSecretRef == nil || status.ReadyReplicas != 0 {
 		t.Errorf("status is %+v", status)
 	}
 }

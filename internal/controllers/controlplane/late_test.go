@@ -24,24 +24,25 @@ type pastState struct {
 
 // beLate makes the controller's cache stale from now on.
 func (f *fixture) beLate(lag int) {
-	f.t.Helper()
+	f.T.Helper()
 	f.late = &lateCache{f: f, lag: lag}
 	f.late.note()
+	f.AfterWrite = f.late.note
 }
 
 // note records the current state.
 func (l *lateCache) note() {
 	state := &pastState{}
 	for _, list := range kindsOfPictures() {
-		if err := l.f.cluster.List(l.f.t.Context(), list); err != nil {
-			l.f.t.Fatal(err)
+		if err := l.f.Cluster.List(l.f.T.Context(), list); err != nil {
+			l.f.T.Fatal(err)
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			state.objects = append(state.objects, item.DeepCopyObject().(client.Object))
 			return nil
 		})
 		if err != nil {
-			l.f.t.Fatal(err)
+			l.f.T.Fatal(err)
 		}
 	}
 	l.history = append(l.history, state)
@@ -51,7 +52,7 @@ func (l *lateCache) note() {
 func (l *lateCache) view() client.WithWatch {
 	state := l.history[max(0, len(l.history)-1-l.lag)]
 	if state.client == nil {
-		state.client = newCluster(l.f.t).WithObjects(state.objects...).Build()
+		state.client = l.f.NewCluster().WithObjects(state.objects...).Build()
 	}
 	return state.client
 }
@@ -71,18 +72,18 @@ func TestStaleReads(t *testing.T) {
 				f := s.stage(t)
 				f.beLate(lag)
 				for range 6 {
-					result, err := f.try("coder")
+					result, err := f.Try()
 					if err != nil {
 						t.Errorf("%d writes behind: %v", lag, err)
 					}
 					mustNotSpin(t, result)
-					if f.isGone() {
+					if f.Gone() {
 						break
 					}
 					f.world()
 				}
-				f.late = nil
-				if !f.isGone() {
+				f.late, f.AfterWrite = nil, nil
+				if !f.Gone() {
 					f.live()
 				}
 				if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {

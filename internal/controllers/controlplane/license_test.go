@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,17 +36,17 @@ func withLicense(cp *coderv1alpha1.CoderControlPlane) {
 func newLicensedFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := newFixture(t, append(objects, databaseSecret())...)
-	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
-	f.settle()
-	f.podsReady(1)
-	f.settle()
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.Clock))
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
 	return f
 }
 
 // licenseFor returns a license that expires after the given number of days, with ten further days
 // of grace period.
 func (f *fixture) licenseFor(days int) string {
-	now := f.clock.Now()
+	now := f.Clock.Now()
 	return coderdtest.NewLicense(coderdtest.License{
 		FeatureSet: "premium", NotBefore: now.AddDate(-1, 0, 0), Expires: now.AddDate(0, 0, days), GraceEnds: now.AddDate(0, 0, days+10),
 	})
@@ -55,107 +54,84 @@ func (f *fixture) licenseFor(days int) string {
 
 // putLicense writes the Secret of the license like a user.
 func (f *fixture) putLicense(text string) {
-	f.t.Helper()
-	defer func(after int) { f.killAfter = after }(f.killAfter)
-	f.killAfter = 0
+	f.T.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "license", Namespace: "coder"}}
-	if !f.gone("coder", "license", secret) {
-		secret.Data = map[string][]byte{"license": []byte(text)}
-		if err := f.cluster.Update(f.t.Context(), secret); err != nil {
-			f.t.Fatal(err)
-		}
+	exists := f.Has("license", secret)
+	secret.Data = map[string][]byte{"license": []byte(text)}
+	if exists {
+		f.Update(secret)
 		return
 	}
-	secret.Data = map[string][]byte{"license": []byte(text)}
-	if err := f.cluster.Create(f.t.Context(), secret); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func (f *fixture) change(change func(*coderv1alpha1.CoderControlPlane)) {
-	f.t.Helper()
-	cp := f.controlPlane()
-	change(cp)
-	cp.Generation++
-	if err := f.cluster.Update(f.t.Context(), cp); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Create(secret)
 }
 
 func (f *fixture) mustHold(want ...string) {
-	f.t.Helper()
+	f.T.Helper()
 	var got []string
 	for _, l := range f.coder.Licenses() {
 		got = append(got, l.Text)
 	}
 	if !slices.Equal(got, want) {
-		f.t.Errorf("Coder holds %d licenses %q, want %q", len(got), got, want)
+		f.T.Errorf("Coder holds %d licenses %q, want %q", len(got), got, want)
 	}
 }
 
 // mustNotTell checks that the status and the Events do not contain the licenses.
 func (f *fixture) mustNotTell(texts ...string) {
-	f.t.Helper()
-	status, err := json.Marshal(f.controlPlane().Status)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	seen := string(status) + strings.Join(f.events.all(), "\n")
+	f.T.Helper()
+	var parts []string
 	for _, text := range texts {
-		for _, part := range strings.Split(text, ".")[1:] {
-			if strings.Contains(seen, part) {
-				f.t.Errorf("the license is told: %s", seen)
-			}
-		}
+		parts = append(parts, strings.Split(text, ".")[1:]...)
 	}
+	f.MustNotTell(parts)
 }
 
 // TestALicenseComesChangesAndGoes protects against a fault of the predecessor (K9): any license
 // counted, old licenses remained, and their expiry was not reported.
 func TestALicenseComesChangesAndGoes(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
-	missing := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
-	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
-	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
-	if !strings.Contains(missing.Message, `Secret "license"`) || f.controlPlane().Status.LicenseTier != "none" {
-		t.Errorf("%s; tier %q", missing.Message, f.controlPlane().Status.LicenseTier)
+	missing := f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.MustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+	f.MustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
+	if !strings.Contains(missing.Message, `Secret "license"`) || f.Object().Status.LicenseTier != "none" {
+		t.Errorf("%s; tier %q", missing.Message, f.Object().Status.LicenseTier)
 	}
 	f.putLicense(" \n")
-	f.settle()
-	if c := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing); !strings.Contains(c.Message, `no license in key "license"`) {
+	f.Settle()
+	if c := f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing); !strings.Contains(c.Message, `no license in key "license"`) {
 		t.Error(c.Message)
 	}
 
 	theirs, first, second := f.licenseFor(300), f.licenseFor(100), f.licenseFor(200)
 	f.coder.AddLicense(theirs)
 	f.putLicense(first)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	f.mustHold(theirs, first)
-	before := f.controlPlane().Status
+	before := f.Object().Status
 	if before.LicenseTier != "premium" || before.ExternalProvisionerDaemonsEntitlement != "entitled" || before.WorkspaceProxyEntitlement != "entitled" ||
-		!before.LicenseExpiresAt.Time.Equal(f.clock.Now().AddDate(0, 0, 100)) || len(before.LicenseUUIDs) != 1 ||
+		!before.LicenseExpiresAt.Time.Equal(f.Clock.Now().AddDate(0, 0, 100)) || len(before.LicenseUUIDs) != 1 ||
 		before.LicenseLastApplied == nil || len(before.LicenseLastAppliedHash) != 64 {
 		t.Errorf("status %+v", before)
 	}
 
-	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	f.Forward(time.Minute)
 	f.putLicense(second)
-	f.settle()
+	f.Settle()
 	f.mustHold(theirs, second)
-	after := f.controlPlane().Status
+	after := f.Object().Status
 	if after.LicenseLastAppliedHash == before.LicenseLastAppliedHash || after.LicenseLastApplied.Equal(before.LicenseLastApplied) ||
 		slices.Equal(after.LicenseUUIDs, before.LicenseUUIDs) || !after.LicenseExpiresAt.After(before.LicenseExpiresAt.Time) {
 		t.Errorf("status %+v", after)
 	}
 
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.LicenseSecretRef = nil })
-	f.podsReady(1)
-	f.settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.LicenseSecretRef = nil })
+	f.PodsReady(1)
+	f.Settle()
 	f.mustHold(theirs)
-	end := f.controlPlane().Status
+	end := f.Object().Status
 	if c := conditions.Find(end.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil ||
 		end.LicenseUUIDs != nil || end.LicenseExpiresAt != nil || end.LicenseLastApplied != nil || end.LicenseLastAppliedHash != "" {
 		t.Errorf("after the license %+v", end)
@@ -164,8 +140,8 @@ func TestALicenseComesChangesAndGoes(t *testing.T) {
 		t.Errorf("tier %q, with a license that a person added", end.LicenseTier)
 	}
 	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 1, "Warning Pending": 0} {
-		if got := f.events.count(reason); got != want {
-			t.Errorf("%d Events %q, want %d; all: %q", got, reason, want, f.events.all())
+		if got := f.Events.Count(reason); got != want {
+			t.Errorf("%d Events %q, want %d; all: %q", got, reason, want, f.Events.All())
 		}
 	}
 	f.mustNotTell(first, second)
@@ -175,64 +151,64 @@ func TestALicenseThatCoderRefuses(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	bad := f.licenseFor(100) + "x"
 	f.putLicense(bad)
-	f.settle()
-	c := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidLicense)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidLicense)
-	if !strings.Contains(c.Message, "license has multiple issues") || f.events.count("Warning InvalidLicense") != 1 {
-		t.Errorf("%s; events %q", c.Message, f.events.all())
+	f.Settle()
+	c := f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidLicense)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidLicense)
+	if !strings.Contains(c.Message, "license has multiple issues") || f.Events.Count("Warning InvalidLicense") != 1 {
+		t.Errorf("%s; events %q", c.Message, f.Events.All())
 	}
 	f.mustNotTell(bad)
 	// In two hours there is no write to the cluster, and one attempt per hour in Coder.
 	f.coder.ResetRequests()
 	for range 4 {
-		f.clock.SetTime(f.clock.Now().Add(30 * time.Minute))
-		f.reconcile()
+		f.Forward(30 * time.Minute)
+		f.Reconcile()
 	}
-	if writes := f.takeWrites(); len(writes) > 0 || f.coder.Writes() != 2 {
+	if writes := f.TakeWrites(); len(writes) > 0 || f.coder.Writes() != 2 {
 		t.Errorf("writes %q, %d tries", writes, f.coder.Writes())
 	}
 	good := f.licenseFor(100)
 	f.putLicense(good)
-	f.settle()
+	f.Settle()
 	f.mustHold(good)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 // TestTheEndOfALicenseIsTold reconciles only when the controller requests it.
 func TestTheEndOfALicenseIsTold(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	// The hourly passes have another reason, and the license is not due in them.
-	f.clock.SetTime(f.clock.Now().Add(17 * time.Minute))
-	begin := f.clock.Now()
+	f.Forward(17 * time.Minute)
+	begin := f.Clock.Now()
 	f.putLicense(f.licenseFor(31))
-	f.settle()
+	f.Settle()
 	const day = 24 * time.Hour
 	seen := map[string]time.Duration{}
 	for _, due := range []time.Duration{day, 31 * day, 41 * day} {
-		f.clock.SetTime(begin.Add(due - 100*time.Minute))
+		f.Clock.SetTime(begin.Add(due - 100*time.Minute))
 		for range 4 {
-			reason := conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason
+			reason := conditions.Find(f.Object().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason
 			if _, known := seen[reason]; !known {
-				seen[reason] = f.clock.Now().Sub(begin)
+				seen[reason] = f.Clock.Now().Sub(begin)
 			}
-			result := f.settle()
+			result := f.Settle()
 			if result.RequeueAfter <= 0 {
 				t.Fatal("nobody looks again")
 			}
-			f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
-			f.settle()
+			f.Forward(result.RequeueAfter)
+			f.Settle()
 		}
 	}
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonLicenseExpired)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseExpired)
-	if tier := f.controlPlane().Status.LicenseTier; tier != "none" {
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonLicenseExpired)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseExpired)
+	if tier := f.Object().Status.LicenseTier; tier != "none" {
 		t.Errorf("tier %q", tier)
 	}
 	for reason, want := range map[string]time.Duration{
 		coderv1alpha1.ReasonLicenseExpiring: day, coderv1alpha1.ReasonLicenseInGracePeriod: 31 * day, coderv1alpha1.ReasonLicenseExpired: 41 * day,
 	} {
-		if seen[reason] != want || f.events.count("Warning "+reason) != 1 {
-			t.Errorf("%s: seen after %s, want %s; events %q", reason, seen[reason], want, f.events.all())
+		if seen[reason] != want || f.Events.Count("Warning "+reason) != 1 {
+			t.Errorf("%s: seen after %s, want %s; events %q", reason, seen[reason], want, f.Events.All())
 		}
 	}
 }
@@ -240,19 +216,19 @@ func TestTheEndOfALicenseIsTold(t *testing.T) {
 func TestTheBuildWithoutLicensesIsReady(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(withLicense))
 	f.putLicense(f.licenseFor(100))
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	status := f.controlPlane().Status
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	status := f.Object().Status
 	if status.LicenseTier != "none" || status.ExternalProvisionerDaemonsEntitlement != "not_entitled" || status.WorkspaceProxyEntitlement != "not_entitled" || status.LicenseUUIDs != nil {
 		t.Errorf("status %+v", status)
 	}
 	f.coder.ResetRequests()
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
-		if result := f.reconcile(); result.RequeueAfter < 20*time.Minute {
+		f.Forward(10 * time.Minute)
+		if result := f.Reconcile(); result.RequeueAfter < 20*time.Minute {
 			t.Errorf("looks again after %s", result.RequeueAfter)
 		}
 	}
@@ -269,30 +245,30 @@ func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
 	}
 	const kind = coderv1alpha1.ConditionHighAvailabilityEntitled
 	f := newFixture(t, databaseSecret(), newControlPlane(replicas(2)))
-	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
-	f.settle()
-	f.mustHave(kind, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
-	f.podsReady(2)
-	f.settle()
-	without := f.mustHave(kind, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.Clock))
+	f.Settle()
+	f.MustHave(kind, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
+	f.PodsReady(2)
+	f.Settle()
+	without := f.MustHave(kind, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
 	if !strings.Contains(without.Message, "2 replicas are asked for") || !strings.Contains(without.Message, "spec.licenseSecretRef") {
 		t.Errorf("message %q", without.Message)
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	if n := f.events.count("Warning " + coderv1alpha1.ReasonNotEntitled); n != 1 {
-		t.Errorf("%d Events in %q", n, f.events.all())
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if n := f.Events.Count("Warning " + coderv1alpha1.ReasonNotEntitled); n != 1 {
+		t.Errorf("%d Events in %q", n, f.Events.All())
 	}
 	f.putLicense(f.licenseFor(100))
-	f.change(withLicense)
-	f.settle()
-	f.mustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonEntitled)
+	f.Edit(withLicense)
+	f.Settle()
+	f.MustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonEntitled)
 	f.coder.SetFeature(coderd.FeatureHighAvailability, string(coderd.GracePeriod))
-	f.clock.SetTime(f.clock.Now().Add(licensing.DefaultRest))
-	f.settle()
-	f.mustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseInGracePeriod)
-	f.change(replicas(1))
-	f.settle()
-	if c := conditions.Find(f.controlPlane().Status.Conditions, kind); c != nil {
+	f.Forward(licensing.DefaultRest)
+	f.Settle()
+	f.MustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseInGracePeriod)
+	f.Edit(replicas(1))
+	f.Settle()
+	if c := conditions.Find(f.Object().Status.Conditions, kind); c != nil {
 		t.Errorf("with one replica there is %+v", c)
 	}
 }
@@ -303,20 +279,20 @@ func TestALicenseRollsNoPods(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	template := func() corev1.PodTemplateSpec {
 		d := &appsv1.Deployment{}
-		f.get("coder", "coder", d)
+		f.Get("coder", d)
 		return d.Spec.Template
 	}
 	before := template()
 	f.putLicense(f.licenseFor(100))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
 	if diff := cmp.Diff(before, template()); diff != "" {
 		t.Errorf("the license changes the pods:\n%s", diff)
 	}
 	is := func(r workloadresources.Reference) bool {
 		return r.Kind == workloadresources.KindSecret && r.Name == "license"
 	}
-	if cp := f.controlPlane(); !slices.ContainsFunc(references(cp), is) ||
+	if cp := f.Object(); !slices.ContainsFunc(references(cp), is) ||
 		slices.ContainsFunc(workload.ReferencesOf(resources.Workload(cp, resources.Inputs{})), is) {
 		t.Error("the Secret of the license is watched, and not one of the pods'")
 	}
@@ -329,14 +305,18 @@ func TestKilledAfterAnyWriteOfALicense(t *testing.T) {
 		f := newLicensedFixture(t, newControlPlane(withLicense))
 		theirs, first, second := f.licenseFor(300), f.licenseFor(100), f.licenseFor(200)
 		f.coder.AddLicense(theirs)
-		f.killAfter = n
+		f.Fault.Set(n, true)
+		survived := true
 		run := func() {
 			for range 6 {
-				if _, err := f.try("coder"); err != nil {
-					if !errors.Is(err, errKilled) {
-						t.Fatal(err)
-					}
+				_, err := f.Try()
+				switch {
+				case f.Fault.Struck():
+					survived = false
+					f.Fault.Set(0, false)
 					f.restart()
+				case err != nil:
+					t.Fatal(err)
 				}
 			}
 		}
@@ -346,11 +326,10 @@ func TestKilledAfterAnyWriteOfALicense(t *testing.T) {
 		f.putLicense(second)
 		run()
 		f.mustHold(theirs, second)
-		survived := f.killAfter > 0
-		f.killAfter = 0
-		f.settle()
+		f.Fault.Set(0, false)
+		f.Settle()
 		f.mustHold(theirs, second)
-		if got := f.controlPlane().Status.LicenseUUIDs; len(got) != 1 || got[0] != identityOf(t, second) {
+		if got := f.Object().Status.LicenseUUIDs; len(got) != 1 || got[0] != identityOf(t, second) {
 			t.Errorf("recorded %q", got)
 		}
 		if t.Failed() {
@@ -378,15 +357,15 @@ func identityOf(t *testing.T, text string) string {
 // pass. To that pass the license looks like a user's, but it must not write that.
 func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
-	stale, text := f.controlPlane(), f.licenseFor(100)
+	stale, text := f.Object(), f.licenseFor(100)
 	f.putLicense(text)
-	f.settle()
-	want := f.controlPlane().Status
+	f.Settle()
+	want := f.Object().Status
 
 	s := f.r.newScope(stale.DeepCopy())
 	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{State: access.Ready, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
-	f.get("coder", "coder", s.Deployment)
+	f.Get("coder", s.Deployment)
 	if err := f.r.ensureLicense(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -411,8 +390,8 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 		t.Errorf("%v; %d writes to Coder; %q", err, f.coder.Writes(), s.cp.Status.LicenseUUIDs)
 	}
 	f.putLicense(text)
-	f.settle()
-	if diff := cmp.Diff(want.LicenseUUIDs, f.controlPlane().Status.LicenseUUIDs); diff != "" {
+	f.Settle()
+	if diff := cmp.Diff(want.LicenseUUIDs, f.Object().Status.LicenseUUIDs); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}
 }
@@ -502,15 +481,13 @@ func TestALicenseSurvivesItsSecret(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	text := f.licenseFor(100)
 	f.putLicense(text)
-	f.settle()
-	before := f.controlPlane().Status
-	if err := f.cluster.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "license", Namespace: "coder"}}); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.Settle()
+	before := f.Object().Status
+	f.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "license", Namespace: "coder"}})
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
 	f.mustHold(text)
-	after := f.controlPlane().Status
+	after := f.Object().Status
 	before.Conditions, after.Conditions, before.Phase, after.Phase = nil, nil, "", ""
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the record changed:\n%s", diff)
@@ -527,13 +504,13 @@ func TestTheRecordComesFirst(t *testing.T) {
 		coder, err := operator(cfg)
 		return &watchedCoder{Coder: coder, adding: func() {
 			looked++
-			if got := f.controlPlane().Status.LicenseUUIDs; !slices.Equal(got, []string{identityOf(t, text)}) {
+			if got := f.Object().Status.LicenseUUIDs; !slices.Equal(got, []string{identityOf(t, text)}) {
 				t.Errorf("recorded before the upload: %q", got)
 			}
 		}}, err
 	}
 	f.putLicense(text)
-	f.settle()
+	f.Settle()
 	if looked != 1 {
 		t.Errorf("%d uploads", looked)
 	}
@@ -554,13 +531,13 @@ func (c *watchedCoder) AddLicense(ctx context.Context, text string) (coderd.Lice
 func TestATokenThatTheLicenseFindsRefused(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	token := &corev1.Secret{}
-	f.get("coder", "coder-operator-token", token)
+	f.Get("coder-operator-token", token)
 	f.coder.RevokeToken(string(token.Data[coderv1alpha1.SecretKeyToken]))
 	text := f.licenseFor(100)
 	f.putLicense(text)
-	f.settle()
+	f.Settle()
 	f.mustHold(text)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 // TestAnotherBuildIsAskedAtOnce replaces a Coder without license support by one with it.
@@ -568,26 +545,24 @@ func TestAnotherBuildIsAskedAtOnce(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(withLicense))
 	text := f.licenseFor(100)
 	f.putLicense(text)
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0-licensed" })
-	f.settle()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0-licensed" })
+	f.Settle()
 	// The fake API server does not increase the generation of Deployments.
 	d := &appsv1.Deployment{}
-	f.get("coder", "coder", d)
+	f.Get("coder", d)
 	d.Generation++
-	if err := f.cluster.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(d)
 	// The old pod answers until the new pod is ready.
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
-	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.Clock))
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
 	f.mustHold(text)
 }
 

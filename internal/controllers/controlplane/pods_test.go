@@ -16,9 +16,9 @@ import (
 
 // addPod creates the ReplicaSet of a revision and a pod of it.
 func (f *fixture) addPod(revision string, status corev1.PodStatus) {
-	f.t.Helper()
+	f.T.Helper()
 	d := &appsv1.Deployment{}
-	f.get("coder", "coder", d)
+	f.Get("coder", d)
 	labels := resources.Labels(newControlPlane())
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-rs" + revision, Namespace: "coder", UID: types.UID("rs-uid-" + revision), Labels: labels,
@@ -33,12 +33,8 @@ func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: resources.ContainerName, Image: "ghcr.io/coder/coder:nope"}}},
 		Status: status,
 	}
-	if err := f.cluster.Create(f.t.Context(), set); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.cluster.Create(f.t.Context(), pod); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Create(set)
+	f.Create(pod)
 }
 
 func waitingContainer(reason, message string) corev1.PodStatus {
@@ -128,24 +124,24 @@ func TestPodTrouble(t *testing.T) {
 				cp.Spec.ExtraEnv = nil
 			}
 			f := newFixture(t, cp, databaseSecret())
-			f.reconcile()
-			f.podsReady(0)
+			f.Reconcile()
+			f.PodsReady(0)
 			f.addPod("1", c.status)
 			f.logs.current, f.logs.previous = c.current, c.previous
-			result := f.settle()
+			result := f.Settle()
 
-			condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, c.reason)
+			condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, c.reason)
 			if !strings.Contains(condition.Message, c.message) || strings.Contains(condition.Message, "abcde") {
 				t.Errorf("message is %q, want %q and no generated name", condition.Message, c.message)
 			}
-			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
 			summary := coderv1alpha1.ConditionReconciling
 			if c.stalled {
 				summary = coderv1alpha1.ConditionStalled
 			}
-			f.mustHave(summary, metav1.ConditionTrue, c.reason)
-			if want := c.reason != coderv1alpha1.ReasonProgressing; (f.events.count("Warning "+c.reason) == 1) != want {
-				t.Errorf("Events: %q", f.events.all())
+			f.MustHave(summary, metav1.ConditionTrue, c.reason)
+			if want := c.reason != coderv1alpha1.ReasonProgressing; (f.Events.Count("Warning "+c.reason) == 1) != want {
+				t.Errorf("Events: %q", f.Events.All())
 			}
 			if result.RequeueAfter != workload.PollInterval {
 				t.Errorf("looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
@@ -157,29 +153,27 @@ func TestPodTrouble(t *testing.T) {
 
 func TestOnlyTheNewestRevisionCounts(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.reconcile()
-	f.podsReady(0)
+	f.Reconcile()
+	f.PodsReady(0)
 	f.addPod("9", crashedContainer(1, "Error", logEnded))
 	f.addPod("10", waitingContainer("ErrImagePull", "not found"))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonImagePullFailed)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonImagePullFailed)
 }
 
 func TestARolloutThatKubernetesGaveUpStalls(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.reconcile()
-	f.podsReady(0)
+	f.Reconcile()
+	f.PodsReady(0)
 	d := &appsv1.Deployment{}
-	f.get("coder", "coder", d)
+	f.Get("coder", d)
 	d.Status.Conditions = []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
 		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "coder-rs1-abcde" is forbidden: exceeded quota: q`},
 	}
-	if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
+	f.UpdateStatus(d)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
 	if want := "the API server refuses the pods: exceeded quota: q"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
@@ -190,7 +184,7 @@ func TestPodsAreNotReadWhileTheyAreReady(t *testing.T) {
 	f := readyFixture(t)
 	f.addPod("1", runningContainer())
 	f.logs.requests = nil
-	f.reconcile()
+	f.Reconcile()
 	if len(f.logs.requests) > 0 {
 		t.Errorf("logs were read: %+v", f.logs.requests)
 	}

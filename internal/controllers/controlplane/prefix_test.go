@@ -61,23 +61,21 @@ func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	for _, name := range names {
 		cp := named(name, time.Minute)
-		if err := f.cluster.Create(t.Context(), &cp); err != nil {
-			t.Fatal(err)
-		}
+		f.Create(&cp)
 	}
 	var all sync.WaitGroup
 	for range 2 {
 		for _, name := range names {
 			all.Go(func() {
 				// The second pass over the same name may end with a conflict.
-				_, _ = f.try(name)
+				_, _ = f.Try(name)
 			})
 		}
 	}
 	all.Wait()
 	for _, name := range names {
 		cp := &coderv1alpha1.CoderControlPlane{}
-		f.get("coder", name, cp)
+		f.Get(name, cp)
 		want := name + "."
 		if name == "a" {
 			want = ""
@@ -94,22 +92,20 @@ func TestTheFirstIsLookedForOncePerNamespace(t *testing.T) {
 	names := []string{"c", "b", "a"}
 	for _, name := range names {
 		cp := named(name, time.Minute)
-		if err := f.cluster.Create(t.Context(), &cp); err != nil {
-			t.Fatal(err)
-		}
+		f.Create(&cp)
 	}
 	prefixOf := func(name string) string {
 		cp := &coderv1alpha1.CoderControlPlane{}
-		f.get("coder", name, cp)
+		f.Get(name, cp)
 		return ptr.Deref(cp.Status.ObjectNamePrefix, "undecided")
 	}
 	for _, name := range names {
-		if _, err := f.try(name); err != nil {
+		if _, err := f.Try(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f.lists != 1 {
-		t.Errorf("%d lists of control planes, want 1", f.lists)
+	if f.lists.Load() != 1 {
+		t.Errorf("%d lists of control planes, want 1", f.lists.Load())
 	}
 	if got := []string{prefixOf("a"), prefixOf("b"), prefixOf("c")}; !slices.Equal(got, []string{"", "b.", "c."}) {
 		t.Errorf("prefixes are %q", got)
@@ -117,11 +113,11 @@ func TestTheFirstIsLookedForOncePerNamespace(t *testing.T) {
 
 	f.restart()
 	for _, name := range names {
-		if _, err := f.try(name); err != nil {
+		if _, err := f.Try(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f.lists != 1 {
+	if f.lists.Load() != 1 {
 		t.Error("a new process lists control planes although all is decided")
 	}
 }
@@ -132,42 +128,38 @@ func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 	for how, leave := range map[string]func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error{
 		"deleted": func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error {
 			cp.Finalizers = nil
-			if err := f.cluster.Update(f.t.Context(), cp); err != nil {
+			if err := f.Cluster.Update(f.T.Context(), cp); err != nil {
 				return err
 			}
-			return f.cluster.Delete(f.t.Context(), cp)
+			return f.Cluster.Delete(f.T.Context(), cp)
 		},
 		"disabled before it was written": func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error {
 			cp.Spec.OperatorAccess.Disabled = true
-			return f.cluster.Update(f.t.Context(), cp)
+			return f.Cluster.Update(f.T.Context(), cp)
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			f := newFixture(t)
 			old, young := named("old", time.Hour), named("young", time.Minute)
 			for _, cp := range []*coderv1alpha1.CoderControlPlane{&old, &young} {
-				if err := f.cluster.Create(t.Context(), cp); err != nil {
-					t.Fatal(err)
-				}
+				f.Create(cp)
 			}
 			// The younger one is reconciled first, but the older one becomes the first.
-			if _, err := f.try("young"); err != nil {
+			if _, err := f.Try("young"); err != nil {
 				t.Fatal(err)
 			}
 			if err := leave(f, &old); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.try("old"); err != nil {
+			if _, err := f.Try("old"); err != nil {
 				t.Fatal(err)
 			}
 			next := named("next", 0)
-			if err := f.cluster.Create(t.Context(), &next); err != nil {
+			f.Create(&next)
+			if _, err := f.Try("next"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.try("next"); err != nil {
-				t.Fatal(err)
-			}
-			f.get("coder", "next", &next)
+			f.Get("next", &next)
 			if got := ptr.Deref(next.Status.ObjectNamePrefix, "undecided"); got != "" {
 				t.Errorf("prefix is %q although nobody is the first", got)
 			}
@@ -179,29 +171,21 @@ func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 func TestTheFirstThatIsMadeAnewIsTheFirst(t *testing.T) {
 	f := newFixture(t)
 	cp := named("a", time.Minute)
-	if err := f.cluster.Create(t.Context(), &cp); err != nil {
+	f.Create(&cp)
+	if _, err := f.Try("a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.try("a"); err != nil {
-		t.Fatal(err)
-	}
-	f.get("coder", "a", &cp)
+	f.Get("a", &cp)
 	cp.Finalizers = nil
-	if err := f.cluster.Update(t.Context(), &cp); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.cluster.Delete(t.Context(), &cp); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(&cp)
+	f.Remove(&cp)
 	anew := named("a", 0)
 	anew.UID = "another"
-	if err := f.cluster.Create(t.Context(), &anew); err != nil {
+	f.Create(&anew)
+	if _, err := f.Try("a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.try("a"); err != nil {
-		t.Fatal(err)
-	}
-	f.get("coder", "a", &anew)
+	f.Get("a", &anew)
 	if got := ptr.Deref(anew.Status.ObjectNamePrefix, "undecided"); got != "" {
 		t.Errorf("prefix is %q although nobody else is there", got)
 	}

@@ -22,18 +22,18 @@ import (
 func TestFromApplyToReady(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
-	f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
-	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.MustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
 
-	f.podsReady(1)
-	result := f.settle()
+	f.PodsReady(1)
+	result := f.Settle()
 
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
-	status := f.controlPlane().Status
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
+	status := f.Object().Status
 	if conditions.Find(status.Conditions, coderv1alpha1.ConditionReconciling) != nil {
 		t.Error("Reconciling is present although everything is Ready")
 	}
@@ -45,11 +45,11 @@ func TestFromApplyToReady(t *testing.T) {
 	if result.RequeueAfter == 0 || result.RequeueAfter > time.Hour {
 		t.Errorf("a working Coder is looked at again after %v, want at most an hour", result.RequeueAfter)
 	}
-	f.get("coder", "coder-initial-admin", &corev1.Secret{})
+	f.Get("coder-initial-admin", &corev1.Secret{})
 	// A condition that is true from the beginning gets no Event.
 	for reason, want := range map[string]int{"Normal Ready": 1, "Normal TokenMinted": 1, "Normal Available": 0, "Normal Applied": 0} {
-		if f.events.count(reason) != want {
-			t.Errorf("%d Events %q, want %d of %q", f.events.count(reason), reason, want, f.events.all())
+		if f.Events.Count(reason) != want {
+			t.Errorf("%d Events %q, want %d of %q", f.Events.Count(reason), reason, want, f.Events.All())
 		}
 	}
 	f.mustNotLeak()
@@ -58,30 +58,30 @@ func TestFromApplyToReady(t *testing.T) {
 // settle checks that a pass writes nothing. This test checks restarts and requests to Coder.
 func TestAPassThatChangesNothingIsQuiet(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	events, before := len(f.events.all()), f.controlPlane()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	events, before := len(f.Events.All()), f.Object()
 	f.coder.ResetRequests()
 
 	for range 3 {
-		f.clock.SetTime(f.clock.Now().Add(19 * time.Minute))
-		f.reconcile()
+		f.Forward(19 * time.Minute)
+		f.Reconcile()
 	}
 
-	if writes := f.takeWrites(); len(writes) > 0 {
+	if writes := f.TakeWrites(); len(writes) > 0 {
 		t.Errorf("writes: %q", writes)
 	}
 	for request := range f.coder.Requests() {
 		t.Errorf("request to Coder: %s", request)
 	}
-	if len(f.events.all()) != events {
-		t.Errorf("new Events: %q", f.events.all()[events:])
+	if len(f.Events.All()) != events {
+		t.Errorf("new Events: %q", f.Events.All()[events:])
 	}
 
 	f.restart()
-	f.reconcile()
-	if diff := cmp.Diff(before.Status, f.controlPlane().Status); diff != "" {
+	f.Reconcile()
+	if diff := cmp.Diff(before.Status, f.Object().Status); diff != "" {
 		t.Errorf("a new process changed the status:\n%s", diff)
 	}
 }
@@ -90,56 +90,54 @@ func TestChildrenOfOthersAreNotTouched(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: "coder"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}}}
 	f := newFixture(t, newControlPlane(), databaseSecret(), service)
 	before := &corev1.Service{}
-	f.get("coder", "coder", before)
+	f.Get("coder", before)
 
-	f.settle()
-	f.podsReady(1)
-	result := f.settle()
+	f.Settle()
+	f.PodsReady(1)
+	result := f.Settle()
 
-	condition := f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
+	condition := f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
 	if !strings.Contains(condition.Message, `Service "coder"`) {
 		t.Errorf("message %q does not name the Service", condition.Message)
 	}
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotOwned)
-	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonAvailable)
-	f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotOwned)
+	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonAvailable)
+	f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
 	after := &corev1.Service{}
-	f.get("coder", "coder", after)
+	f.Get("coder", after)
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the Service of someone else was touched:\n%s", diff)
 	}
 	if requests := f.coder.Requests(); len(requests) > 0 {
 		t.Errorf("something was sent to a Service of someone else: %v", requests)
 	}
-	if url := f.controlPlane().Status.URL; url != "" {
+	if url := f.Object().Status.URL; url != "" {
 		t.Errorf("status.url is %q and leads to a Service of someone else", url)
 	}
-	if f.events.count("Warning NotOwned") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Warning NotOwned") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 	if result.RequeueAfter == 0 {
 		t.Error("nobody looks again, and no watch tells when the Service is gone")
 	}
 
-	if err := f.cluster.Delete(t.Context(), after); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Remove(after)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 func TestBadNamesStall(t *testing.T) {
 	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Name = "my.coder" }))
-	if _, err := f.try("my.coder"); err != nil {
+	if _, err := f.Try("my.coder"); err != nil {
 		t.Fatal(err)
 	}
-	for _, write := range f.takeWrites() {
+	for _, write := range f.TakeWrites() {
 		if !strings.HasPrefix(write, "patch status") {
 			t.Errorf("write: %s", write)
 		}
 	}
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.get("coder", "my.coder", cp)
+	f.Get("my.coder", cp)
 	stalled := conditions.Find(cp.Status.Conditions, coderv1alpha1.ConditionStalled)
 	if stalled == nil || stalled.Reason != coderv1alpha1.ReasonInvalidName || cp.Status.URL != "" {
 		t.Errorf("status is %+v", cp.Status)
@@ -148,26 +146,26 @@ func TestBadNamesStall(t *testing.T) {
 
 func TestUnreachableCoder(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+	f.Forward(workload.RestInterval)
 
-	result := f.settle()
+	result := f.Settle()
 
-	f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionUnknown, coderv1alpha1.ReasonWaiting)
-	status := f.controlPlane().Status
+	f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionUnknown, coderv1alpha1.ReasonWaiting)
+	status := f.Object().Status
 	if !status.OperatorAccessReady || status.OperatorTokenSecretRef == nil || status.Version == "" {
 		t.Errorf("an outage made the operator forget its token or the version: %+v", status)
 	}
 	if result.RequeueAfter != workload.PollInterval {
 		t.Errorf("looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
 	}
-	if f.events.count("Warning Unreachable") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Warning Unreachable") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
@@ -181,17 +179,17 @@ func TestHostileCoder(t *testing.T) {
 	} {
 		t.Run(string(hostile), func(t *testing.T) {
 			f := newFixture(t, newControlPlane(), databaseSecret())
-			f.settle()
-			f.podsReady(1)
-			f.settle()
+			f.Settle()
+			f.PodsReady(1)
+			f.Settle()
 			f.coder.Fail(coderdtest.Fault{Hostile: hostile})
-			f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+			f.Forward(workload.RestInterval)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			f.settle()
+			f.Settle()
 			runtime.ReadMemStats(&after)
-			f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-			condition := conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionCoderReachable)
+			f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+			condition := conditions.Find(f.Object().Status.Conditions, coderv1alpha1.ConditionCoderReachable)
 			if condition == nil || !strings.Contains(condition.Message, says) || len(condition.Message) > 2<<10 {
 				t.Errorf("%+v; want %q", condition, says)
 			}
@@ -215,20 +213,18 @@ func TestCoderIsAskedSoonAgainAfterNewPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newControlPlane(), databaseSecret())
-			f.settle()
-			f.podsReady(1)
+			f.Settle()
+			f.PodsReady(1)
 			d := &appsv1.Deployment{}
-			f.get("coder", "coder", d)
-			d.Status.Conditions = []appsv1.DeploymentCondition{condition(metav1.NewTime(f.clock.Now()))}
-			if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			f.Get("coder", d)
+			d.Status.Conditions = []appsv1.DeploymentCondition{condition(metav1.NewTime(f.Clock.Now()))}
+			f.UpdateStatus(d)
 			f.coder.Fail(coderdtest.Fault{DropConnection: true})
-			if result := f.settle(); result.RequeueAfter != freshInterval {
+			if result := f.Settle(); result.RequeueAfter != freshInterval {
 				t.Errorf("looks again after %v, want %v", result.RequeueAfter, freshInterval)
 			}
-			f.clock.SetTime(f.clock.Now().Add(freshPeriod))
-			if result := f.settle(); result.RequeueAfter != workload.PollInterval {
+			f.Forward(freshPeriod)
+			if result := f.Settle(); result.RequeueAfter != workload.PollInterval {
 				t.Errorf("later it looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
 			}
 		})
@@ -237,22 +233,22 @@ func TestCoderIsAskedSoonAgainAfterNewPods(t *testing.T) {
 
 func TestATokenThatCoderRefusesIsRenewed(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
 	token := &corev1.Secret{}
-	f.get("coder", "coder-operator-token", token)
+	f.Get("coder-operator-token", token)
 	old := string(token.Data[coderv1alpha1.SecretKeyToken])
 	f.coder.RevokeToken(old)
-	f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+	f.Forward(workload.RestInterval)
 
-	f.settle()
+	f.Settle()
 
-	f.get("coder", "coder-operator-token", token)
+	f.Get("coder-operator-token", token)
 	if string(token.Data[coderv1alpha1.SecretKeyToken]) == old {
 		t.Error("the token that Coder refuses is still there")
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
@@ -263,22 +259,20 @@ func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
 	}))
 	names := func() []string {
 		d := &appsv1.Deployment{}
-		f.get("coder", "coder", d)
+		f.Get("coder", d)
 		var all []string
 		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
 			all = append(all, variable.Name)
 		}
 		return all
 	}
-	f.reconcile()
+	f.Reconcile()
 	if !slices.Contains(names(), "CODER_ACCESS_URL") {
 		t.Errorf("environment %v has no CODER_ACCESS_URL while the ConfigMap does not exist", names())
 	}
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "coder"}, Data: map[string]string{"ACCESS_URL": "https://x"}}
-	if err := f.cluster.Create(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
+	f.Create(settings)
+	f.Reconcile()
 	if slices.Contains(names(), "CODER_ACCESS_URL") {
 		t.Errorf("environment %v overrides the CODER_ACCESS_URL of the ConfigMap", names())
 	}
@@ -286,9 +280,9 @@ func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
 
 func TestScaledToZero(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
-	result := f.settle()
-	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	result := f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	if result.RequeueAfter != 0 {
 		t.Errorf("looks again after %v, although nothing runs that could change", result.RequeueAfter)
 	}

@@ -19,18 +19,18 @@ func coderKey() types.NamespacedName { return types.NamespacedName{Namespace: "c
 // the hour.
 func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 	f := readyFixture(t)
-	f.settle()
+	f.Settle()
 	f.coder.ResetRequests()
-	f.clock.SetTime(f.clock.Now().Add(40 * time.Minute))
-	result := f.reconcile()
+	f.Forward(40 * time.Minute)
+	result := f.Reconcile()
 	if requests := f.coder.Requests(); len(requests) > 0 {
 		t.Errorf("requests after 40 minutes: %v", requests)
 	}
 	if result.RequeueAfter != 20*time.Minute {
 		t.Errorf("after 40 minutes it looks again after %v, want 20m", result.RequeueAfter)
 	}
-	f.clock.SetTime(f.clock.Now().Add(20 * time.Minute))
-	result = f.reconcile()
+	f.Forward(20 * time.Minute)
+	result = f.Reconcile()
 	for request, times := range f.coder.Requests() {
 		if !strings.HasPrefix(request, "GET ") || times != 1 {
 			t.Errorf("%d requests %s after an hour, want one of each that asks", times, request)
@@ -42,7 +42,7 @@ func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 	if result.RequeueAfter != workload.RestInterval {
 		t.Errorf("it looks again after %v, want %v", result.RequeueAfter, workload.RestInterval)
 	}
-	if writes := f.takeWrites(); len(writes) > 0 {
+	if writes := f.TakeWrites(); len(writes) > 0 {
 		t.Errorf("writes: %q", writes)
 	}
 }
@@ -51,19 +51,15 @@ func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
 		"the spec": func(f *fixture) {
-			cp := f.controlPlane()
+			cp := f.Object()
 			cp.Generation++
-			if err := f.cluster.Update(f.t.Context(), cp); err != nil {
-				f.t.Fatal(err)
-			}
+			f.Update(cp)
 		},
 		"the token": func(f *fixture) {
 			secret := &corev1.Secret{}
-			f.get("coder", "coder-operator-token", secret)
+			f.Get("coder-operator-token", secret)
 			secret.Labels["touched"] = "true"
-			if err := f.cluster.Update(f.t.Context(), secret); err != nil {
-				f.t.Fatal(err)
-			}
+			f.Update(secret)
 		},
 		"the process": func(f *fixture) { f.restart() },
 	} {
@@ -71,7 +67,7 @@ func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
 			f := readyFixture(t)
 			f.coder.ResetRequests()
 			change(f)
-			f.reconcile()
+			f.Reconcile()
 			if len(f.coder.Requests()) == 0 {
 				t.Error("Coder is not asked")
 			}
@@ -83,7 +79,7 @@ func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
 func TestARefusalElsewhereRenewsTheTokenAtOnce(t *testing.T) {
 	f := readyFixture(t)
 	token := &corev1.Secret{}
-	f.get("coder", "coder-operator-token", token)
+	f.Get("coder-operator-token", token)
 	old := string(token.Data[coderv1alpha1.SecretKeyToken])
 	f.coder.RevokeToken(old)
 
@@ -95,13 +91,13 @@ func TestARefusalElsewhereRenewsTheTokenAtOnce(t *testing.T) {
 	if event := <-f.r.refusals.events; event.Object.GetName() != "coder" || event.Object.GetNamespace() != "coder" {
 		t.Errorf("the event is about %v", event.Object)
 	}
-	f.settle()
+	f.Settle()
 
-	f.get("coder", "coder-operator-token", token)
+	f.Get("coder-operator-token", token)
 	if string(token.Data[coderv1alpha1.SecretKeyToken]) == old {
 		t.Error("the token that Coder refuses is still there")
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	f.r.Refused(coderKey())
 	if len(f.r.refusals.events) != 1 {
 		t.Error("a later refusal wakes nobody")
@@ -145,12 +141,10 @@ func TestTheSecretOfTheDatabaseIsNamed(t *testing.T) {
 				cp.Spec.ExtraEnv, cp.Spec.Database = nil, c.database
 			}))
 			if c.secret != nil {
-				if err := f.cluster.Create(t.Context(), c.secret); err != nil {
-					t.Fatal(err)
-				}
+				f.Create(c.secret)
 			}
-			f.settle()
-			condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseSecretMissing)
+			f.Settle()
+			condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseSecretMissing)
 			if !strings.Contains(condition.Message, c.message) {
 				t.Errorf("message %q does not say %q", condition.Message, c.message)
 			}

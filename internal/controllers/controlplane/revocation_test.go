@@ -17,20 +17,20 @@ import (
 func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
 		"disabled": func(f *fixture) {
-			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 				cp.Spec.OperatorAccess = coderv1alpha1.OperatorAccessSpec{Disabled: true, GeneratedTokenSecretName: "renamed"}
 			})
 		},
 		"own token": func(f *fixture) {
-			f.add(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
-			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+			f.Create(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 				withTokenOfOnesOwn(cp)
 				cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed"
 			})
 		},
 		"deleted": func(f *fixture) {
-			f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })
-			f.delete()
+			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })
+			f.Delete()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
 			if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
 				t.Errorf("Coder still takes %v", tokens)
 			}
-			if !f.isGone() && !f.gone("coder", "coder-operator-token", &corev1.Secret{}) {
+			if !f.Gone() && f.Has("coder-operator-token", &corev1.Secret{}) {
 				t.Error("the Secret with the token is still there")
 			}
 		})
@@ -52,22 +52,22 @@ func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
 func TestTheServiceStaysUntilTheTokenIsRevoked(t *testing.T) {
 	f := readyFixture(t)
 	recover := f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.OperatorAccess.Disabled, cp.Spec.Service.Enabled = true, ptr.To(false)
 	})
-	f.podsReady(1)
+	f.PodsReady(1)
 	for range 3 {
-		f.reconcile()
+		f.Reconcile()
 	}
-	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-	if f.gone("coder", "coder", &corev1.Service{}) {
+	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	if !f.Has("coder", &corev1.Service{}) {
 		t.Fatal("the Service is gone, and the token is not revoked")
 	}
 	recover()
 	f.live()
-	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 || !f.gone("coder", "coder", &corev1.Service{}) {
+	f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 || f.Has("coder", &corev1.Service{}) {
 		t.Errorf("tokens %v, and the Service may be there", tokens)
 	}
 }

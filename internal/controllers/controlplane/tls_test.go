@@ -15,12 +15,12 @@ func TestC9TLSDoesNotChangeTheWayToCoder(t *testing.T) {
 	f := newScene(t, newControlPlane(withLicense))
 	tls := func(names ...string) {
 		t.Helper()
-		f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.TLS.SecretNames = names })
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.TLS.SecretNames = names })
 		f.live()
-		f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionTrue, coderv1alpha1.ReasonTokenAccepted)
-		f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-		if url := f.controlPlane().Status.URL; url != "http://coder.coder.svc.cluster.local:80" {
+		f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionTrue, coderv1alpha1.ReasonTokenAccepted)
+		f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		if url := f.Object().Status.URL; url != "http://coder.coder.svc.cluster.local:80" {
 			t.Errorf("with the certificates %q it is called at %s", names, url)
 		}
 	}

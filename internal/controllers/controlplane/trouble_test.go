@@ -62,15 +62,15 @@ func TestTroubleEverywhere(t *testing.T) {
 				want := undisturbed.picture(undisturbed.licenses)
 				crashtest.EachStep(t, 0, func(at int) bool {
 					f := s.stage(t)
-					fault := f.fault
+					fault := f.Fault
 					if trouble.reads {
 						fault = f.reads
 					}
-					fault.set(at, trouble.lost, trouble.err)
+					fault.SetError(at, trouble.lost, trouble.err)
 					f.live()
-					struck := fault.struck()
-					fault.set(0, false, nil)
-					if !f.isGone() {
+					struck := fault.Struck()
+					fault.Set(0, false)
+					if !f.Gone() {
 						f.live()
 					}
 					if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
@@ -106,7 +106,7 @@ func TestAnyAnswerOfCoder(t *testing.T) {
 		"set up": {fresh: true, spec: withLicense, act: func(*scene) {}},
 		"at rest": {spec: withLicense, act: func(f *scene) {
 			f.license("second")
-			f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+			f.Forward(workload.RestInterval)
 		}},
 	} {
 		undisturbed := s.play(t, 0)
@@ -134,35 +134,35 @@ func badAnswer(t *testing.T, s scenario, answer coderdtest.Fault, want string) {
 	f.coder.Fail(answer)
 	f.coder.ResetRequests()
 	for range 4 {
-		result, err := f.try("coder")
+		result, err := f.Try()
 		if err != nil {
 			t.Errorf("a bad answer of Coder is an error of the pass: %v", err)
 		}
 		mustNotSpin(t, result)
 		f.world()
 	}
-	f.takeWrites()
-	f.reconcile()
-	if writes := f.takeWrites(); len(writes) > 0 {
+	f.TakeWrites()
+	f.Reconcile()
+	if writes := f.TakeWrites(); len(writes) > 0 {
 		t.Errorf("in the fifth pass it still writes %q", writes)
 	}
-	status := f.controlPlane().Status
+	status := f.Object().Status
 	for _, c := range status.Conditions {
 		if c.Reason == "" || c.Message == "" {
 			t.Errorf("condition %+v says nothing", c)
 		}
 	}
 	if answer.PathPrefix == "" && !conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
-		f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+		f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
 	}
 	if n := f.coder.Writes(); n > 12 {
 		t.Errorf("%d writes to Coder in five passes: %v", n, f.coder.Requests())
 	}
 	f.mustNotLeak()
 	f.coder.ClearFaults()
-	f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+	f.Forward(workload.RestInterval)
 	f.live()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
 		t.Errorf("afterwards (-undisturbed +troubled):\n%s", diff)
 	}

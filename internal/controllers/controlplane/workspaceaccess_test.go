@@ -43,32 +43,32 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
-			f.applyError = func(obj client.Object) error {
+			f.RejectApply = func(obj client.Object) error {
 				if obj.GetNamespace() == "work" {
 					return c.err
 				}
 				return nil
 			}
-			f.settle()
-			f.podsReady(1)
-			result := f.settle()
+			f.Settle()
+			f.PodsReady(1)
+			result := f.Settle()
 
-			condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, c.reason)
+			condition := f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, c.reason)
 			if !strings.Contains(condition.Message, c.message) {
 				t.Errorf("message %q does not say %q", condition.Message, c.message)
 			}
-			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-			f.get("coder", resources.WorkspaceRoleName(f.controlPlane()), &rbacv1.Role{})
-			if f.events.count("Warning "+c.reason) != 1 {
-				t.Errorf("Events: %q", f.events.all())
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			f.Get(resources.WorkspaceRoleName(f.Object()), &rbacv1.Role{})
+			if f.Events.Count("Warning "+c.reason) != 1 {
+				t.Errorf("Events: %q", f.Events.All())
 			}
 			if result.RequeueAfter == 0 {
 				t.Error("nobody looks again, and no watch tells when that is mended")
 			}
 
-			f.applyError = nil
-			f.settle()
-			f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
+			f.RejectApply = nil
+			f.Settle()
+			f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
 		})
 	}
 }
@@ -98,26 +98,24 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 			authors := &authorTest{refused: author.RefusedError{Unknown: unknown, Message: "tenant does not hold get secrets"}}
 			f.authors = authors
 			f.restart()
-			f.settle()
+			f.Settle()
 			if len(authors.asked) == 0 || authors.asked[0].Granted != nil {
 				t.Fatalf("the first grant was checked as %+v", authors.asked)
 			}
-			cp := f.controlPlane()
+			cp := f.Object()
 			before := &rbacv1.Role{}
-			f.get("work", resources.WorkspaceRoleName(cp), before)
+			f.GetIn("work", resources.WorkspaceRoleName(cp), before)
 
 			cp.Spec.RBAC.ExtraRules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
-			if err := f.cluster.Update(t.Context(), cp); err != nil {
-				t.Fatal(err)
-			}
-			result := f.settle()
-			condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, reason)
+			f.Update(cp)
+			result := f.Settle()
+			condition := f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, reason)
 			if !strings.Contains(condition.Message, "does not hold get secrets") || result.RequeueAfter == 0 {
 				t.Errorf("message %q, next pass after %s", condition.Message, result.RequeueAfter)
 			}
 			for _, namespace := range []string{"coder", "work"} {
 				role := &rbacv1.Role{}
-				f.get(namespace, resources.WorkspaceRoleName(cp), role)
+				f.GetIn(namespace, resources.WorkspaceRoleName(cp), role)
 				if !reflect.DeepEqual(role.Rules, before.Rules) {
 					t.Errorf("in namespace %s is granted %+v", namespace, role.Rules)
 				}
@@ -137,15 +135,13 @@ func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 	authors := &authorTest{}
 	f.authors = authors
 	f.restart()
-	f.settle()
+	f.Settle()
 	binding := &rbacv1.RoleBinding{}
-	f.get("coder", resources.WorkspaceRoleBindingName(f.controlPlane()), binding)
+	f.Get(resources.WorkspaceRoleBindingName(f.Object()), binding)
 	binding.Subjects[0].Name = "another"
-	if err := f.cluster.Update(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(binding)
 	authors.asked = nil
-	f.settle()
+	f.Settle()
 	if len(authors.asked) == 0 || authors.asked[0].Granted != nil {
 		t.Errorf("with a binding for another subject the grant was checked as %+v", authors.asked)
 	}
@@ -157,30 +153,26 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 		Annotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: "an-earlier-control-plane"},
 	}}
 	f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret(), foreign)
-	f.settle()
-	cp := f.controlPlane()
+	f.Settle()
+	cp := f.Object()
 	role, binding := resources.WorkspaceRoleName(cp), resources.WorkspaceRoleBindingName(cp)
-	f.get("work", role, &rbacv1.Role{})
-	f.get("work", binding, &rbacv1.RoleBinding{})
+	f.GetIn("work", role, &rbacv1.Role{})
+	f.GetIn("work", binding, &rbacv1.RoleBinding{})
 
 	cp.Spec.RBAC.WorkspaceNamespaces = nil
-	if err := f.cluster.Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	if !f.gone("work", role, &rbacv1.Role{}) || !f.gone("work", binding, &rbacv1.RoleBinding{}) {
+	f.Update(cp)
+	f.Settle()
+	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", binding, &rbacv1.RoleBinding{}) {
 		t.Error("the rights in a namespace that the spec no longer names are still there")
 	}
-	f.get("coder", role, &rbacv1.Role{})
-	f.get("work", "theirs", &rbacv1.Role{})
+	f.Get(role, &rbacv1.Role{})
+	f.GetIn("work", "theirs", &rbacv1.Role{})
 
-	cp = f.controlPlane()
+	cp = f.Object()
 	cp.Spec.RBAC.WorkspacePerms = ptr.To(false)
-	if err := f.cluster.Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	if !f.gone("coder", role, &rbacv1.Role{}) || !f.gone("coder", binding, &rbacv1.RoleBinding{}) {
+	f.Update(cp)
+	f.Settle()
+	if f.Has(role, &rbacv1.Role{}) || f.Has(binding, &rbacv1.RoleBinding{}) {
 		t.Error("the rights are still there although spec.rbac.workspacePerms is false")
 	}
 }

@@ -49,17 +49,17 @@ func walk(t *testing.T, passes int, specs ...coderv1alpha1.CoderProvisionerSpec)
 	f.coder.AddOrganization("sales")
 	for _, spec := range specs[1:] {
 		if passes == 0 {
-			f.settle()
+			f.Settle()
 		}
 		for range passes {
-			f.reconcile()
+			f.Reconcile()
 			f.roll()
 		}
-		f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec = spec })
+		f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec = spec })
 	}
-	f.settle()
+	f.Settle()
 	// The number of the generation is the number of edits.
-	cr := f.provisioner()
+	cr := f.Object()
 	if cr.Status.ObservedGeneration != cr.Generation {
 		t.Errorf("the status is about generation %d of %d", cr.Status.ObservedGeneration, cr.Generation)
 	}
@@ -67,7 +67,7 @@ func walk(t *testing.T, passes int, specs ...coderv1alpha1.CoderProvisionerSpec)
 	for i := range cr.Status.Conditions {
 		cr.Status.Conditions[i].ObservedGeneration = 0
 	}
-	f.must(f.cluster.Status().Update(t.Context(), cr))
+	f.UpdateStatus(cr)
 	return f.picture()
 }
 

@@ -32,8 +32,8 @@ type scenario struct {
 func scenarios() map[string]scenario {
 	edited := func(change func(cr *coderv1alpha1.CoderProvisioner)) func(f *fixture) {
 		return func(f *fixture) {
-			f.settle()
-			f.edit(change)
+			f.Settle()
+			f.Edit(change)
 		}
 	}
 	return map[string]scenario{
@@ -48,9 +48,9 @@ func scenarios() map[string]scenario {
 			cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
 		})},
 		"delete": {deletes: true, prepare: func(f *fixture) {
-			f.settle()
-			f.delete()
-			f.takeWrites()
+			f.Settle()
+			f.Delete()
+			f.TakeWrites()
 		}},
 	}
 }
@@ -84,28 +84,25 @@ func (s scenario) start(t *testing.T) *fixture {
 func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
 	t.Helper()
 	f := s.start(t)
-	f.mu.Lock()
-	f.killAfter = at
-	f.mu.Unlock()
+	f.Fault.Set(at, true)
 	for range 8 {
-		if _, err := f.try(name); err != nil && !f.isDead() {
-			t.Fatal(err)
-		}
-		if f.isDead() {
+		_, err := f.Try()
+		if f.Fault.Dead() {
 			break
 		}
-		f.pausedRoll()
+		f.Must(err)
+		f.roll()
 	}
-	struck = f.isDead()
+	struck = f.Fault.Dead()
 	f.restart()
 	if s.deletes {
 		for range 4 {
 			f.roll()
-			f.reconcile()
+			f.Reconcile()
 		}
 	} else {
-		f.settle()
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		f.Settle()
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	}
 	return f.picture(), struck
 }
@@ -137,45 +134,29 @@ func TestTroubleEverywhere(t *testing.T) {
 func runWithTrouble(t *testing.T, s scenario, at int, err error) (end string, struck bool) {
 	t.Helper()
 	f := s.start(t)
-	f.mu.Lock()
-	f.failAfter, f.failWith = at, err
-	f.mu.Unlock()
+	f.everyRequest = true
+	f.Fault.SetError(at, false, err)
 	for range 9 {
-		result, passErr := f.try(name)
+		result, passErr := f.Try()
 		if passErr != nil && apierrors.IsConflict(passErr) {
 			t.Errorf("a conflict at call %d is an error: %v", at, passErr)
 		}
 		if passErr == nil && result.RequeueAfter > 0 && result.RequeueAfter <= time.Minute {
-			f.forward(result.RequeueAfter)
+			f.Forward(result.RequeueAfter)
 		}
-		f.pausedRoll()
+		f.roll()
 	}
-	f.mu.Lock()
-	struck = f.failAfter == 0
-	f.failAfter = 0
-	f.mu.Unlock()
+	struck = f.Fault.Struck()
+	f.Fault.Set(0, false)
 	if !s.deletes {
-		f.settle()
+		f.Settle()
 	}
 	return f.picture(), struck
 }
 
-// pausedRoll is roll without faults, because its writes are not the controller's.
-func (f *fixture) pausedRoll() {
-	f.t.Helper()
-	f.mu.Lock()
-	kill, fail := f.killAfter, f.failAfter
-	f.killAfter, f.failAfter = 0, 0
-	f.mu.Unlock()
-	f.roll()
-	f.mu.Lock()
-	f.killAfter, f.failAfter = kill, fail
-	f.mu.Unlock()
-}
-
 // picture returns all keys, objects and the status, without values that differ from run to run.
 func (f *fixture) picture() string {
-	f.t.Helper()
+	f.T.Helper()
 	var out strings.Builder
 	held := map[string]string{}
 	for _, organization := range []string{"coder", "sales"} {
@@ -184,10 +165,10 @@ func (f *fixture) picture() string {
 			held[k.ID.String()] = "the key in " + organization
 		}
 	}
-	if f.gone() {
+	if f.Gone() {
 		out.WriteString("the provisioner is gone\n")
 	} else {
-		status := f.provisioner().Status
+		status := f.Object().Status
 		// The conditions are compared without their times.
 		for i := range status.Conditions {
 			status.Conditions[i].LastTransitionTime = metav1.Time{}
@@ -196,20 +177,20 @@ func (f *fixture) picture() string {
 		status.ProvisionerKeyID, status.OrganizationID = held[status.ProvisionerKeyID], ""
 		status.ProvisionerKeyName = anyTurn(status.ProvisionerKeyName)
 		raw, err := json.Marshal(status)
-		f.must(err)
+		f.Must(err)
 		fmt.Fprintf(&out, "status %s\n", raw)
-		d := f.deployment()
+		d := f.Deployment()
 		pod := d.Spec.Template
 		fmt.Fprintf(&out, "pods hold %q\n", held[pod.Annotations[coderv1alpha1.AnnotationProvisionerKeyID]])
 		pod.Annotations = nil
 		raw, err = json.Marshal(pod)
-		f.must(err)
+		f.Must(err)
 		fmt.Fprintf(&out, "deployment %d %s\n", *d.Spec.Replicas, raw)
 	}
 	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{}, &policyv1.PodDisruptionBudgetList{}, &corev1.ServiceList{}} {
-		f.must(f.cluster.List(f.t.Context(), list))
+		f.List(list)
 		names, err := json.Marshal(namesOf(f, list))
-		f.must(err)
+		f.Must(err)
 		fmt.Fprintf(&out, "%T %s\n", list, names)
 	}
 	return out.String()
@@ -227,7 +208,7 @@ func anyTurn(text string) string {
 
 func namesOf(f *fixture, list client.ObjectList) []string {
 	var names []string
-	f.must(eachItem(list, func(obj client.Object) {
+	f.Must(eachItem(list, func(obj client.Object) {
 		names = append(names, obj.GetNamespace()+"/"+obj.GetName())
 	}))
 	return names

@@ -27,21 +27,15 @@ const unwellAge = time.Minute
 // findControlPlane reads the control plane. A missing control plane does not fail the step: a
 // condition reports it.
 func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
-	ref := s.cr.Spec.ControlPlaneRef
-	if ref == nil {
+	if s.cr.Spec.ControlPlaneRef == nil {
 		s.inputs.URL = s.cr.Spec.URL
 		return nil
 	}
-	cp := &coderv1alpha1.CoderControlPlane{}
-	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: ref.Name}, cp)
-	if apierrors.IsNotFound(err) {
-		return nil
+	cp, err := r.kit.ControlPlane(ctx, s.cr.Namespace, s.cr.Spec.ControlPlaneRef)
+	if cp != nil {
+		s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Status.Image
 	}
-	if err != nil {
-		return fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
-	}
-	s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Status.Image
-	return nil
+	return err
 }
 
 func (r *Reconciler) keyRequest(s *scope) keys.Request {
@@ -99,7 +93,7 @@ func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, er
 		return nil, nil
 	}
 	list := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingFields{indexControlPlane: s.cp.Name})
+	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingFields{workload.IndexControlPlane: s.cp.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}

@@ -12,12 +12,13 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 func TestAProvisionerComesUpAndRests(t *testing.T) {
 	f := readyFixture(t)
-	cr, d := f.provisioner(), f.deployment()
+	cr, d := f.Object(), f.Deployment()
 	status := cr.Status
 	key := f.coder.ProvisionerKeys("coder")[0]
 	if status.ProvisionerKeyID != key.ID.String() || status.ProvisionerKeyName != "gpu" || status.OrganizationName != "coder" ||
@@ -38,17 +39,17 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 			t.Errorf("%s is %+v", kind, c)
 		}
 	}
-	f.get("gpu-provisioner", &corev1.ServiceAccount{})
-	f.get("provisioner-gpu", &rbacv1.Role{})
-	f.get("provisioner-gpu", &rbacv1.RoleBinding{})
+	f.Get("gpu-provisioner", &corev1.ServiceAccount{})
+	f.Get("provisioner-gpu", &rbacv1.Role{})
+	f.Get("provisioner-gpu", &rbacv1.RoleBinding{})
 	f.mustNotLeak()
 
-	f.asked()
-	f.forward(30 * time.Minute)
-	if result := f.reconcile(); result.RequeueAfter < 29*time.Minute || result.RequeueAfter > time.Hour {
+	controllertest.Asked(f.coder)
+	f.Forward(30 * time.Minute)
+	if result := f.Reconcile(); result.RequeueAfter < 29*time.Minute || result.RequeueAfter > time.Hour {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
-	if writes, asked := f.takeWrites(), f.asked(); len(writes) > 0 || asked > 0 {
+	if writes, asked := f.TakeWrites(), controllertest.Asked(f.coder); len(writes) > 0 || asked > 0 {
 		t.Errorf("at rest: writes %q, %d requests", writes, asked)
 	}
 }
@@ -56,23 +57,23 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 // The pods are rolled once for a new key, and not again for its checksum.
 func TestANewKeyRollsThePodsOnce(t *testing.T) {
 	f := readyFixture(t)
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
 	secret := &corev1.Secret{}
-	f.get("gpu-provisioner-key", secret)
+	f.Get("gpu-provisioner-key", secret)
 	f.behind[secret.Name] = secret.ResourceVersion
 	applies := 0
 	for pass := range 8 {
 		if pass == 2 {
 			delete(f.behind, secret.Name)
 		}
-		f.reconcile()
-		for _, write := range f.takeWrites() {
+		f.Reconcile()
+		for _, write := range f.TakeWrites() {
 			if strings.HasPrefix(write, "apply") && strings.Contains(write, "provisioner-gpu") {
 				applies++
 			}
 		}
 		f.roll()
-		f.takeWrites()
+		f.TakeWrites()
 	}
 	if applies != 1 {
 		t.Errorf("the Deployment was applied %d times", applies)
@@ -86,22 +87,22 @@ func TestANewKeyRollsThePodsOnce(t *testing.T) {
 func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 	f := readyFixture(t)
 	f.slow = true
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = map[string]string{"zone": "b"} })
-	f.settle()
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = map[string]string{"zone": "b"} })
+	f.Settle()
 	if f.keyNames() != "gpu gpu-2" {
 		t.Fatalf("keys while old pods run: %s", f.keyNames())
 	}
-	key := f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
+	key := f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
 	if !strings.Contains(key.Message, `"gpu" is deleted when no pod holds it`) {
 		t.Errorf("message %q", key.Message)
 	}
 	f.slow = false
-	f.settle()
+	f.Settle()
 	if f.keyNames() != "gpu-2" {
 		t.Errorf("keys: %s", f.keyNames())
 	}
-	if f.events.count("Normal ProvisionerKeyRotated") != 1 || f.events.count("Normal ProvisionerKeyDeleted") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Normal ProvisionerKeyRotated") != 1 || f.Events.Count("Normal ProvisionerKeyDeleted") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
@@ -109,19 +110,19 @@ func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 // the old one.
 func TestK14RotationWaitsForTheDeploymentController(t *testing.T) {
 	f := readyFixture(t)
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
-	f.reconcile()
-	d := f.deployment()
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
+	f.Reconcile()
+	d := f.Deployment()
 	d.Generation = 7
-	f.must(f.cluster.Update(t.Context(), d))
+	f.Update(d)
 	for _, pod := range f.pods() {
-		f.must(f.cluster.Delete(t.Context(), &pod))
+		f.Remove(&pod)
 	}
-	f.reconcile()
+	f.Reconcile()
 	if f.keyNames() != "gpu gpu-2" {
 		t.Fatalf("keys: %s", f.keyNames())
 	}
-	f.settle()
+	f.Settle()
 	if f.keyNames() != "gpu-2" {
 		t.Errorf("keys: %s", f.keyNames())
 	}
@@ -135,39 +136,39 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 	})
 	f := newFixture(t, newProvisioner(), newControlPlane(), younger)
 	for range 3 {
-		if _, err := f.try("other"); err != nil {
+		if _, err := f.Try("other"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if asked := f.asked(); asked != 0 {
+	if asked := controllertest.Asked(f.coder); asked != 0 {
 		t.Errorf("the younger one asks Coder %d times", asked)
 	}
-	refused := f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonDuplicateKeyName, "other")
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonDuplicateKeyName, "other")
+	refused := f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonDuplicateKeyName, "other")
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonDuplicateKeyName, "other")
 	if !strings.Contains(refused.Message, `"gpu"`) || !strings.Contains(refused.Message, "spec.key.name") {
 		t.Errorf("message %q", refused.Message)
 	}
-	f.settle()
+	f.Settle()
 	first := f.coder.ProvisionerKeys("coder")[0].ID
-	if _, err := f.try("other"); err != nil {
+	if _, err := f.Try("other"); err != nil {
 		t.Fatal(err)
 	}
 	if keys := f.coder.ProvisionerKeys("coder"); len(keys) != 1 || keys[0].ID != first {
 		t.Fatalf("keys: %+v", keys)
 	}
-	if got := f.r.siblings(t.Context(), f.provisioner()); len(got) != 1 || got[0].Name != "other" {
+	if got := f.r.siblings(t.Context(), f.Object()); len(got) != 1 || got[0].Name != "other" {
 		t.Errorf("the end of the older one is told to %v", got)
 	}
 
 	// The older one is deleted, and the younger one takes over.
-	f.must(f.cluster.Delete(t.Context(), f.provisioner()))
-	f.reconcile()
+	f.Remove(f.Object())
+	f.Reconcile()
 	f.roll()
-	f.reconcile()
-	if f.find(name, &coderv1alpha1.CoderProvisioner{}) {
+	f.Reconcile()
+	if f.Has(name, &coderv1alpha1.CoderProvisioner{}) {
 		t.Fatal("the older one is still there")
 	}
-	if _, err := f.try("other"); err != nil {
+	if _, err := f.Try("other"); err != nil {
 		t.Fatal(err)
 	}
 	if keys := f.coder.ProvisionerKeys("coder"); len(keys) != 1 || keys[0].ID == first {
@@ -180,20 +181,20 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
 	const old, wanted = "registry.example.com/coder:v2.30.0", "registry.example.com/coder:v2.34.8"
 	f := readyFixture(t)
-	image := func() string { return f.deployment().Spec.Template.Spec.Containers[0].Image }
+	image := func() string { return f.Deployment().Spec.Template.Spec.Containers[0].Image }
 	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = wanted })
-	f.settle()
+	f.Settle()
 	if image() != old {
 		t.Errorf("image %q during the update of the control plane, want %q", image(), old)
 	}
 	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = wanted })
-	f.settle()
+	f.Settle()
 	if image() != wanted {
 		t.Errorf("image %q after it, want %q", image(), wanted)
 	}
 	// An unknown image, for example after an update of the operator, changes nothing.
 	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = "" })
-	f.reconcile()
+	f.Reconcile()
 	if image() != wanted {
 		t.Errorf("image %q without a known one, want %q", image(), wanted)
 	}
@@ -203,16 +204,16 @@ func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
 func TestK16LossOfEntitlementStopsNoEdit(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.SetFeature(feature, "not_entitled")
-	f.forward(time.Hour)
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Image = "registry.example.com/coder:v2.31.0" })
-	f.settle()
-	if image := f.deployment().Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/coder:v2.31.0" {
+	f.Forward(time.Hour)
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Image = "registry.example.com/coder:v2.31.0" })
+	f.Settle()
+	if image := f.Deployment().Spec.Template.Spec.Containers[0].Image; image != "registry.example.com/coder:v2.31.0" {
 		t.Errorf("image %q", image)
 	}
-	f.mustHave(coderv1alpha1.ConditionExternalProvisionersEntitled, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotEntitled)
+	f.MustHave(coderv1alpha1.ConditionExternalProvisionersEntitled, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotEntitled)
 	if len(f.pods()) != 2 {
 		t.Errorf("%d pods", len(f.pods()))
 	}
@@ -220,31 +221,31 @@ func TestK16LossOfEntitlementStopsNoEdit(t *testing.T) {
 
 func TestWithoutAControlPlaneThePodsGoOn(t *testing.T) {
 	f := newFixture(t, newProvisioner())
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
-	if f.find("provisioner-gpu", &appsv1.Deployment{}) {
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
+	if f.Has("provisioner-gpu", &appsv1.Deployment{}) {
 		t.Error("a Deployment without an address")
 	}
 
 	cp := newControlPlane()
 	cp.Status.OperatorAccessReady = false
-	f.must(f.cluster.Create(t.Context(), cp.DeepCopy()))
+	f.Create(cp.DeepCopy())
 	f.editControlPlane(func(c *coderv1alpha1.CoderControlPlane) { c.Status = cp.Status })
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessNotReady)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessNotReady)
 	f.editControlPlane(func(c *coderv1alpha1.CoderControlPlane) { c.Status.OperatorAccessReady = true })
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 
 	f.editControlPlane(func(c *coderv1alpha1.CoderControlPlane) { c.Spec.OperatorAccess.Disabled = true })
-	f.asked()
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
-	f.must(f.cluster.Delete(t.Context(), newControlPlane()))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
-	if len(f.pods()) != 2 || f.asked() != 0 || f.keyNames() != "gpu" {
+	controllertest.Asked(f.coder)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
+	f.Remove(newControlPlane())
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
+	if len(f.pods()) != 2 || controllertest.Asked(f.coder) != 0 || f.keyNames() != "gpu" {
 		t.Errorf("%d pods, keys %s", len(f.pods()), f.keyNames())
 	}
 }
@@ -252,11 +253,11 @@ func TestWithoutAControlPlaneThePodsGoOn(t *testing.T) {
 func TestARefusedTokenIsToldToItsOwner(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.RevokeToken(f.token)
-	f.forward(time.Hour)
-	if result := f.reconcile(); result.RequeueAfter > time.Minute {
+	f.Forward(time.Hour)
+	if result := f.Reconcile(); result.RequeueAfter > time.Minute {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
-	f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
+	f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
 	if len(f.refused) != 1 || f.refused[0].Name != newControlPlane().Name {
 		t.Errorf("told: %v", f.refused)
 	}
@@ -269,11 +270,11 @@ func TestTheAGPLBuildIsToldAndNotLoopedOn(t *testing.T) {
 	f := newFixture(t, newProvisioner(), newControlPlane())
 	f.coder = coderdtest.New(t)
 	f.token = f.coder.AddUser("operator", "owner")
-	if result := f.settle(); result.RequeueAfter < time.Hour {
+	if result := f.Settle(); result.RequeueAfter < time.Hour {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
-	f.mustHave(coderv1alpha1.ConditionExternalProvisionersEntitled, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotSupported)
+	f.MustHave(coderv1alpha1.ConditionExternalProvisionersEntitled, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotSupported)
 }
 
 func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
@@ -293,27 +294,27 @@ func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
 		},
 	} {
 		f := newFixture(t, newProvisioner(change), newControlPlane())
-		f.settle()
-		f.mustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
-		f.must(f.cluster.Create(t.Context(), secret()))
-		f.settle()
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-		f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, what)
-		f.mustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionTrue, coderv1alpha1.ReasonSecretReady)
-		if asked := f.asked(); asked != 0 {
+		f.Settle()
+		f.MustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+		f.Create(secret())
+		f.Settle()
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, what)
+		f.MustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionTrue, coderv1alpha1.ReasonSecretReady)
+		if asked := controllertest.Asked(f.coder); asked != 0 {
 			t.Errorf("%s: Coder was asked %d times", what, asked)
 		}
-		if ref := f.provisioner().Status.SecretRef; ref == nil || ref.Name != "mine" {
+		if ref := f.Object().Status.SecretRef; ref == nil || ref.Name != "mine" {
 			t.Errorf("%s: status.secretRef %+v", what, ref)
 		}
 
 		// A changed content rolls the pods.
-		before := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+		before := f.Deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
 		changed := secret()
 		changed.Data["key"], changed.Data["psk"] = []byte("three"), []byte("four")
-		f.must(f.cluster.Update(t.Context(), changed))
-		f.settle()
-		if after := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; after == before {
+		f.Update(changed)
+		f.Settle()
+		if after := f.Deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; after == before {
 			t.Errorf("%s: the pods keep the old content", what)
 		}
 	}
@@ -322,28 +323,28 @@ func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
 // When the spec names its own key, first the pods change and then the generated key is deleted.
 func TestTheGeneratedKeyGoesWhenItIsNotUsedAnyMore(t *testing.T) {
 	f := readyFixture(t)
-	f.must(f.cluster.Create(t.Context(), &corev1.Secret{
+	f.Must(f.Cluster.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("one")},
 	}))
 	f.slow = true
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
 	})
-	f.settle()
+	f.Settle()
 	if f.keyNames() != "gpu" {
 		t.Fatalf("keys while old pods run: %q", f.keyNames())
 	}
 	f.slow = false
-	f.settle()
-	if f.keyNames() != "" || f.find("gpu-provisioner-key", &corev1.Secret{}) {
+	f.Settle()
+	if f.keyNames() != "" || f.Has("gpu-provisioner-key", &corev1.Secret{}) {
 		t.Errorf("keys: %q, or the Secret is left", f.keyNames())
 	}
-	if status := f.provisioner().Status; status.ProvisionerKeyID != "" || status.OrganizationID != "" {
+	if status := f.Object().Status; status.ProvisionerKeyID != "" || status.OrganizationID != "" {
 		t.Errorf("status %+v", status)
 	}
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Key.SecretRef = nil })
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Key.SecretRef = nil })
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	if f.keyNames() != "gpu" {
 		t.Errorf("keys: %q", f.keyNames())
 	}
@@ -352,13 +353,13 @@ func TestTheGeneratedKeyGoesWhenItIsNotUsedAnyMore(t *testing.T) {
 // The key would be deleted with the Secret that the daemons now read.
 func TestTheGeneratedSecretIsNoOwnKey(t *testing.T) {
 	f := readyFixture(t)
-	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "gpu-provisioner-key"}
 	})
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidSpec)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
-	if f.keyNames() != "gpu" || !f.find("gpu-provisioner-key", &corev1.Secret{}) {
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidSpec)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
+	if f.keyNames() != "gpu" || !f.Has("gpu-provisioner-key", &corev1.Secret{}) {
 		t.Errorf("keys %q, or the Secret is gone", f.keyNames())
 	}
 }
@@ -367,9 +368,9 @@ func TestAPreSharedKeyIsForTheDefaultOrganization(t *testing.T) {
 	f := newFixture(t, newControlPlane(), newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Spec.PSKSecretRef, cr.Spec.OrganizationName = &coderv1alpha1.PSKSecretReference{Name: "mine"}, "sales"
 	}))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonOrganizationNotSelectable)
-	if f.find("provisioner-gpu", &appsv1.Deployment{}) {
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonOrganizationNotSelectable)
+	if f.Has("provisioner-gpu", &appsv1.Deployment{}) {
 		t.Error("daemons for another organization than the one that was asked for")
 	}
 }
@@ -378,11 +379,11 @@ func TestWhatIsSomeoneElsesIsNotTouched(t *testing.T) {
 	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "provisioner-gpu"}}
 	f := newFixture(t, newProvisioner(), newControlPlane(), theirs)
 	for range 3 {
-		f.reconcile()
+		f.Reconcile()
 	}
-	f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotOwned)
-	d := f.deployment()
+	f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotOwned)
+	d := f.Deployment()
 	if len(d.OwnerReferences) != 0 || len(d.Labels) != 0 {
 		t.Errorf("it was touched: %+v", d.ObjectMeta)
 	}
@@ -392,14 +393,14 @@ func TestWhatIsSomeoneElsesIsNotTouched(t *testing.T) {
 func TestUnwellPodsMakeItAskEarlier(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.RemoveProvisionerKey("coder", "gpu")
-	d := f.deployment()
+	d := f.Deployment()
 	d.Status.ReadyReplicas, d.Status.AvailableReplicas = 0, 0
-	f.must(f.cluster.SubResource("status").Update(t.Context(), d))
-	f.forward(time.Minute)
-	f.reconcile()
-	f.settle()
+	f.UpdateStatus(d)
+	f.Forward(time.Minute)
+	f.Reconcile()
+	f.Settle()
 	if f.keyNames() != "gpu" {
 		t.Errorf("keys: %q", f.keyNames())
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -22,10 +23,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
-
-// indexControlPlane is the name of the index of CoderProvisioners by the control plane that they
-// name.
-const indexControlPlane = "spec.controlPlaneRef.name"
 
 // Options configure the controller. The zero value is valid.
 type Options struct {
@@ -73,16 +70,11 @@ func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &coderv1alpha1.CoderProvisioner{}, indexControlPlane, namedControlPlane)
-	if err != nil {
-		return fmt.Errorf("indexing the provisioners of a control plane: %w", err)
-	}
 	return r.kit.SetUp(ctx, mgr, workload.Registration{
 		Kind: kind(), Name: "coderprovisioner",
 		For: &coderv1alpha1.CoderProvisioner{}, List: &coderv1alpha1.CoderProvisionerList{},
-		References: references, Reconciler: r,
+		References: references, ControlPlane: controlPlaneOf, Reconciler: r,
 		Further: func(b *builder.Builder) {
-			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.ofControlPlane))
 			b.Watches(&coderv1alpha1.CoderProvisioner{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
 				builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 		},
@@ -100,23 +92,11 @@ func references(obj client.Object) []workloadresources.Reference {
 	}))
 }
 
-func namedControlPlane(obj client.Object) []string {
-	if cr, ok := obj.(*coderv1alpha1.CoderProvisioner); ok && cr.Spec.ControlPlaneRef != nil {
-		return []string{cr.Spec.ControlPlaneRef.Name}
+func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
+	if cr, ok := obj.(*coderv1alpha1.CoderProvisioner); ok {
+		return cr.Spec.ControlPlaneRef
 	}
 	return nil
-}
-
-func (r *Reconciler) ofControlPlane(ctx context.Context, obj client.Object) []reconcile.Request {
-	list := &coderv1alpha1.CoderProvisionerList{}
-	if err := r.kit.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{indexControlPlane: obj.GetName()}); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
 }
 
 // siblings returns requests for the provisioners that want the key that this one has, or had.
@@ -126,8 +106,9 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 		return nil
 	}
 	all := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{indexControlPlane: cr.Spec.ControlPlaneRef.Name})
+	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{workload.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
 	if err != nil {
+		log.FromContext(ctx).Error(err, "Looking for the provisioners that want the same key failed", "name", cr.Name)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -41,11 +41,11 @@ func database(content string) *corev1.Secret {
 
 func TestWhatIsHandedOverIsTakenInPlace(t *testing.T) {
 	f := newFixture(t, newControlPlane(withDatabase), database("one"), chartDeployment("CoderControlPlane/coder"))
-	f.settle()
+	f.Settle()
 	d, service := &appsv1.Deployment{}, &corev1.Service{}
-	f.get("coder", "coder", d)
-	f.get("coder", "coder", service)
-	if d.UID != "of-the-chart" || !metav1.IsControlledBy(d, f.controlPlane()) {
+	f.Get("coder", d)
+	f.Get("coder", service)
+	if d.UID != "of-the-chart" || !metav1.IsControlledBy(d, f.Object()) {
 		t.Fatalf("the Deployment was not taken over: %+v", d.ObjectMeta)
 	}
 	if !maps.Equal(d.Spec.Selector.MatchLabels, chartLabels()) || !maps.Equal(d.Spec.Template.Labels, chartLabels()) ||
@@ -53,7 +53,7 @@ func TestWhatIsHandedOverIsTakenInPlace(t *testing.T) {
 		t.Errorf("the pods are chosen by %v, have %v, and the Service chooses %v; want %v",
 			d.Spec.Selector.MatchLabels, d.Spec.Template.Labels, service.Spec.Selector, chartLabels())
 	}
-	if got := f.controlPlane().PodLabels(); !maps.Equal(got, chartLabels()) {
+	if got := f.Object().PodLabels(); !maps.Equal(got, chartLabels()) {
 		t.Errorf("the status tells %v as the labels of the pods, want %v", got, chartLabels())
 	}
 	if d.Labels[coderv1alpha1.LabelManagedBy] != coderv1alpha1.ManagedBy {
@@ -66,9 +66,9 @@ func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 	f := newFixture(t, newControlPlane(withDatabase), database("one"), chartDeployment("CoderControlPlane/coder"))
 	checksum := func() string {
 		t.Helper()
-		f.settle()
+		f.Settle()
 		d := &appsv1.Deployment{}
-		f.get("coder", "coder", d)
+		f.Get("coder", d)
 		return d.Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
 	}
 	if got := checksum(); got != "" {
@@ -78,16 +78,12 @@ func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 	if got := checksum(); got != "" {
 		t.Errorf("a new process puts the checksum %q on the pods", got)
 	}
-	if err := f.cluster.Update(t.Context(), database("two")); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(database("two"))
 	two := checksum()
 	if two == "" {
 		t.Error("a change of the Secret does not roll the pods")
 	}
-	if err := f.cluster.Update(t.Context(), database("one")); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(database("one"))
 	if one := checksum(); one == "" || one == two {
 		t.Errorf("the checksum is %q after the Secret is as it was at first", one)
 	}
@@ -123,13 +119,13 @@ func TestNothingElseIsTakenOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newControlPlane(), d)
-			f.settle()
+			f.Settle()
 			got := &appsv1.Deployment{}
-			f.get("coder", "coder", got)
-			if metav1.IsControlledBy(got, f.controlPlane()) || got.Spec.Template.Spec.Containers[0].Image != "coder:1" {
+			f.Get("coder", got)
+			if metav1.IsControlledBy(got, f.Object()) || got.Spec.Template.Spec.Containers[0].Image != "coder:1" {
 				t.Errorf("the Deployment was taken: %+v", got)
 			}
-			if chosen := f.controlPlane().PodLabels(); len(chosen) == 0 {
+			if chosen := f.Object().PodLabels(); len(chosen) == 0 {
 				t.Error("the status chooses every pod of the namespace")
 			}
 		})

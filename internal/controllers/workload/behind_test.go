@@ -15,7 +15,7 @@ import (
 // cacheShows makes the cache return the given objects until catchUp is called. Writes and uncached
 // reads are not affected.
 func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
-	behind := interceptor.NewClient(f.cluster, interceptor.Funcs{
+	behind := interceptor.NewClient(f.Cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := c.Get(ctx, key, obj, opts...); err != nil {
 				return err
@@ -29,7 +29,7 @@ func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
 		},
 	})
 	f.kit.Client, f.kit.Applier.Client = behind, behind
-	return func() { f.kit.Client, f.kit.Applier.Client = f.cluster, f.cluster }
+	return func() { f.kit.Client, f.kit.Applier.Client = f.Cluster, f.Cluster }
 }
 
 // TestAStatusThatOnlyTheCacheHasIsNotTheEnd covers a rollout that ended before the cache contained
@@ -38,28 +38,28 @@ func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
 // another one.
 func TestAStatusThatOnlyTheCacheHasIsNotTheEnd(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	before := f.controlPlane()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	before := f.Object()
 
-	f.podsReady(0)
-	f.reconcile()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
-	f.podsReady(1)
+	f.PodsReady(0)
+	f.Reconcile()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.PodsReady(1)
 	catchUp := f.cacheShows(before)
 	for range 2 {
-		if _, result := f.reconcile(); result.RequeueAfter <= 0 || result.RequeueAfter > ConflictInterval {
+		if result := f.Reconcile(); result.RequeueAfter <= 0 || result.RequeueAfter > ConflictInterval {
 			t.Fatalf("the pass looks again after %v, want %v: the cache is behind the status that was written last",
 				result.RequeueAfter, ConflictInterval)
 		}
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
 
 	catchUp()
-	if _, result := f.reconcile(); result.RequeueAfter != RestInterval {
+	if result := f.Reconcile(); result.RequeueAfter != RestInterval {
 		t.Errorf("a pass that sees everything looks again after %v, want %v", result.RequeueAfter, RestInterval)
 	}
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }

@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
@@ -18,80 +25,206 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// ApplyServiceAccount applies the ServiceAccount of the pods. If the spec disables its creation, it
-// removes the owner reference from a ServiceAccount that the operator created earlier, and keeps
-// the ServiceAccount.
-func (t *Toolkit) ApplyServiceAccount(ctx context.Context, p *Pass) error {
-	desired := resources.ServiceAccount(p.Workload)
-	if desired == nil {
-		return t.detachServiceAccounts(ctx, p)
-	}
-	return t.Apply(ctx, p, desired)
+// child describes one object that a workload may have in its own namespace.
+type child struct {
+	// step is the name of the step that applies the object.
+	step string
+	// kind is an empty object of its kind.
+	kind client.Object
+	// optional is the name of the kind if a cluster may not serve it. It is served as soon as
+	// the custom resource definitions of the software are installed. field is the part of the spec
+	// that needs the kind.
+	optional        schema.GroupVersionKind
+	software, field string
+	// build returns the object, or nil if the spec does not ask for it.
+	build func(resources.Workload) (client.Object, error)
+	// prepare completes the object with state of the pass. It may be nil.
+	prepare func(*Pass, client.Object)
+	// applied is called with the result of the apply. It may be nil.
+	applied func(p *Pass, obj client.Object, err error)
+	// problem returns the place for the reason why the object is not applied, if that is reported
+	// in a condition of its own. Nil means that it is one of p.Problems.
+	problem func(*Pass) **Problem
+	// unwanted is called if the spec does not ask for the object. Nil means that only StepPrune
+	// deletes it.
+	unwanted func(*Toolkit, context.Context, *Pass) error
+	// inUse reports whether an object that the spec no longer asks for must not be pruned yet. Nil
+	// means never.
+	inUse func(*Pass) bool
 }
 
-// ApplyDeployment applies the Deployment.
-func (t *Toolkit) ApplyDeployment(ctx context.Context, p *Pass) error {
-	desired, err := resources.Deployment(p.Workload)
+// children returns all children of a workload in the order in which they are applied. The steps,
+// the pruning, the watches, the indexes, the cache, the conditions and the orphaning follow from
+// this list.
+func children() []child {
+	exposure := func(p *Pass) **Problem { return &p.Exposure }
+	return []child{
+		{
+			step: StepServiceAccount, kind: &corev1.ServiceAccount{}, build: built(resources.ServiceAccount),
+			unwanted: (*Toolkit).detachServiceAccounts, inUse: (*Pass).rollsOut,
+		},
+		{
+			step: StepDeployment, kind: &appsv1.Deployment{}, build: buildDeployment,
+			prepare: (*Pass).onlyIfUnchanged, applied: (*Pass).appliedDeployment,
+		},
+		{
+			step: StepService, kind: &corev1.Service{}, build: built(resources.Service),
+			applied: func(p *Pass, _ client.Object, err error) { p.ServiceForeign = isNotOwned(err) },
+		},
+		{step: StepDisruptionBudget, kind: &policyv1.PodDisruptionBudget{}, build: built(resources.PodDisruptionBudget)},
+		{step: StepNetworkPolicy, kind: &networkingv1.NetworkPolicy{}, build: built(resources.NetworkPolicy)},
+		{step: StepMetricsService, kind: &corev1.Service{}, build: built(resources.MetricsService)},
+		{
+			step: StepServiceMonitor, kind: &monitoringv1.ServiceMonitor{}, build: built(resources.ServiceMonitor),
+			optional: ServiceMonitorKind(), software: "the Prometheus Operator", field: "spec.metrics.serviceMonitor",
+			problem: func(p *Pass) **Problem { return &p.Monitoring },
+		},
+		{step: StepExposure, kind: &networkingv1.Ingress{}, build: built(resources.Ingress), problem: exposure},
+		{
+			step: StepExposure, kind: &gatewayv1.HTTPRoute{}, build: built(resources.HTTPRoute),
+			optional: HTTPRouteKind(), software: "the custom resource definitions of the Gateway API", field: "spec.expose.gateway",
+			problem: exposure, applied: (*Pass).appliedRoute,
+		},
+	}
+}
+
+// HTTPRouteKind returns the kind HTTPRoute. A cluster may not serve it.
+func HTTPRouteKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
+}
+
+// ServiceMonitorKind returns the kind ServiceMonitor. A cluster may not serve it.
+func ServiceMonitorKind() schema.GroupVersionKind {
+	return monitoringv1.SchemeGroupVersion.WithKind(monitoringv1.ServiceMonitorsKind)
+}
+
+// Children returns an empty object of each kind of child that every cluster serves.
+func Children() []client.Object {
+	var kinds []client.Object
+	for _, c := range children() {
+		known := slices.ContainsFunc(kinds, func(kind client.Object) bool { return reflect.TypeOf(kind) == reflect.TypeOf(c.kind) })
+		if c.optional.Empty() && !known {
+			kinds = append(kinds, c.kind)
+		}
+	}
+	return kinds
+}
+
+// OptionalChildren returns an empty object of each kind of child that a cluster may not serve.
+func OptionalChildren() map[schema.GroupVersionKind]client.Object {
+	kinds := map[schema.GroupVersionKind]client.Object{}
+	for _, c := range children() {
+		if !c.optional.Empty() {
+			kinds[c.optional] = c.kind
+		}
+	}
+	return kinds
+}
+
+// built converts a builder of one type. A nil pointer becomes a nil object.
+func built[T any, P interface {
+	*T
+	client.Object
+}](build func(resources.Workload) P) func(resources.Workload) (client.Object, error) {
+	return func(w resources.Workload) (client.Object, error) {
+		if obj := build(w); obj != nil {
+			return obj, nil
+		}
+		return nil, nil
+	}
+}
+
+func buildDeployment(w resources.Workload) (client.Object, error) {
+	d, err := resources.Deployment(w)
 	if err != nil {
-		return p.refuse(err)
+		return nil, err
 	}
-	desired.ResourceVersion = p.seen
-	err = t.Apply(ctx, p, desired)
-	p.DeploymentForeign = isNotOwned(err)
-	if err == nil {
-		p.Deployment = desired
-	}
-	return err
+	return d, nil
 }
 
-// ApplyService applies the Service if the spec asks for one.
-func (t *Toolkit) ApplyService(ctx context.Context, p *Pass) error {
-	desired := resources.Service(p.Workload)
-	if desired == nil {
+// deploymentOf returns the Deployment of a workload with only its name.
+func deploymentOf(w resources.Workload) client.Object {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
+}
+
+// onlyIfUnchanged makes the apply fail if the Deployment is not the one from which KeepReplicas was
+// decided.
+func (p *Pass) onlyIfUnchanged(d client.Object) { d.SetResourceVersion(p.seen) }
+
+func (p *Pass) appliedDeployment(obj client.Object, err error) {
+	p.DeploymentForeign = isNotOwned(err)
+	if d, ok := obj.(*appsv1.Deployment); ok && err == nil {
+		p.Deployment = d
+	}
+}
+
+func (p *Pass) appliedRoute(obj client.Object, err error) {
+	if route, ok := obj.(*gatewayv1.HTTPRoute); ok && err == nil {
+		p.Exposure = refusedRoute(route)
+	}
+}
+
+// rollsOut reports whether pods of an earlier revision may still use their ServiceAccount.
+func (p *Pass) rollsOut() bool { return p.Deployment == nil || !RolledOut(p.Deployment) }
+
+// applyChildren returns the run of a step, which applies the children of that step.
+func (t *Toolkit) applyChildren(step string) func(context.Context, *Pass) error {
+	return func(ctx context.Context, p *Pass) error {
+		for _, c := range children() {
+			if c.step != step {
+				continue
+			}
+			if err := t.applyChild(ctx, p, c); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
-	err := t.Apply(ctx, p, desired)
-	p.ServiceForeign = isNotOwned(err)
-	return err
 }
 
-// ApplyDisruptionBudget applies the PodDisruptionBudget if the spec asks for one.
-func (t *Toolkit) ApplyDisruptionBudget(ctx context.Context, p *Pass) error {
-	if desired := resources.PodDisruptionBudget(p.Workload); desired != nil {
-		return t.Apply(ctx, p, desired)
+// applyChild applies one child if the spec asks for it. This is the only place of a pass that
+// builds it: StepPrune keeps the names that are recorded here.
+func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
+	desired, err := c.build(p.Workload)
+	switch {
+	case err != nil:
+		return p.refuse(err)
+	case desired != nil:
+		p.wanted[t.childName(desired)] = true
+	case c.unwanted != nil:
+		return c.unwanted(t, ctx, p)
+	default:
+		return nil
 	}
-	return nil
-}
-
-// ApplyNetworkPolicy applies the NetworkPolicy if the spec asks for one.
-func (t *Toolkit) ApplyNetworkPolicy(ctx context.Context, p *Pass) error {
-	if desired := resources.NetworkPolicy(p.Workload); desired != nil {
-		return t.Apply(ctx, p, desired)
+	if !c.optional.Empty() && !t.Optional.Has(c.optional) {
+		*c.problem(p) = c.kindMissing()
+		return nil
 	}
-	return nil
-}
-
-// ApplyMetricsService applies the Service of the metrics if the spec enables them.
-func (t *Toolkit) ApplyMetricsService(ctx context.Context, p *Pass) error {
-	if desired := resources.MetricsService(p.Workload); desired != nil {
-		return t.Apply(ctx, p, desired)
+	if c.prepare != nil {
+		c.prepare(p, desired)
 	}
-	return nil
-}
-
-// Apply applies an object in the owner's namespace and records a failure in p.Problems. Afterwards
-// desired holds the object as the API server returned it.
-func (t *Toolkit) Apply(ctx context.Context, p *Pass, desired client.Object) error {
-	found, ended := t.tryApply(ctx, p, desired)
-	if found != nil {
+	found, ended := t.apply(ctx, p, desired)
+	switch {
+	case c.problem != nil:
+		*c.problem(p) = found
+	case found != nil:
 		p.Problems = append(p.Problems, *found)
+	}
+	if c.applied != nil {
+		c.applied(p, desired, ended)
 	}
 	return ended
 }
 
-// tryApply is Apply without recording the failure. It is for objects that have a condition of their
-// own.
-func (t *Toolkit) tryApply(ctx context.Context, p *Pass, desired client.Object) (*Problem, error) {
+func (c child) kindMissing() *Problem {
+	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("this cluster does not know %s %s, which %s needs; install %s, "+
+		"which is noticed without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
+}
+
+// apply applies an object in the owner's namespace. It returns the problem to report for a failure,
+// and the error with which the step ends. Afterwards desired holds the object as the API server
+// returned it.
+func (t *Toolkit) apply(ctx context.Context, p *Pass, desired client.Object) (*Problem, error) {
 	if _, err := t.Applier.Apply(ctx, t.controlledBy(p), desired); err != nil {
 		return applyTrouble(err)
 	}
@@ -158,34 +291,4 @@ func isNotOwned(err error) bool {
 	var waiting *steps.Waiting
 	return errors.As(err, &refused) ||
 		(errors.As(err, &waiting) && waiting.Reason == coderv1alpha1.ReasonNotOwned)
-}
-
-// detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
-// created, so that they are not deleted with the owner.
-func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
-	list := &corev1.ServiceAccountList{}
-	if err := t.listOwned(ctx, p, list); err != nil {
-		return err
-	}
-	for i := range list.Items {
-		if err := t.detach(ctx, p, &list.Items[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// detach removes the owner reference from a child, so that the child is not deleted with the owner.
-func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
-	base, ok := child.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("bug: %T is not an object", child)
-	}
-	if err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme()); err != nil {
-		return fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err)
-	}
-	if err := t.Client.Patch(ctx, child, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
-		return Settled(fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err))
-	}
-	return nil
 }

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +13,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -46,35 +50,35 @@ func everyChild() map[string]client.Object {
 func TestEveryChildIsMadeAndGoesWhenItIsNotWanted(t *testing.T) {
 	f := newFixture(t, newControlPlane(withEverything))
 	f.kinds[ServiceMonitorKind()] = true
-	f.settle()
+	f.Settle()
 	for name, obj := range everyChild() {
 		name, _, _ := strings.Cut(name, "/")
-		f.get("coder", name, obj)
-		if !metav1.IsControlledBy(obj, f.controlPlane()) {
+		f.Get(name, obj)
+		if !metav1.IsControlledBy(obj, f.Object()) {
 			t.Errorf("%T %s is not the control plane's", obj, name)
 		}
 	}
-	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
-	f.mustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionTrue, coderv1alpha1.ReasonMetricsExported)
+	f.MustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	f.MustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionTrue, coderv1alpha1.ReasonMetricsExported)
 
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		plain := newControlPlane()
 		cp.Spec = plain.Spec
 	})
-	f.settle()
+	f.Settle()
 	for name, obj := range everyChild() {
-		if name, _, _ := strings.Cut(name, "/"); !f.gone(name, obj) {
+		if name, _, _ := strings.Cut(name, "/"); f.Has(name, obj) {
 			t.Errorf("%T %s is still there", obj, name)
 		}
 	}
-	all := f.controlPlane().Status.Conditions
+	all := f.Object().Status.Conditions
 	for _, kind := range []string{coderv1alpha1.ConditionExposed, coderv1alpha1.ConditionMetricsExported} {
 		if conditions.Find(all, kind) != nil {
 			t.Errorf("condition %s speaks of what the spec does not ask for", kind)
 		}
 	}
-	f.get("coder", "coder", &corev1.Service{})
-	f.get("coder", "coder", &appsv1.Deployment{})
+	f.Get("coder", &corev1.Service{})
+	f.Get("coder", &appsv1.Deployment{})
 }
 
 func TestNothingOfOthersIsPruned(t *testing.T) {
@@ -88,42 +92,80 @@ func TestNothingOfOthersIsPruned(t *testing.T) {
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "others", Labels: labels, OwnerReferences: []metav1.OwnerReference{*byOther}}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "attached", Labels: labels, OwnerReferences: []metav1.OwnerReference{plain}}},
 	)
-	f.settle()
-	for _, write := range f.take(&f.writes) {
+	f.Settle()
+	for _, write := range f.TakeWrites() {
 		if strings.HasPrefix(write, "delete") {
 			t.Error(write)
 		}
 	}
-	f.get("coder", "coder", &networkingv1.Ingress{})
-	f.get("coder", "others", &corev1.Service{})
-	f.get("coder", "attached", &corev1.Service{})
+	f.Get("coder", &networkingv1.Ingress{})
+	f.Get("others", &corev1.Service{})
+	f.Get("attached", &corev1.Service{})
+}
+
+// A Role that was handed over belongs to its user until the operator adopts it, and it adopts only
+// one with the name that it wants.
+func TestAHandedOverRoleWithAnotherNameIsNotPruned(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Namespace: "coder", Name: "of-the-user",
+		Labels:      map[string]string{coderv1alpha1.LabelControlPlane: "coder", coderv1alpha1.LabelControlPlaneNamespace: "coder"},
+		Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: "CoderControlPlane/coder"},
+	}
+	f := newFixture(t, newControlPlane(), &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta})
+	f.Settle()
+	f.Get("of-the-user", &rbacv1.Role{})
+	f.Get("of-the-user", &rbacv1.RoleBinding{})
+}
+
+// A conflict resolves without any action. It must not hide an error that does not.
+func TestAnErrorBesideAConflictIsNotHidden(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec = newControlPlane().Spec })
+	f.kit.Client = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			switch obj.(type) {
+			case *networkingv1.Ingress:
+				return apierrors.NewForbidden(networkingv1.Resource("ingresses"), "coder", errors.New("no"))
+			case *networkingv1.NetworkPolicy:
+				return apierrors.NewConflict(networkingv1.Resource("networkpolicies"), "coder", errors.New("changed"))
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	if _, err := f.Try(); !apierrors.IsForbidden(err) {
+		t.Errorf("the pass ends with %v, want the error of the Ingress", err)
+	}
+	condition := f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonApplyFailed)
+	if !strings.Contains(condition.Message, `Ingress "coder"`) {
+		t.Errorf("message %q does not name the Ingress", condition.Message)
+	}
+	if f.Has("coder-metrics", &corev1.Service{}) {
+		t.Error("the error kept the operator from the other children")
+	}
 }
 
 // Pods of the earlier revision still use the old ServiceAccount.
 func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
-	d := f.deployment()
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
+	d := f.Deployment()
 	d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
-	if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	f.get("coder", "workspaces", &corev1.ServiceAccount{})
-	f.get("coder", "coder", &corev1.ServiceAccount{})
+	f.UpdateStatus(d)
+	f.Settle()
+	f.Get("workspaces", &corev1.ServiceAccount{})
+	f.Get("coder", &corev1.ServiceAccount{})
 
-	f.podsReady(1)
-	f.settle()
-	if !f.gone("coder", &corev1.ServiceAccount{}) {
+	f.PodsReady(1)
+	f.Settle()
+	if f.Has("coder", &corev1.ServiceAccount{}) {
 		t.Error("the ServiceAccount of the name before is still there")
 	}
 	bindings := &rbacv1.RoleBindingList{}
-	if err := f.cluster.List(t.Context(), bindings); err != nil {
-		t.Fatal(err)
-	}
+	f.List(bindings)
 	if len(bindings.Items) != 1 || bindings.Items[0].Subjects[0].Name != "workspaces" {
 		t.Errorf("bindings are %+v", bindings.Items)
 	}
@@ -132,103 +174,99 @@ func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
 func TestExposureMovesFromIngressToGatewayAsSoonAsTheClusterKnowsIt(t *testing.T) {
 	f := newFixture(t, newControlPlane(withEverything))
 	f.kinds[ServiceMonitorKind()] = true
-	f.settle()
-	f.change(withGateway)
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
+	f.Settle()
+	f.Edit(withGateway)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
 	if !strings.Contains(condition.Message, "gateway.networking.k8s.io/v1 HTTPRoute") || !strings.Contains(condition.Message, "without a restart") {
 		t.Errorf("message %q names neither the kind nor the remedy", condition.Message)
 	}
-	f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
-	if !f.gone("coder", &networkingv1.Ingress{}) {
+	f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	if f.Has("coder", &networkingv1.Ingress{}) {
 		t.Error("the Ingress is still there")
 	}
 
 	f.kinds[HTTPRouteKind()] = true
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
 	route := &gatewayv1.HTTPRoute{}
-	f.get("coder", "coder", route)
+	f.Get("coder", route)
 
 	refusal := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", Message: "no"}
 	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "edge"}, Conditions: []metav1.Condition{refusal}}}
-	if err := f.cluster.Update(t.Context(), route); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	condition = f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonRouteRefused)
+	f.UpdateStatus(route)
+	f.Settle()
+	condition = f.MustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonRouteRefused)
 	if !strings.Contains(condition.Message, `Gateway "edge"`) {
 		t.Errorf("message %q does not name the Gateway", condition.Message)
 	}
-	f.get("coder", "coder", route)
+	f.Get("coder", route)
 	accepted := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue, Reason: "Accepted"}
 	route.Status.Parents = append(route.Status.Parents,
 		gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "other"}, Conditions: []metav1.Condition{accepted}})
-	if err := f.cluster.Update(t.Context(), route); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	f.UpdateStatus(route)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
 
-	f.change(withEverything)
-	f.settle()
-	if !f.gone("coder", &gatewayv1.HTTPRoute{}) {
+	f.Edit(withEverything)
+	f.Settle()
+	if f.Has("coder", &gatewayv1.HTTPRoute{}) {
 		t.Error("the HTTPRoute is still there")
 	}
 }
 
 func TestAMissingServiceMonitorKindStopsNothing(t *testing.T) {
 	f := newFixture(t, newControlPlane(withEverything))
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 func TestReplicasOfOthersAreLeftAlone(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.settle()
-	scaled := f.deployment()
+	f.Settle()
+	scaled := f.Deployment()
 	scaled.Spec.Replicas = ptr.To[int32](4)
-	if err := f.cluster.Update(t.Context(), scaled, client.FieldOwner("kube-controller-manager")); err != nil {
+	if err := f.Cluster.Update(t.Context(), scaled, client.FieldOwner("kube-controller-manager")); err != nil {
 		t.Fatal(err)
 	}
-	f.settle()
-	if got := *f.deployment().Spec.Replicas; got != 4 {
+	f.Settle()
+	if got := *f.Deployment().Spec.Replicas; got != 4 {
 		t.Fatalf("%d replicas, although an autoscaler asked for 4", got)
 	}
-	f.podsReady(1)
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.PodsReady(1)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
 	if condition.Message != "1 of 4 pods are ready" {
 		t.Errorf("message is %q", condition.Message)
 	}
 
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](2) })
-	f.settle()
-	if got := *f.deployment().Spec.Replicas; got != 2 {
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](2) })
+	f.Settle()
+	if got := *f.Deployment().Spec.Replicas; got != 2 {
 		t.Errorf("%d replicas, although the spec changed to 2", got)
 	}
 }
 
 func TestWhatOthersAddToThePodsSurvives(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.settle()
-	d := f.deployment()
+	f.Settle()
+	d := f.Deployment()
 	if d.Spec.Template.Annotations == nil {
 		d.Spec.Template.Annotations = map[string]string{}
 	}
 	d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-11-21T12:00:00Z"
 	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "injected", Image: "sidecar"})
 	d.Labels["team"] = "a"
-	if err := f.cluster.Update(t.Context(), d, client.FieldOwner("kubectl")); err != nil {
+	if err := f.Cluster.Update(t.Context(), d, client.FieldOwner("kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.1" })
-	f.settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.1" })
+	f.Settle()
 
-	d = f.deployment()
+	d = f.Deployment()
 	names := []string{}
 	for _, container := range d.Spec.Template.Spec.Containers {
 		names = append(names, container.Name+" "+container.Image)
@@ -245,14 +283,14 @@ func TestAPodTemplateThatDoesNotFitIsToldAndNotRetried(t *testing.T) {
 	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
 	}))
-	s, _, err := f.try()
+	_, err := f.Try()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Deployment != nil {
+	if f.last.Deployment != nil {
 		t.Error("a Deployment is made of it")
 	}
-	condition := f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
+	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
 	if !strings.Contains(condition.Message, "spec.podTemplate.spec.restartPolicy") {
 		t.Errorf("message %q does not name the field", condition.Message)
 	}
@@ -264,15 +302,13 @@ func TestNamespacesThatTheOperatorDoesNotWorkIn(t *testing.T) {
 	}))
 	f.options.Namespaces = []string{"coder", "team"}
 	f.restart()
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, coderv1alpha1.ReasonNamespaceNotWatched)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, coderv1alpha1.ReasonNamespaceNotWatched)
 	if !strings.Contains(condition.Message, `"elsewhere"`) || !strings.Contains(condition.Message, "--watch-namespaces") {
 		t.Errorf("message is %q", condition.Message)
 	}
 	roles := &rbacv1.RoleList{}
-	if err := f.cluster.List(t.Context(), roles); err != nil {
-		t.Fatal(err)
-	}
+	f.List(roles)
 	if len(roles.Items) != 1 || roles.Items[0].Namespace != "coder" {
 		t.Errorf("roles are %v", roles.Items)
 	}

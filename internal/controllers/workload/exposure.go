@@ -1,71 +1,15 @@
 package workload
 
 import (
-	"context"
 	"fmt"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
-
-// HTTPRouteKind returns the kind HTTPRoute. A cluster may not serve it.
-func HTTPRouteKind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
-}
-
-// ServiceMonitorKind returns the kind ServiceMonitor. A cluster may not serve it.
-func ServiceMonitorKind() schema.GroupVersionKind {
-	return monitoringv1.SchemeGroupVersion.WithKind(monitoringv1.ServiceMonitorsKind)
-}
-
-// ApplyExposure applies the Ingress or the HTTPRoute if the spec asks for one.
-func (t *Toolkit) ApplyExposure(ctx context.Context, p *Pass) error {
-	if ingress := resources.Ingress(p.Workload); ingress != nil {
-		found, ended := t.tryApply(ctx, p, ingress)
-		p.Exposure = found
-		return ended
-	}
-	route := resources.HTTPRoute(p.Workload)
-	if route == nil {
-		return nil
-	}
-	if !t.Optional.Has(HTTPRouteKind()) {
-		p.Exposure = kindMissing(HTTPRouteKind(), "spec.expose.gateway", "the custom resource definitions of the Gateway API")
-		return nil
-	}
-	found, ended := t.tryApply(ctx, p, route)
-	if p.Exposure = found; ended == nil {
-		p.Exposure = refusedRoute(route)
-	}
-	return ended
-}
-
-// ApplyServiceMonitor applies the ServiceMonitor if the spec asks for one.
-func (t *Toolkit) ApplyServiceMonitor(ctx context.Context, p *Pass) error {
-	monitor := resources.ServiceMonitor(p.Workload)
-	if monitor == nil {
-		return nil
-	}
-	if !t.Optional.Has(ServiceMonitorKind()) {
-		p.Monitoring = kindMissing(ServiceMonitorKind(), "spec.metrics.serviceMonitor", "the Prometheus Operator")
-		return nil
-	}
-	found, ended := t.tryApply(ctx, p, monitor)
-	p.Monitoring = found
-	return ended
-}
-
-func kindMissing(kind schema.GroupVersionKind, field, remedy string) *Problem {
-	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("this cluster does not know %s %s, which %s needs; install %s, "+
-		"which is noticed without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, remedy)}
-}
 
 // refusedRoute returns the first refusal if every Gateway that has a status refuses the route. A
 // Gateway that has not reported a status yet does not count as a refusal.

@@ -50,8 +50,11 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 
 // forget drops the state of the object and of its children in its own namespace.
 func (t *Toolkit) forget(p *Pass) {
-	for _, child := range ownChildren(p.Workload) {
-		t.Applier.Forget(child)
+	t.Applier.Forget(deploymentOf(p.Workload))
+	for _, c := range children() {
+		if obj, err := c.build(p.Workload); obj != nil && err == nil {
+			t.Applier.Forget(obj)
+		}
 	}
 	t.contents.use(p.Object.GetUID(), nil)
 	t.starts.end(p)

@@ -25,7 +25,7 @@ func adoptedFixture(t *testing.T) *fixture {
 	}}
 	service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
 	f := newFixture(t, newControlPlane(withDatabase), database("one"), chartDeployment(to), service)
-	f.settle()
+	f.Settle()
 	if len(f.owned()) < 3 {
 		t.Fatalf("the control plane owns only %q", f.owned())
 	}
@@ -35,7 +35,7 @@ func adoptedFixture(t *testing.T) *fixture {
 // owned returns the names of the children with an owner reference. The garbage collector deletes
 // them with the owner.
 func (f *fixture) owned() (names []string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.eachChild(func(child client.Object) {
 		if len(child.GetOwnerReferences()) > 0 {
 			names = append(names, f.kit.childName(child))
@@ -45,18 +45,18 @@ func (f *fixture) owned() (names []string) {
 }
 
 func (f *fixture) eachChild(do func(client.Object)) {
-	f.t.Helper()
+	f.T.Helper()
 	for _, kind := range Children() {
 		list, err := f.kit.listFor(kind)
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
-		if err := f.cluster.List(f.t.Context(), list, client.InNamespace("coder")); err != nil {
-			f.t.Fatal(err)
+		if err := f.Cluster.List(f.T.Context(), list, client.InNamespace("coder")); err != nil {
+			f.T.Fatal(err)
 		}
 		children, err := controlledIn(list, newControlPlane())
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		for _, child := range children {
 			do(child)
@@ -66,45 +66,43 @@ func (f *fixture) eachChild(do func(client.Object)) {
 
 // deleteOrphaning deletes the control plane like kubectl delete --cascade=orphan.
 func (f *fixture) deleteOrphaning() {
-	f.t.Helper()
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+	f.T.Helper()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		controllerutil.AddFinalizer(cp, metav1.FinalizerOrphanDependents)
 	})
-	if err := f.cluster.Delete(f.t.Context(), f.controlPlane()); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Remove(f.Object())
 }
 
 // collectGarbage orphans all children like the garbage collector, except one that it does not know
 // yet.
 func (f *fixture) collectGarbage(unknown string) {
-	f.t.Helper()
+	f.T.Helper()
 	f.eachChild(func(child client.Object) {
 		if f.kit.childName(child) == unknown {
 			return
 		}
 		child.SetOwnerReferences(nil)
-		if err := f.cluster.Update(f.t.Context(), child); err != nil {
-			f.t.Fatal(err)
+		if err := f.Cluster.Update(f.T.Context(), child); err != nil {
+			f.T.Fatal(err)
 		}
 	})
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
 	})
 }
 
 // mustLetGo finishes the deletion. Afterwards no child may refer to the control plane.
 func (f *fixture) mustLetGo() {
-	f.t.Helper()
-	f.reconcile()
-	if !f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
-		f.t.Fatal("the control plane is still there")
+	f.T.Helper()
+	f.Reconcile()
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
+		f.T.Fatal("the control plane is still there")
 	}
 	if left := f.owned(); len(left) > 0 {
-		f.t.Errorf("the garbage collector deletes %q, although the control plane was deleted with --cascade=orphan", left)
+		f.T.Errorf("the garbage collector deletes %q, although the control plane was deleted with --cascade=orphan", left)
 	}
-	if f.gone("coder", &corev1.Service{}) {
-		f.t.Error("the Service is gone")
+	if !f.Has("coder", &corev1.Service{}) {
+		f.T.Error("the Service is gone")
 	}
 }
 
@@ -117,11 +115,11 @@ func TestAControlPlaneThatIsDeletedAdoptsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := adoptedFixture(t)
-			cached := f.controlPlane()
+			cached := f.Object()
 			f.deleteOrphaning()
 			f.collectGarbage("")
 			fate(f)
-			f.kit.Client = interceptor.NewClient(f.cluster, interceptor.Funcs{
+			f.kit.Client = interceptor.NewClient(f.Cluster, interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 					if cp, ok := obj.(*coderv1alpha1.CoderControlPlane); ok {
 						cached.DeepCopyInto(cp)
@@ -130,7 +128,7 @@ func TestAControlPlaneThatIsDeletedAdoptsNothing(t *testing.T) {
 					return c.Get(ctx, key, obj, opts...)
 				},
 			})
-			_, result, err := f.try()
+			result, err := f.Try()
 			if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Minute {
 				t.Errorf("it looks again after %v (%v)", result.RequeueAfter, err)
 			}
@@ -146,14 +144,14 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 	t.Run("the garbage collector is slow", func(t *testing.T) {
 		f := adoptedFixture(t)
 		f.deleteOrphaning()
-		f.reconcile()
+		f.Reconcile()
 		if left := f.owned(); len(left) > 0 {
 			t.Errorf("%q refer to the control plane when the operator has let it go", left)
 		}
-		f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 			controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
 		})
-		if f.gone("coder", &corev1.Service{}) {
+		if !f.Has("coder", &corev1.Service{}) {
 			t.Error("the Service is gone")
 		}
 	})
@@ -162,7 +160,7 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 	t.Run("the garbage collector is fast and does not know a child", func(t *testing.T) {
 		f := adoptedFixture(t)
 		f.deleteOrphaning()
-		if keep := f.kit.orphaning.watched().Update(event.UpdateEvent{ObjectNew: f.controlPlane()}); !keep {
+		if keep := f.kit.orphaning.watched().Update(event.UpdateEvent{ObjectNew: f.Object()}); !keep {
 			t.Error("the watch keeps the deletion from the controller")
 		}
 		f.collectGarbage("Service/coder")
@@ -175,30 +173,30 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 		f := adoptedFixture(t)
 		f.deleteOrphaning()
 		disturbed := false
-		f.kit.Client = interceptor.NewClient(f.cluster, interceptor.Funcs{
+		f.kit.Client = interceptor.NewClient(f.Cluster, interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				if _, ok := obj.(*corev1.Service); ok && !disturbed {
 					disturbed = true
 					other := &corev1.Service{}
-					f.get("coder", "coder", other)
+					f.Get("coder", other)
 					other.Labels["other"] = "yes"
-					if err := f.cluster.Update(ctx, other); err != nil {
+					if err := f.Cluster.Update(ctx, other); err != nil {
 						return err
 					}
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			},
 		})
-		if _, result := f.reconcile(); result.RequeueAfter != ConflictInterval {
+		if result := f.Reconcile(); result.RequeueAfter != ConflictInterval {
 			t.Errorf("it looks again after %v, want %v", result.RequeueAfter, ConflictInterval)
 		}
-		if f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
+		if !f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
 			t.Fatal("the control plane is gone before its children are free")
 		}
 		f.collectGarbage("Service/coder")
 		f.mustLetGo()
 		service := &corev1.Service{}
-		if f.get("coder", "coder", service); service.Labels["other"] != "yes" {
+		if f.Get("coder", service); service.Labels["other"] != "yes" {
 			t.Errorf("the labels of somebody else are %v", service.Labels)
 		}
 	})
@@ -208,11 +206,9 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 func TestOtherDeletionsLeaveTheOwnerOnItsChildren(t *testing.T) {
 	f := adoptedFixture(t)
 	before := f.owned()
-	if err := f.cluster.Delete(t.Context(), f.controlPlane()); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
-	if !f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
+	f.Remove(f.Object())
+	f.Reconcile()
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
 		t.Fatal("the control plane is still there")
 	}
 	if after := f.owned(); len(after) != len(before) {

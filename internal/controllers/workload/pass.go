@@ -65,7 +65,9 @@ type Pass struct {
 	// Released reports that the finalizer was removed.
 	Released bool
 
-	used []contentKey
+	// wanted contains the names of the children that the spec asks for.
+	wanted map[string]bool
+	used   []contentKey
 	// adopted is the Deployment if it was handed over, otherwise nil.
 	adopted *appsv1.Deployment
 	// seen is the resource version of the Deployment from which KeepReplicas was decided. It is

@@ -16,15 +16,15 @@ import (
 
 // addPod creates the ReplicaSet of the Deployment and a pod of it.
 func (f *fixture) addPod(status corev1.PodStatus) {
-	f.t.Helper()
-	d := f.deployment()
+	f.T.Helper()
+	d := f.Deployment()
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-rs1", Namespace: "coder", UID: "rs-uid", Labels: d.Spec.Selector.MatchLabels,
 		Annotations:     map[string]string{podproblem.RevisionAnnotation: "1"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 	}}
-	f.create(set)
-	f.create(&corev1.Pod{
+	f.Create(set)
+	f.Create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "coder-rs1-abcde", Namespace: "coder", Labels: d.Spec.Selector.MatchLabels,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
@@ -116,12 +116,12 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, secretOf("login", map[string]string{"password": "hunter22hunter22"}),
 				newControlPlane(withSecretVariable("login", "password")))
-			f.settle()
-			f.podsReady(0)
+			f.Settle()
+			f.PodsReady(0)
 			f.addPod(c.status)
 			f.logs.previous = c.previous
-			result := f.settle()
-			condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, c.reason)
+			result := f.Settle()
+			condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, c.reason)
 			if !strings.Contains(condition.Message, c.message) || strings.Contains(condition.Message, "abcde") {
 				t.Errorf("message is %q, want %q and no generated name", condition.Message, c.message)
 			}
@@ -134,26 +134,22 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 
 func TestARefusedPodAndADeadline(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.settle()
-	d := f.deployment()
+	f.Settle()
+	d := f.Deployment()
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Conditions: []appsv1.DeploymentCondition{{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: deadlineExceeded,
 	}}}
-	if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonProgressDeadlineExceeded)
+	f.UpdateStatus(d)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonProgressDeadlineExceeded)
 
-	d = f.deployment()
+	d = f.Deployment()
 	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "coder-rs1-abcde" is forbidden: exceeded quota: q`,
 	})
-	if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
+	f.UpdateStatus(d)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
 	if want := "the API server refuses the pods: exceeded quota: q"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
@@ -161,9 +157,9 @@ func TestARefusedPodAndADeadline(t *testing.T) {
 
 func TestScaledToZeroIsReadyAndSaysWhy(t *testing.T) {
 	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
-	status := f.controlPlane().Status
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	status := f.Object().Status
 	for _, c := range status.Conditions {
 		if c.Type == coderv1alpha1.ConditionReconciling || c.Type == coderv1alpha1.ConditionStalled {
 			t.Errorf("condition %+v", c)
@@ -203,33 +199,31 @@ func TestTheTimeUntilReadyIsMeasuredOnce(t *testing.T) {
 	m := newMetrics(t)
 	f.options.Metrics = m.Metrics
 	f.restart()
-	f.settle()
-	f.clock.SetTime(f.clock.Now().Add(30 * time.Second))
-	f.podsReady(1)
-	f.settle()
+	f.Settle()
+	f.Forward(30 * time.Second)
+	f.PodsReady(1)
+	f.Settle()
 	// The object was created 30 s before the first pass.
 	if count, sum := m.timeToReady(); count != 1 || sum != 60 {
 		t.Errorf("%d times until Ready, %v s in all, want 1 of 60 s", count, sum)
 	}
-	f.podsReady(0)
-	f.settle()
-	f.podsReady(1)
-	f.settle()
+	f.PodsReady(0)
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
 	if count, _ := m.timeToReady(); count != 1 {
 		t.Errorf("an outage counts as a time until Ready: %d", count)
 	}
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.1" })
-	f.settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.1" })
+	f.Settle()
 	if count, sum := m.timeToReady(); count != 2 || sum != 60 {
 		t.Errorf("%d times until Ready, %v s in all, want a second of 0 s", count, sum)
 	}
 	if got := m.series("coder_k8s_ready"); len(got) != 1 || got[0] != 1 {
 		t.Errorf("coder_k8s_ready is %v", got)
 	}
-	if err := f.cluster.Delete(t.Context(), f.controlPlane()); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
+	f.Remove(f.Object())
+	f.Reconcile()
 	if got := m.series("coder_k8s_ready"); len(got) != 0 {
 		t.Errorf("coder_k8s_ready is told of an object that is gone: %v", got)
 	}

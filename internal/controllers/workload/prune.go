@@ -4,23 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // IndexController is the name of the index of children by the uid of their controller.
@@ -34,84 +31,61 @@ func ControllerOf(obj client.Object) []string {
 	return nil
 }
 
-// Children returns an empty object of each kind of child that every cluster serves.
-func Children() []client.Object {
-	return []client.Object{
-		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{},
-		&policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{}, &networkingv1.Ingress{},
-	}
-}
-
-// OptionalChildren returns an empty object of each kind of child that a cluster may not serve.
-func OptionalChildren() map[schema.GroupVersionKind]client.Object {
-	return map[schema.GroupVersionKind]client.Object{
-		HTTPRouteKind(): &gatewayv1.HTTPRoute{}, ServiceMonitorKind(): &monitoringv1.ServiceMonitor{},
-	}
-}
-
-// ownChildren returns the objects that the workload needs in its own namespace, without Roles and
-// RoleBindings. The Deployment has only its name.
-func ownChildren(w resources.Workload) []client.Object {
-	wanted := []client.Object{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}}
-	if o := resources.Service(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.MetricsService(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.ServiceAccount(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.PodDisruptionBudget(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.NetworkPolicy(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.Ingress(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.HTTPRoute(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	if o := resources.ServiceMonitor(w); o != nil {
-		wanted = append(wanted, o)
-	}
-	return wanted
-}
-
-// Prune deletes the children that the spec no longer asks for.
+// Prune deletes the children that the spec no longer asks for. An error does not keep it from the
+// others. The Deployment is always asked for, also while its step waits.
 func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
-	wanted := map[string]bool{}
-	for _, obj := range ownChildren(p.Workload) {
-		wanted[t.childName(obj)] = true
-	}
-	var failed error
+	p.wanted[t.childName(deploymentOf(p.Workload))] = true
+	var ended ending
 	for _, kind := range t.childKinds() {
 		owned, err := t.owned(ctx, p, kind)
-		failed = errors.Join(failed, err)
+		ended.add(p.pruned(err))
 		for _, obj := range owned {
-			if wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() || p.inUse(obj) {
+			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() || p.inUse(obj) {
 				continue
 			}
-			failed = errors.Join(failed, t.deleteOwn(ctx, obj))
+			ended.add(p.pruned(t.deleteOwn(ctx, obj)))
 		}
 	}
-	if failed != nil {
-		found, ended := applyTrouble(failed)
-		if found != nil {
-			p.Problems = append(p.Problems, *found)
-		}
-		return ended
-	}
-	return nil
+	return ended.err()
 }
 
-// inUse reports whether an object is a ServiceAccount that pods of an earlier revision may still
-// use.
+// pruned records the problem of a failed deletion.
+func (p *Pass) pruned(err error) error {
+	if err == nil {
+		return nil
+	}
+	found, ended := applyTrouble(err)
+	if found != nil {
+		p.Problems = append(p.Problems, *found)
+	}
+	return ended
+}
+
+// ending collects the errors of a step that does several things. An error that must be retried with
+// backoff hides a wait, but never the other way round.
+type ending struct{ waiting, failed error }
+
+func (e *ending) add(err error) {
+	var wait *steps.Waiting
+	if errors.As(err, &wait) {
+		e.waiting = err
+		return
+	}
+	e.failed = errors.Join(e.failed, err)
+}
+
+func (e *ending) err() error {
+	if e.failed != nil {
+		return e.failed
+	}
+	return e.waiting
+}
+
+// inUse reports whether an object must not be pruned yet.
 func (p *Pass) inUse(obj client.Object) bool {
-	_, account := obj.(*corev1.ServiceAccount)
-	return account && (p.Deployment == nil || !RolledOut(p.Deployment))
+	return slices.ContainsFunc(children(), func(c child) bool {
+		return c.inUse != nil && reflect.TypeOf(c.kind) == reflect.TypeOf(obj) && c.inUse(p)
+	})
 }
 
 func (t *Toolkit) childKinds() []client.Object {
@@ -198,5 +172,35 @@ func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 		return fmt.Errorf("deleting %s %q, which the spec does not ask for any more: %w", t.kindOf(obj), obj.GetName(), err)
 	}
 	t.Applier.Forget(obj)
+	return nil
+}
+
+// detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
+// created, so that they are not deleted with the owner.
+func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
+	list := &corev1.ServiceAccountList{}
+	if err := t.listOwned(ctx, p, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := t.detach(ctx, p, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// detach removes the owner reference from a child, so that the child is not deleted with the owner.
+func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
+	base, ok := child.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("bug: %T is not an object", child)
+	}
+	if err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme()); err != nil {
+		return fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err)
+	}
+	if err := t.Client.Patch(ctx, child, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
+		return Settled(fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err))
+	}
 	return nil
 }

@@ -1,54 +1,54 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 func (f *fixture) checksum() string {
-	f.t.Helper()
-	return f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
-}
-
-func (f *fixture) write(secret *corev1.Secret) {
-	f.t.Helper()
-	if err := f.cluster.Update(f.t.Context(), secret); err != nil {
-		f.t.Fatal(err)
-	}
+	f.T.Helper()
+	return f.Deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
 }
 
 func TestAChangeOfWhatThePodsUseRollsThem(t *testing.T) {
 	secret := secretOf("db", map[string]string{"url": "postgres://a", "other": "x"})
 	f := newFixture(t, secret, newControlPlane(withSecretVariable("db", "url")))
-	f.settle()
+	f.Settle()
 	first := f.checksum()
 	if len(first) != 64 {
 		t.Fatalf("checksum is %q", first)
 	}
 
-	f.get("coder", "db", secret)
+	f.Get("db", secret)
 	secret.Data["other"] = []byte("y")
-	f.write(secret)
-	f.settle()
+	f.Update(secret)
+	f.Settle()
 	if f.checksum() != first {
 		t.Error("a key that no container uses rolls the pods")
 	}
 
 	secret.Data["url"] = []byte("postgres://b")
-	f.write(secret)
-	f.settle()
+	f.Update(secret)
+	f.Settle()
 	second := f.checksum()
 	if second == first {
 		t.Error("a change of a key that a container uses does not roll the pods")
 	}
 	f.restart()
-	f.settle()
+	f.Settle()
 	if f.checksum() != second {
 		t.Error("a new process comes to another checksum")
 	}
@@ -62,14 +62,12 @@ func TestWhatIsRefersToInThePodTemplateCounts(t *testing.T) {
 			EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
 		}}}}
 	}))
-	f.settle()
+	f.Settle()
 	first := f.checksum()
-	f.get("coder", "settings", settings)
+	f.Get("settings", settings)
 	settings.Data["b"] = "2"
-	if err := f.cluster.Update(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
-	f.settle()
+	f.Update(settings)
+	f.Settle()
 	if first == "" || f.checksum() == first {
 		t.Errorf("checksum stays %q when a ConfigMap of an init container gets another key", first)
 	}
@@ -84,69 +82,67 @@ func TestAPassAtRestReadsNothingLive(t *testing.T) {
 			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "perhaps"}, Key: "x", Optional: ptr.To(true)},
 		}})
 	}))
-	f.settle()
-	f.podsReady(1)
-	f.settle()
-	f.take(&f.reads)
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.takeReads()
 
-	f.reconcile()
-	if reads, writes := f.take(&f.reads), f.take(&f.writes); len(reads)+len(writes) > 0 {
+	f.Reconcile()
+	if reads, writes := f.takeReads(), f.TakeWrites(); len(reads)+len(writes) > 0 {
 		t.Errorf("reads %q and writes %q at rest", reads, writes)
 	}
 
-	f.get("coder", "db", secret)
+	f.Get("db", secret)
 	secret.Labels = map[string]string{"touched": "true"}
-	f.write(secret)
-	f.reconcile()
-	if reads := f.take(&f.reads); len(reads) != 1 || !strings.Contains(reads[0], "coder/db") {
+	f.Update(secret)
+	f.Reconcile()
+	if reads := f.takeReads(); len(reads) != 1 || !strings.Contains(reads[0], "coder/db") {
 		t.Errorf("reads %q after a change of one Secret", reads)
 	}
-	f.reconcile()
-	if reads := f.take(&f.reads); len(reads) > 0 {
+	f.Reconcile()
+	if reads := f.takeReads(); len(reads) > 0 {
 		t.Errorf("reads %q again", reads)
 	}
 }
 
 func TestMissingReferencesAreToldBeforeTheKubeletDoes(t *testing.T) {
 	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
-	f.settle()
-	condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.Settle()
+	condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
 	if !strings.Contains(condition.Message, `Secret "db"`) {
 		t.Errorf("message %q does not name the Secret", condition.Message)
 	}
-	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+	f.MustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
 
-	f.create(secretOf("db", map[string]string{"uri": "x"}))
-	f.settle()
-	condition = f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.Create(secretOf("db", map[string]string{"uri": "x"}))
+	f.Settle()
+	condition = f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
 	if !strings.Contains(condition.Message, `no key "url"`) {
 		t.Errorf("message %q does not name the key", condition.Message)
 	}
 
 	secret := &corev1.Secret{}
-	f.get("coder", "db", secret)
+	f.Get("db", secret)
 	secret.Data["url"] = []byte("postgres://a")
-	f.write(secret)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.Update(secret)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
 }
 
 func TestContentsAreForgottenWithTheirLastUser(t *testing.T) {
 	f := newFixture(t, secretOf("db", map[string]string{"url": "x"}), secretOf("db2", map[string]string{"url": "x"}),
 		newControlPlane(withSecretVariable("db", "url")))
-	f.settle()
-	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.ExtraEnv = nil
 		withSecretVariable("db2", "url")(cp)
 	})
-	f.settle()
+	f.Settle()
 	if known := len(f.kit.contents.known); known != 1 {
 		t.Errorf("%d contents are remembered, want 1", known)
 	}
-	if err := f.cluster.Delete(t.Context(), f.controlPlane()); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
+	f.Remove(f.Object())
+	f.Reconcile()
 	if known, users := len(f.kit.contents.known), len(f.kit.contents.usedBy); known+users > 0 {
 		t.Errorf("%d contents of %d users are remembered of an object that is gone", known, users)
 	}
@@ -175,6 +171,31 @@ func TestSecretsWakeWhoeverRefersToThem(t *testing.T) {
 	} {
 		if got := f.kit.whoseContent(r, c.kind)(t.Context(), c.secret); len(got) != c.want {
 			t.Errorf("%s: %v are looked at, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A watch handler cannot return an error. Dropped without a word, a change would go unnoticed for an
+// hour, and nobody would know why.
+func TestAFailedLookupOfAWatchIsLogged(t *testing.T) {
+	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
+	f.kit.Client = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("no index")
+		},
+	})
+	r := Registration{Kind: planeKind(), List: &coderv1alpha1.CoderControlPlaneList{}}
+	for name, handle := range map[string]handler.MapFunc{
+		`"kind"="Secret" "name"="db"`: f.kit.whoseContent(r, "Secret"),
+		`"controlPlane"="db"`:         f.kit.OfControlPlane(r),
+	} {
+		var logged []string
+		logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
+		if got := handle(log.IntoContext(t.Context(), logger), secretOf("db", nil)); len(got) > 0 {
+			t.Errorf("%s: %v are looked at", name, got)
+		}
+		if len(logged) != 1 || !strings.Contains(logged[0], name) || !strings.Contains(logged[0], "no index") {
+			t.Errorf("logged %q, want one line with %s", logged, name)
 		}
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -39,6 +37,9 @@ const (
 	// IndexReferences is the name of the index of custom resources by the Secrets and ConfigMaps
 	// that they refer to, as "Secret/<name>".
 	IndexReferences = "coder.com/references"
+	// IndexControlPlane is the name of the index of custom resources by the control plane that they
+	// name.
+	IndexControlPlane = ".spec.controlPlaneRef.name"
 
 	shortestBackoff = 500 * time.Millisecond
 	longestBackoff  = 30 * time.Second
@@ -55,7 +56,13 @@ type Registration struct {
 	// References returns the Secrets and ConfigMaps whose content an object of the kind depends on.
 	// ReferencesOf returns those of its pods.
 	References func(client.Object) []resources.Reference
-	Reconciler reconcile.Reconciler
+	// ControlPlane returns the control plane that an object of the kind names, or nil. If the
+	// function is nil, the kind names none.
+	ControlPlane func(client.Object) *coderv1alpha1.ControlPlaneReference
+	// ControlPlaneChanges selects the changes of a control plane that affect the objects which name
+	// it.
+	ControlPlaneChanges []predicate.Predicate
+	Reconciler          reconcile.Reconciler
 	// Further adds the watches that only this kind needs. It may be nil.
 	Further func(*builder.Builder)
 }
@@ -85,6 +92,13 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	if r.Kind.OwnerLabel != "" {
 		b = b.Watches(&rbacv1.Role{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
 		b = b.Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
+	}
+	if r.ControlPlane != nil {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, r.For, IndexControlPlane, IndexByControlPlane(r.ControlPlane)); err != nil {
+			return fmt.Errorf("indexing each %s by control plane: %w", r.Kind.Noun, err)
+		}
+		b = b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(t.OfControlPlane(r)),
+			builder.WithPredicates(r.ControlPlaneChanges...))
 	}
 	if r.Further != nil {
 		r.Further(b)
@@ -138,24 +152,68 @@ func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 			owner.APIVersion == coderv1alpha1.GroupVersion.String() {
 			requests = append(requests, requestFor(obj.GetNamespace(), owner.Name))
 		}
-		list, ok := r.List.DeepCopyObject().(client.ObjectList)
-		if !ok {
-			return requests
-		}
-		if err := t.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()),
-			client.MatchingFields{IndexReferences: kind + "/" + obj.GetName()}); err != nil {
-			log.FromContext(ctx).Error(err, "Looking for who refers to an object failed", "kind", kind, "name", obj.GetName())
-			return requests
-		}
-		// EachListItem returns only errors of the function, which returns none.
-		_ = meta.EachListItem(list, func(item runtime.Object) error {
-			if found, ok := item.(client.Object); ok {
-				requests = append(requests, requestFor(found.GetNamespace(), found.GetName()))
-			}
-			return nil
-		})
-		return requests
+		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("kind", kind, "name", obj.GetName()))
+		return append(requests, t.requestsFor(ctx, r, obj.GetNamespace(), client.MatchingFields{IndexReferences: kind + "/" + obj.GetName()})...)
 	}
+}
+
+// OfControlPlane returns a function that maps a control plane to the objects that name it.
+func (t *Toolkit) OfControlPlane(r Registration) handler.MapFunc {
+	return func(ctx context.Context, cp client.Object) []reconcile.Request {
+		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("controlPlane", cp.GetName()))
+		return t.requestsFor(ctx, r, cp.GetNamespace(), client.MatchingFields{IndexControlPlane: cp.GetName()})
+	}
+}
+
+// requestsFor returns requests for the objects of a kind that an index contains. A watch handler
+// cannot return an error, so an error is logged, and the objects are reconciled when they are
+// checked again.
+func (t *Toolkit) requestsFor(ctx context.Context, r Registration, namespace string, index client.MatchingFields) []reconcile.Request {
+	list, ok := r.List.DeepCopyObject().(client.ObjectList)
+	if !ok {
+		return nil
+	}
+	if err := t.Client.List(ctx, list, client.InNamespace(namespace), index); err != nil {
+		log.FromContext(ctx).Error(err, "Looking for who refers to an object failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	// EachListItem returns only errors of the function, which returns none.
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		if found, ok := item.(client.Object); ok {
+			requests = append(requests, requestFor(found.GetNamespace(), found.GetName()))
+		}
+		return nil
+	})
+	return requests
+}
+
+// IndexByControlPlane returns the keys of an object in IndexControlPlane. ref returns the reference
+// of an object of the kind.
+func IndexByControlPlane(ref func(client.Object) *coderv1alpha1.ControlPlaneReference) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		if named := ref(obj); named != nil {
+			return []string{named.Name}
+		}
+		return nil
+	}
+}
+
+// ControlPlane returns the control plane that an object in the namespace names, or nil if there is
+// none.
+func (t *Toolkit) ControlPlane(ctx context.Context, namespace string, ref *coderv1alpha1.ControlPlaneReference) (*coderv1alpha1.CoderControlPlane, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	err := t.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, cp)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
+	}
+	return cp, nil
 }
 
 // OwnerByLabels returns a function that maps an object in any namespace to its owner.
@@ -213,19 +271,17 @@ func (t *Toolkit) everything(r Registration) source.Source {
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
 	bare := cache.ByObject{Transform: stripMetadata}
-	return map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:            ours,
-		&corev1.Service{}:               ours,
-		&corev1.ServiceAccount{}:        ours,
-		&policyv1.PodDisruptionBudget{}: ours,
-		&networkingv1.NetworkPolicy{}:   ours,
-		&networkingv1.Ingress{}:         ours,
-		&batchv1.Job{}:                  ours,
-		&rbacv1.Role{}:                  ours,
-		&rbacv1.RoleBinding{}:           ours,
-		&corev1.Secret{}:                bare,
-		&corev1.ConfigMap{}:             bare,
+	objects := map[client.Object]cache.ByObject{
+		&batchv1.Job{}:        ours,
+		&rbacv1.Role{}:        ours,
+		&rbacv1.RoleBinding{}: ours,
+		&corev1.Secret{}:      bare,
+		&corev1.ConfigMap{}:   bare,
 	}
+	for _, child := range Children() {
+		objects[child] = ours
+	}
+	return objects
 }
 
 // stripMetadata removes all metadata that does not identify an object. Annotations may repeat the

@@ -48,26 +48,35 @@ func Begin[S Scope](t *Toolkit) []steps.Step[S] {
 // Steps returns the other shared steps, from reading the references of the pods to waiting until
 // the pods are ready.
 func Steps[S Scope](t *Toolkit, needs Needs) []steps.Step[S] {
-	return []steps.Step[S]{
+	list := []steps.Step[S]{
 		Step[S](StepReferences, t.ReadReferences, slices.Concat([]string{StepFinalizer}, needs.References)...),
-		Step[S](StepServiceAccount, t.ApplyServiceAccount, StepFinalizer),
 		Step[S](StepWorkspaces, t.ApplyWorkspaceAccess, StepFinalizer),
-		Step[S](StepDeployment, t.ApplyDeployment, slices.Concat([]string{StepReferences}, needs.Deployment)...),
-		Step[S](StepService, t.ApplyService, StepFinalizer),
-		Step[S](StepDisruptionBudget, t.ApplyDisruptionBudget, StepFinalizer),
-		Step[S](StepNetworkPolicy, t.ApplyNetworkPolicy, StepFinalizer),
-		Step[S](StepMetricsService, t.ApplyMetricsService, StepFinalizer),
-		Step[S](StepServiceMonitor, t.ApplyServiceMonitor, StepFinalizer),
-		Step[S](StepExposure, t.ApplyExposure, StepFinalizer),
+	}
+	for _, name := range childSteps(func(child) bool { return true }) {
+		after := []string{StepFinalizer}
+		if name == StepDeployment {
+			after = slices.Concat([]string{StepReferences}, needs.Deployment)
+		}
+		list = append(list, Step[S](name, t.applyChildren(name), after...))
+	}
+	return append(list,
 		Step[S](StepPrune, t.Prune, StepFinalizer),
 		Step[S](StepRollout, t.WatchRollout, StepDeployment),
-	}
+	)
 }
 
-// appliedSteps returns the steps that must succeed before all children are applied.
-func appliedSteps() []string {
-	return []string{
-		StepFinalizer, StepServiceAccount, StepDeployment, StepService, StepDisruptionBudget, StepNetworkPolicy,
-		StepMetricsService, StepPrune,
+// childSteps returns the steps that apply the chosen children.
+func childSteps(chosen func(child) bool) (names []string) {
+	for _, c := range children() {
+		if chosen(c) && !slices.Contains(names, c.step) {
+			names = append(names, c.step)
+		}
 	}
+	return names
+}
+
+// appliedSteps returns the steps that must succeed before all children are applied, except those
+// with a condition of their own.
+func appliedSteps() []string {
+	return append(childSteps(func(c child) bool { return c.problem == nil }), StepFinalizer, StepPrune)
 }

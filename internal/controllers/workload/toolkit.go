@@ -157,7 +157,7 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 
 // NewPass starts a pass over an object with the given status.
 func (t *Toolkit) NewPass(kind Kind, obj client.Object, status *coderv1alpha1.WorkloadStatus, w resources.Workload) Pass {
-	p := Pass{Kind: kind, Object: obj, Previous: *status.DeepCopy(), Now: t.Clock.Now(), Workload: w}
+	p := Pass{Kind: kind, Object: obj, Previous: *status.DeepCopy(), Now: t.Clock.Now(), Workload: w, wanted: map[string]bool{}}
 	t.starts.begin(&p)
 	t.orphaning.note(obj)
 	return p

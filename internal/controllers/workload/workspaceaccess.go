@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +20,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
@@ -29,7 +29,7 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
 		return nil
 	}
-	var waiting, failed error
+	var step ending
 	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
 		err := t.grant(ctx, p, namespace)
 		if err == nil {
@@ -39,21 +39,14 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 		if found != nil {
 			p.Grants = append(p.Grants, *found)
 		}
-		var wait *steps.Waiting
-		if errors.As(ended, &wait) {
-			waiting = ended
-			continue
-		}
-		failed = errors.Join(failed, ended)
+		step.add(ended)
 	}
 	err := t.pruneWorkspaceAccess(ctx, p, t.Client, resources.WorkspaceNamespaces(p.Workload))
 	if err != nil {
 		p.Grants = append(p.Grants, Problem{coderv1alpha1.ReasonApplyFailed, err.Error()})
 	}
-	if failed = errors.Join(failed, err); failed != nil {
-		return failed
-	}
-	return waiting
+	step.add(err)
+	return step.err()
 }
 
 func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
@@ -190,7 +183,7 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 }
 
 func (t *Toolkit) pruneOne(ctx context.Context, p *Pass, kind string, obj client.Object, wanted map[string]bool) error {
-	if wanted[obj.GetNamespace()+"/"+kind+"/"+obj.GetName()] || !t.grantClaim(p, obj.GetNamespace()).Holds(obj) {
+	if wanted[obj.GetNamespace()+"/"+kind+"/"+obj.GetName()] || !t.ownsGrant(p, obj) {
 		return nil
 	}
 	err := t.Client.Delete(ctx, obj, client.Preconditions{UID: ptr.To(obj.GetUID())})
@@ -199,6 +192,15 @@ func (t *Toolkit) pruneOne(ctx context.Context, p *Pass, kind string, obj client
 	}
 	t.Applier.Forget(obj)
 	return nil
+}
+
+// ownsGrant reports whether a Role or RoleBinding belongs to the owner. One that was only handed over
+// is not its own until it is adopted.
+func (t *Toolkit) ownsGrant(p *Pass, obj client.Object) bool {
+	if obj.GetNamespace() == p.Workload.Namespace {
+		return metav1.IsControlledBy(obj, p.Object)
+	}
+	return t.grantClaim(p, obj.GetNamespace()).Holds(obj)
 }
 
 // listEverywhere lists objects in all namespaces that the operator watches.

@@ -42,8 +42,8 @@ func TestAnyPathLeadsToTheSameEnd(t *testing.T) {
 
 // addOwnToken creates the session token of a proxy that a user registered.
 func (f *fixture) addOwnToken() {
-	f.t.Helper()
-	f.create(f.secret("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
+	f.T.Helper()
+	f.Create(secretOf("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
 }
 
 func anySpec(random *rand.Rand) *coderv1alpha1.CoderWorkspaceProxySpec {

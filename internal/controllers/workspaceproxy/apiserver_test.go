@@ -2,10 +2,10 @@ package workspaceproxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,82 +15,46 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// apiServer is a real kube-apiserver and a real manager that runs the controller with its watches,
-// its cache without annotations, and server-side apply.
+// apiServer runs the controller against a real kube-apiserver.
 type apiServer struct {
-	t         *testing.T
-	namespace string
-	client    client.Client
-	coder     *coderdtest.Server
-	writes    *writeLog
+	*controllertest.APIServer
+	coder  *coderdtest.Server
+	writes *writeLog
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	restConfig := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	config := kubetest.Shared(t, controllertest.CRDs)
 	a := &apiServer{
-		t: t, namespace: kubetest.Namespace(t, restConfig), coder: coderdtest.New(t, coderdtest.WithLicensing()), writes: &writeLog{},
+		controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config)), coderdtest.New(t, coderdtest.WithLicensing()), &writeLog{},
 	}
 	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
-	var err error
-	if a.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	a.start(restConfig, scheme)
+	a.Config = rest.CopyConfig(config)
+	a.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
+	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
+		kit, err := workload.New(mgr, workload.Options{})
+		a.Must(err)
+		r, err := New(mgr, kit, Options{})
+		a.Must(err)
+		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr))
+	})
 	return a
-}
-
-func (a *apiServer) start(restConfig *rest.Config, scheme *runtime.Scheme) {
-	a.t.Helper()
-	watched := rest.CopyConfig(restConfig)
-	watched.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
-	mgr, err := ctrl.NewManager(watched, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: workload.CacheByObject(), DefaultNamespaces: map[string]cache.Config{a.namespace: {}}},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	a.must(err)
-	ctx, cancel := context.WithCancel(a.t.Context())
-	kit, err := workload.New(mgr, workload.Options{})
-	a.must(err)
-	r, err := New(mgr, kit, Options{})
-	a.must(err)
-	a.must(workload.SetUpIndexes(ctx, mgr))
-	a.must(r.SetupWithManager(ctx, mgr))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	a.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			a.t.Error(err)
-		}
-	})
 }
 
 // writeLog records the writes of the manager, except Events and writes that were rejected with a
@@ -143,39 +107,15 @@ func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return res, err
 }
 
-func (a *apiServer) must(err error) {
-	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func (a *apiServer) get(name string, obj client.Object) error {
-	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: a.namespace, Name: name}, obj)
-}
-
-// rollOut does the work of the Deployment controller, because there are no pods.
-func (a *apiServer) rollOut() error {
-	d := &appsv1.Deployment{}
-	if err := a.get(deploymentName, d); err != nil {
-		return err
-	}
-	wanted := ptr.Deref(d.Spec.Replicas, 1)
-	d.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: d.Generation, Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
-	}
-	return a.client.Status().Update(a.t.Context(), d)
-}
-
 // becomesReady waits until the proxy is Ready, and is the only one in Coder.
 func (a *apiServer) becomesReady(displayName string) {
-	a.t.Helper()
-	polltest.Eventually(a.t, "waiting for Ready", func() error {
-		if err := a.rollOut(); err != nil {
+	a.T.Helper()
+	polltest.Eventually(a.T, "waiting for Ready", func() error {
+		if err := a.RollOut(deploymentName); err != nil {
 			return err
 		}
 		proxy := &coderv1alpha1.CoderWorkspaceProxy{}
-		if err := a.get("sydney", proxy); err != nil {
+		if err := a.Get("sydney", proxy); err != nil {
 			return err
 		}
 		known := a.coder.Proxies()
@@ -184,7 +124,7 @@ func (a *apiServer) becomesReady(displayName string) {
 			return fmt.Errorf("Coder has %+v, conditions %+v", known, proxy.Status.Conditions)
 		}
 		secret := &corev1.Secret{}
-		if err := a.get(tokenSecret, secret); err != nil {
+		if err := a.Get(tokenSecret, secret); err != nil {
 			return err
 		}
 		if string(secret.Data["token"]) != known[0].Token {
@@ -198,7 +138,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	a := newAPIServer(t)
 	ctx := t.Context()
 	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
-		p.Namespace, p.UID, p.CreationTimestamp = a.namespace, "", metav1.Time{}
+		p.Namespace, p.UID, p.CreationTimestamp = a.Namespace, "", metav1.Time{}
 		p.Spec.TLS.SecretNames = []string{"tls"}
 		p.Spec.Service.Port = 443
 		p.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
@@ -206,10 +146,10 @@ func TestOnARealAPIServer(t *testing.T) {
 		p.Spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 		p.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "sydney.example.com"}}
 	})
-	a.must(a.client.Create(ctx, proxy))
-	polltest.Eventually(a.t, "waiting for the control plane", func() error {
+	a.Must(a.Client.Create(ctx, proxy))
+	polltest.Eventually(a.T, "waiting for the control plane", func() error {
 		seen := &coderv1alpha1.CoderWorkspaceProxy{}
-		if err := a.get("sydney", seen); err != nil {
+		if err := a.Get("sydney", seen); err != nil {
 			return err
 		}
 		if c := conditions.Find(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
@@ -219,33 +159,33 @@ func TestOnARealAPIServer(t *testing.T) {
 	})
 
 	// The watch of the control plane reports that it was created, and then that it is ready.
-	a.must(a.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "dev-operator-token"},
+	a.Must(a.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: "dev-operator-token"},
 		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
 	}))
 	cp := controlPlane("dev", "", "")
-	cp.Namespace, cp.UID = a.namespace, ""
+	cp.Namespace, cp.UID = a.Namespace, ""
 	status := cp.Status
-	a.must(a.client.Create(ctx, cp))
+	a.Must(a.Client.Create(ctx, cp))
 	status.URL, status.AccessURL = a.coder.URL, accessURL
 	cp.Status = status
-	a.must(a.client.Status().Update(ctx, cp))
+	a.Must(a.Client.Status().Update(ctx, cp))
 	a.becomesReady("sydney")
 	a.restsWithoutWriting()
 
 	// The spec changes, and the Secret is lost. The controller may write the status at the same
 	// time, so this is a patch and not an update.
-	a.must(a.get("sydney", proxy))
+	a.Must(a.Get("sydney", proxy))
 	before := proxy.DeepCopy()
 	proxy.Spec.Bootstrap.DisplayName = "Sydney"
-	a.must(a.client.Patch(ctx, proxy, client.MergeFrom(before)))
+	a.Must(a.Client.Patch(ctx, proxy, client.MergeFrom(before)))
 	a.becomesReady("Sydney")
-	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: tokenSecret}}))
+	a.Must(a.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: tokenSecret}}))
 	a.becomesReady("Sydney")
 
-	a.must(a.client.Delete(ctx, proxy))
-	polltest.Eventually(a.t, "waiting for the end", func() error {
-		if err := a.get("sydney", &coderv1alpha1.CoderWorkspaceProxy{}); !apierrors.IsNotFound(err) {
+	a.Must(a.Client.Delete(ctx, proxy))
+	polltest.Eventually(a.T, "waiting for the end", func() error {
+		if err := a.Get("sydney", &coderv1alpha1.CoderWorkspaceProxy{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the proxy is still there: %w", err)
 		}
 		if known := a.coder.Proxies(); len(known) > 0 {
@@ -258,10 +198,10 @@ func TestOnARealAPIServer(t *testing.T) {
 // restsWithoutWriting triggers a pass by annotating the Deployment and the Service, and checks that
 // the pass writes nothing.
 func (a *apiServer) restsWithoutWriting() {
-	a.t.Helper()
-	ctx := a.t.Context()
+	a.T.Helper()
+	ctx := a.T.Context()
 	quiet := 0
-	polltest.Eventually(a.t, "waiting for rest", func() error {
+	polltest.Eventually(a.T, "waiting for rest", func() error {
 		quiet++
 		written := a.writes.take()
 		if len(written) > 0 {
@@ -272,17 +212,10 @@ func (a *apiServer) restsWithoutWriting() {
 		}
 		return nil
 	})
-	asked := func() int {
-		n := 0
-		for _, count := range a.coder.Requests() {
-			n += count
-		}
-		return n
-	}
-	before := asked()
+	controllertest.Asked(a.coder)
 	for i := range 5 {
 		for _, obj := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}} {
-			a.must(a.get(deploymentName, obj))
+			a.Must(a.Get(deploymentName, obj))
 			base := obj.DeepCopyObject().(client.Object)
 			annotations := maps.Clone(obj.GetAnnotations())
 			if annotations == nil {
@@ -290,18 +223,18 @@ func (a *apiServer) restsWithoutWriting() {
 			}
 			annotations["example.com/seen"] = fmt.Sprint(i)
 			obj.SetAnnotations(annotations)
-			a.must(a.client.Patch(ctx, obj, client.MergeFrom(base)))
+			a.Must(a.Client.Patch(ctx, obj, client.MergeFrom(base)))
 		}
 	}
 	// The image of the control plane changes last. When the pods have it, the earlier changes have
 	// been handled.
 	cp := &coderv1alpha1.CoderControlPlane{}
-	a.must(a.get("dev", cp))
+	a.Must(a.Get("dev", cp))
 	cp.Status.Image = "ghcr.io/coder/coder:v2.30.2"
-	a.must(a.client.Status().Update(ctx, cp))
-	polltest.Eventually(a.t, "waiting for the new image", func() error {
+	a.Must(a.Client.Status().Update(ctx, cp))
+	polltest.Eventually(a.T, "waiting for the new image", func() error {
 		d := &appsv1.Deployment{}
-		if err := a.get(deploymentName, d); err != nil {
+		if err := a.Get(deploymentName, d); err != nil {
 			return err
 		}
 		if image := d.Spec.Template.Spec.Containers[0].Image; image != cp.Status.Image {
@@ -315,14 +248,14 @@ func (a *apiServer) restsWithoutWriting() {
 		case strings.HasSuffix(written, "/deployments/"+deploymentName):
 			rolled++
 		case !strings.HasSuffix(written, "/coderworkspaceproxies/sydney/status"):
-			a.t.Errorf("written at rest: %s", written)
+			a.T.Errorf("written at rest: %s", written)
 		}
 	}
 	if rolled != 1 {
-		a.t.Errorf("the Deployment was applied %d times for one image", rolled)
+		a.T.Errorf("the Deployment was applied %d times for one image", rolled)
 	}
-	if after := asked(); after != before {
-		a.t.Errorf("%d requests to Coder at rest", after-before)
+	if n := controllertest.Asked(a.coder); n > 0 {
+		a.T.Errorf("%d requests to Coder at rest", n)
 	}
 	a.becomesReady("sydney")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,21 +16,9 @@ import (
 
 // findControlPlane reads the control plane that the spec names. A missing control plane does not
 // fail the step: a condition reports it.
-func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
-	ref := s.proxy.Spec.ControlPlaneRef
-	if ref == nil {
-		return nil
-	}
-	cp := &coderv1alpha1.CoderControlPlane{}
-	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.proxy.Namespace, Name: ref.Name}, cp)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
-	}
-	s.controlPlane = cp
-	return nil
+func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) (err error) {
+	s.controlPlane, err = r.kit.ControlPlane(ctx, s.proxy.Namespace, s.proxy.Spec.ControlPlaneRef)
+	return err
 }
 
 // accessURL returns the access URL of the Coder that the spec names, or an empty string if it is

@@ -43,8 +43,8 @@ func scenarios() map[string]scenario {
 		"another Secret": {act: func(f *fixture) {
 			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.GeneratedTokenSecretName = "renamed" })
 		}},
-		"lost Secret": {act: func(f *fixture) { f.remove(f.secretNamed(tokenSecret)) }},
-		"delete":      {act: func(f *fixture) { f.delete() }},
+		"lost Secret": {act: func(f *fixture) { f.Remove(f.secretNamed(tokenSecret)) }},
+		"delete":      {act: func(f *fixture) { f.Delete() }},
 	}
 }
 
@@ -83,22 +83,22 @@ func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
 	}
 	s.act(f)
 	f.restart()
-	f.fault.Set(at, lost)
+	f.Fault.Set(at, lost)
 	for range 8 {
-		if _, err := f.try(); err != nil && f.fault.Struck() {
+		if _, err := f.Try(); err != nil && f.Fault.Struck() {
 			break
 		}
-		if f.gone() {
+		if f.Gone() {
 			break
 		}
 	}
-	crashed := f.fault.Struck()
+	crashed := f.Fault.Struck()
 	f.restart()
-	if f.gone() {
+	if f.Gone() {
 		return crashedFixture{f, crashed}
 	}
-	if f.proxy().DeletionTimestamp != nil {
-		f.reconcile()
+	if f.Object().DeletionTimestamp != nil {
+		f.Reconcile()
 		return crashedFixture{f, crashed}
 	}
 	f.run()
@@ -110,29 +110,21 @@ var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 // picture returns all objects in the cluster and in the Coders without values that differ in each
 // run.
 func (f *fixture) picture() string {
-	f.t.Helper()
+	f.T.Helper()
 	var out strings.Builder
 	for _, list := range []client.ObjectList{
 		&coderv1alpha1.CoderWorkspaceProxyList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
 		&corev1.SecretList{}, &networkingv1.IngressList{}, &networkingv1.NetworkPolicyList{}, &policyv1.PodDisruptionBudgetList{},
 	} {
-		if err := f.cluster.List(f.t.Context(), list); err != nil {
-			f.t.Fatal(err)
-		}
-		if err := forget(list); err != nil {
-			f.t.Fatal(err)
-		}
+		f.List(list)
+		f.Must(forget(list))
 		text, err := yaml.Marshal(list)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.Must(err)
 		out.Write(text)
 	}
 	tokens := map[string]bool{}
 	secrets := &corev1.SecretList{}
-	if err := f.cluster.List(f.t.Context(), secrets); err != nil {
-		f.t.Fatal(err)
-	}
+	f.List(secrets)
 	for _, secret := range secrets.Items {
 		tokens[string(secret.Data["token"])] = true
 	}

@@ -6,30 +6,24 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-func ctrlRequest(name string) ctrl.Request {
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}
-}
-
 // TestK19DeletionUnregisters covers a fault of the predecessor: it left its record in Coder.
 func TestK19DeletionUnregisters(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	f.delete()
-	f.reconcile()
-	if len(f.coder.Proxies()) != 0 || !f.gone() {
-		t.Errorf("left: %+v, object gone: %t", f.coder.Proxies(), f.gone())
+	f.Delete()
+	f.Reconcile()
+	if len(f.coder.Proxies()) != 0 || !f.Gone() {
+		t.Errorf("left: %+v, object gone: %t", f.coder.Proxies(), f.Gone())
 	}
-	if f.events.count("Normal Unregistered") != 1 || f.events.count("Warning") != 0 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Normal Unregistered") != 1 || f.Events.Count("Warning") != 0 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
-	f.reconcile()
+	f.Reconcile()
 }
 
 func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
@@ -41,11 +35,11 @@ func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 			f := newFixture(t, newProxy())
 			f.run()
 			f.coder.Fail(fault)
-			f.delete()
-			deleted := f.proxy().DeletionTimestamp
+			f.Delete()
+			deleted := f.Object().DeletionTimestamp
 			for _, passed := range []time.Duration{0, 30 * time.Second, 59 * time.Second} {
-				f.clock.SetTime(deleted.Add(passed))
-				result := f.reconcile()
+				f.Clock.SetTime(deleted.Add(passed))
+				result := f.Reconcile()
 				if result.RequeueAfter <= 0 || result.RequeueAfter > 5*time.Second {
 					t.Errorf("after %v it looks again after %v", passed, result.RequeueAfter)
 				}
@@ -53,13 +47,13 @@ func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 					t.Errorf("message %q does not say what the deletion waits for", c.Message)
 				}
 			}
-			f.clock.SetTime(deleted.Add(time.Minute))
-			f.reconcile()
-			if !f.gone() {
+			f.Clock.SetTime(deleted.Add(time.Minute))
+			f.Reconcile()
+			if !f.Gone() {
 				t.Error("the deletion is blocked for good")
 			}
-			if f.events.count(`Warning UnregistrationSkipped: the registration "sydney" in Coder at `+controlPlaneURL) != 1 {
-				t.Errorf("Events: %q", f.events.all())
+			if f.Events.Count(`Warning UnregistrationSkipped: the registration "sydney" in Coder at `+controlPlaneURL) != 1 {
+				t.Errorf("Events: %q", f.Events.All())
 			}
 		})
 	}
@@ -69,22 +63,22 @@ func TestAControlPlaneThatIsGoneDoesNotHangTheDeletion(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.get("dev", cp)
-	f.remove(cp)
-	f.delete()
-	f.reconcile()
-	if !f.gone() || f.events.count("Warning UnregistrationSkipped") != 1 {
-		t.Errorf("gone: %t, Events: %q", f.gone(), f.events.all())
+	f.Get("dev", cp)
+	f.Remove(cp)
+	f.Delete()
+	f.Reconcile()
+	if !f.Gone() || f.Events.Count("Warning UnregistrationSkipped") != 1 {
+		t.Errorf("gone: %t, Events: %q", f.Gone(), f.Events.All())
 	}
 }
 
 func TestDeletionBeforeAnythingWasRegisteredIsImmediate(t *testing.T) {
 	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Spec.ControlPlaneRef.Name = "none" }))
 	f.settle()
-	f.delete()
-	f.reconcile()
-	if !f.gone() || f.events.count("Warning UnregistrationSkipped") != 0 {
-		t.Errorf("gone: %t, Events: %q", f.gone(), f.events.all())
+	f.Delete()
+	f.Reconcile()
+	if !f.Gone() || f.Events.Count("Warning UnregistrationSkipped") != 0 {
+		t.Errorf("gone: %t, Events: %q", f.Gone(), f.Events.All())
 	}
 }
 
@@ -94,11 +88,11 @@ func TestDeletionOfAnOwnTokenLeavesTheProxy(t *testing.T) {
 		p.Spec.PrimaryAccessURL = accessURL
 		p.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
 	}))
-	f.create(f.secret("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
+	f.Create(secretOf("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
 	f.run()
-	f.delete()
-	f.reconcile()
-	if !f.gone() || len(f.coder.Proxies()) != 1 {
-		t.Errorf("gone: %t, proxies %+v", f.gone(), f.coder.Proxies())
+	f.Delete()
+	f.Reconcile()
+	if !f.Gone() || len(f.coder.Proxies()) != 1 {
+		t.Errorf("gone: %t, proxies %+v", f.Gone(), f.coder.Proxies())
 	}
 }

@@ -14,37 +14,27 @@ import (
 // of its conditions, on which tools wait.
 func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f := newFixture(t, newProxy())
-	judged := func(when, want string) {
-		t.Helper()
-		got, err := kstatus.Of(f.proxy())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != want {
-			t.Errorf("%s it is %s, want %s; conditions %+v", when, got, want, f.proxy().Status.Conditions)
-		}
-	}
 	f.settle()
-	judged("while the pods start", kstatus.InProgress)
+	f.MustBe("while the pods start", kstatus.InProgress)
 	f.run()
-	judged("when it runs", kstatus.Current)
+	f.MustBe("when it runs", kstatus.Current)
 
 	f.coder.AddProxy("taken", "Theirs", "/x.png")
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.ProxyName = "taken" })
-	judged("before anybody saw the new name", kstatus.InProgress)
+	f.MustBe("before anybody saw the new name", kstatus.InProgress)
 	f.run()
-	judged("with the name of somebody else's proxy", kstatus.Failed)
+	f.MustBe("with the name of somebody else's proxy", kstatus.Failed)
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.ProxyName = "sydney" })
 	f.run()
-	judged("with its own name again", kstatus.Current)
+	f.MustBe("with its own name again", kstatus.Current)
 
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Replicas = ptr.To[int32](0) })
 	f.run()
-	judged("scaled to zero", kstatus.Current)
+	f.MustBe("scaled to zero", kstatus.Current)
 
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.delete()
-	judged("when it is deleted", kstatus.Terminating)
-	f.reconcile()
-	judged("while it cannot be unregistered", kstatus.Terminating)
+	f.Delete()
+	f.MustBe("when it is deleted", kstatus.Terminating)
+	f.Reconcile()
+	f.MustBe("while it cannot be unregistered", kstatus.Terminating)
 }

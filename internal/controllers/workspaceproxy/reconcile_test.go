@@ -15,6 +15,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 )
 
 func TestFromNothingToReady(t *testing.T) {
@@ -27,8 +28,8 @@ func TestFromNothingToReady(t *testing.T) {
 	f.podsReady()
 	result := f.settle()
 	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	f.mustNotHave(coderv1alpha1.ConditionReconciling)
-	f.mustNotHave(coderv1alpha1.ConditionStalled)
+	f.MustNotHave(coderv1alpha1.ConditionReconciling)
+	f.MustNotHave(coderv1alpha1.ConditionStalled)
 	if result.RequeueAfter < 50*time.Minute {
 		t.Errorf("looks again after %v", result.RequeueAfter)
 	}
@@ -36,7 +37,7 @@ func TestFromNothingToReady(t *testing.T) {
 	if len(proxies) != 1 || proxies[0].Name != "sydney" || proxies[0].Icon != coderd.DefaultProxyIcon {
 		t.Fatalf("Coder has %+v", proxies)
 	}
-	status := f.proxy().Status
+	status := f.Object().Status
 	want := coderv1alpha1.CoderWorkspaceProxyStatus{
 		WorkloadStatus: status.WorkloadStatus,
 		URL:            "http://wsproxy-sydney.team.svc.cluster.local:80", AccessURL: "http://wsproxy-sydney.team.svc.cluster.local",
@@ -55,13 +56,13 @@ func TestFromNothingToReady(t *testing.T) {
 	if ref := f.env("CODER_PROXY_SESSION_TOKEN").ValueFrom.SecretKeyRef; ref.Name != tokenSecret || ref.Key != "token" {
 		t.Errorf("the pods take their token from %+v", ref)
 	}
-	if image := f.deployment().Spec.Template.Spec.Containers[0].Image; image != "ghcr.io/coder/coder:v2.30.1" {
+	if image := f.Deployment().Spec.Template.Spec.Containers[0].Image; image != "ghcr.io/coder/coder:v2.30.1" {
 		t.Errorf("the pods run %q, want the control plane's image", image)
 	}
-	f.get(deploymentName, &corev1.Service{})
-	f.get(deploymentName, &corev1.ServiceAccount{})
-	if f.events.count("Warning") != 0 || f.events.count("Normal Ready") != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	f.Get(deploymentName, &corev1.Service{})
+	f.Get(deploymentName, &corev1.ServiceAccount{})
+	if f.Events.Count("Warning") != 0 || f.Events.Count("Normal Ready") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
@@ -70,7 +71,7 @@ func TestFromNothingToReady(t *testing.T) {
 func TestC6StartsWithTheOfficialImage(t *testing.T) {
 	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Spec.DerpOnly = true }))
 	f.settle()
-	container := f.deployment().Spec.Template.Spec.Containers[0]
+	container := f.Deployment().Spec.Template.Spec.Containers[0]
 	want := []string{"/opt/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001", "--derp-only"}
 	if got := slices.Concat(container.Command, container.Args); !slices.Equal(got, want) {
 		t.Errorf("the container runs %q, want %q", got, want)
@@ -80,14 +81,14 @@ func TestC6StartsWithTheOfficialImage(t *testing.T) {
 func TestAtRestNothingIsWrittenOrAsked(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	f.asked()
-	f.writes = nil
+	controllertest.Asked(f.coder)
+	f.TakeWrites()
 	for range 5 {
-		f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
-		f.reconcile()
+		f.Clock.SetTime(f.Clock.Now().Add(10 * time.Minute))
+		f.Reconcile()
 	}
-	if n := f.asked(); n != 0 || len(f.writes) != 0 {
-		t.Errorf("%d requests to Coder and the writes %q", n, f.writes)
+	if n, writes := controllertest.Asked(f.coder), f.TakeWrites(); n != 0 || len(writes) != 0 {
+		t.Errorf("%d requests to Coder and the writes %q", n, writes)
 	}
 }
 
@@ -109,9 +110,9 @@ func TestPrimaryAccessURL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { c.change(&p.Spec) }))
 			cp := &coderv1alpha1.CoderControlPlane{}
-			f.get("dev", cp)
+			f.Get("dev", cp)
 			cp.Status.AccessURL = c.status.AccessURL
-			if err := f.cluster.Status().Update(t.Context(), cp); err != nil {
+			if err := f.Cluster.Status().Update(t.Context(), cp); err != nil {
 				t.Fatal(err)
 			}
 			f.settle()
@@ -137,21 +138,21 @@ func TestThePrimaryAccessURLFollowsTheSpec(t *testing.T) {
 func TestANewTokenRollsThePods(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	before := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
-	f.remove(f.secretNamed(tokenSecret))
+	before := f.Deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+	f.Remove(f.secretNamed(tokenSecret))
 	f.settle()
-	if after := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; after == before || after == "" {
+	if after := f.Deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; after == before || after == "" {
 		t.Errorf("the checksum was %q and is %q", before, after)
 	}
-	if f.events.count("Normal TokenRegenerated") != 1 || len(f.coder.Proxies()) != 1 {
-		t.Errorf("Events: %q", f.events.all())
+	if f.Events.Count("Normal TokenRegenerated") != 1 || len(f.coder.Proxies()) != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 
 func (f *fixture) secretNamed(name string) *corev1.Secret {
-	f.t.Helper()
+	f.T.Helper()
 	secret := &corev1.Secret{}
-	f.get(name, secret)
+	f.Get(name, secret)
 	return secret
 }
 
@@ -189,13 +190,13 @@ func TestK19ErrorsAreInTheStatus(t *testing.T) {
 			if c.fault.RetryAfter != 0 && result.RequeueAfter != c.fault.RetryAfter {
 				t.Errorf("tries again after %v, and Coder asked for %v", result.RequeueAfter, c.fault.RetryAfter)
 			}
-			if f.events.count("Warning "+c.reason) != 1 {
-				t.Errorf("Events: %q", f.events.all())
+			if f.Events.Count("Warning "+c.reason) != 1 {
+				t.Errorf("Events: %q", f.Events.All())
 			}
-			if f.has(deploymentName, &appsv1.Deployment{}) {
+			if f.Has(deploymentName, &appsv1.Deployment{}) {
 				t.Error("pods were made without a token")
 			}
-			f.get(deploymentName, &corev1.Service{})
+			f.Get(deploymentName, &corev1.Service{})
 			end()
 			f.run()
 			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
@@ -215,10 +216,10 @@ func TestALicenseThatEndsDoesNotFreezeTheSpec(t *testing.T) {
 	})
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if got := *f.deployment().Spec.Replicas; got != 3 {
+	if got := *f.Deployment().Spec.Replicas; got != 3 {
 		t.Errorf("%d replicas, want 3", got)
 	}
-	if status := f.proxy().Status; !status.Registered || status.ProxyID == "" || status.ProxyTokenSecretRef == nil {
+	if status := f.Object().Status; !status.Registered || status.ProxyID == "" || status.ProxyTokenSecretRef == nil {
 		t.Errorf("status lost what works: %+v", status)
 	}
 }
@@ -227,15 +228,15 @@ func TestALostSecretWhileCoderIsAwayDoesNotFreezeTheSpec(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.remove(f.secretNamed(tokenSecret))
+	f.Remove(f.secretNamed(tokenSecret))
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Replicas = ptr.To[int32](0) })
 	f.settle()
-	if got := *f.deployment().Spec.Replicas; got != 0 {
+	if got := *f.Deployment().Spec.Replicas; got != 0 {
 		t.Errorf("%d replicas, want 0", got)
 	}
 	f.coder.ClearFaults()
 	f.settle()
-	if len(f.coder.Proxies()) != 1 || !f.has(tokenSecret, &corev1.Secret{}) {
+	if len(f.coder.Proxies()) != 1 || !f.Has(tokenSecret, &corev1.Secret{}) {
 		t.Error("the token did not come back")
 	}
 }
@@ -246,17 +247,16 @@ func TestAControlPlaneThatIsMissing(t *testing.T) {
 	c := f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
 	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionUnknown, coderv1alpha1.ReasonWaiting)
 	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonControlPlaneUnavailable)
-	if !strings.Contains(c.Message, `"later"`) || f.has(deploymentName, &appsv1.Deployment{}) {
+	if !strings.Contains(c.Message, `"later"`) || f.Has(deploymentName, &appsv1.Deployment{}) {
 		t.Errorf("message %q", c.Message)
 	}
 	// The watch maps the control plane to the proxy.
 	cp := controlPlane("later", controlPlaneURL, accessURL)
 	cp.Status.OperatorTokenSecretRef.Name = "dev-operator-token"
-	f.create(cp)
-	if err := f.cluster.Status().Update(t.Context(), cp); err != nil {
-		t.Fatal(err)
-	}
-	if requests := f.r.proxiesOf(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
+	f.Create(cp)
+	f.UpdateStatus(cp)
+	r := f.Reconciler.(*Reconciler)
+	if requests := r.kit.OfControlPlane(r.registration())(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
 		t.Errorf("the control plane leads to %v", requests)
 	}
 	f.run()
@@ -266,16 +266,16 @@ func TestAControlPlaneThatIsMissing(t *testing.T) {
 func TestAControlPlaneThatGoesLeavesThePodsAlone(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	before := f.deployment()
+	before := f.Deployment()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.get("dev", cp)
-	f.remove(cp)
+	f.Get("dev", cp)
+	f.Remove(cp)
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
-	if after := f.deployment(); after.ResourceVersion != before.ResourceVersion {
+	if after := f.Deployment(); after.ResourceVersion != before.ResourceVersion {
 		t.Error("the pods were changed")
 	}
-	if status := f.proxy().Status; status.ProxyID == "" || status.ReadyReplicas != 1 {
+	if status := f.Object().Status; status.ProxyID == "" || status.ReadyReplicas != 1 {
 		t.Errorf("status %+v", status)
 	}
 }
@@ -283,14 +283,14 @@ func TestAControlPlaneThatGoesLeavesThePodsAlone(t *testing.T) {
 func TestAccessThatIsDisabledIsStalled(t *testing.T) {
 	f := newFixture(t, newProxy())
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.get("dev", cp)
+	f.Get("dev", cp)
 	cp.Spec.OperatorAccess.Disabled = true
-	f.update(cp)
-	f.asked()
+	f.Update(cp)
+	controllertest.Asked(f.coder)
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
 	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonOperatorAccessDisabled)
-	if n := f.asked(); n != 0 {
+	if n := controllertest.Asked(f.coder); n != 0 {
 		t.Errorf("%d requests to a Coder that forbids it", n)
 	}
 }
@@ -324,9 +324,9 @@ func TestAProxyOfSomebodyElseStallsIt(t *testing.T) {
 	if got := f.coder.Proxies(); len(got) != 1 || got[0] != theirs {
 		t.Errorf("their proxy is %+v", got)
 	}
-	f.delete()
-	f.reconcile()
-	if !f.gone() || len(f.coder.Proxies()) != 1 {
+	f.Delete()
+	f.Reconcile()
+	if !f.Gone() || len(f.coder.Proxies()) != 1 {
 		t.Error("deletion touched a proxy of somebody else, or hangs")
 	}
 }
@@ -340,11 +340,11 @@ func TestAnOwnToken(t *testing.T) {
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionFalse, coderv1alpha1.ReasonTokenSecretMissing)
 	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonTokenSecretMissing)
-	f.create(f.secret("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
+	f.Create(secretOf("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
 	f.run()
 	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionTrue, coderv1alpha1.ReasonTokenAccepted)
 	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-	f.mustNotHave(coderv1alpha1.ConditionControlPlaneReady)
+	f.MustNotHave(coderv1alpha1.ConditionControlPlaneReady)
 	if ref := f.env("CODER_PROXY_SESSION_TOKEN").ValueFrom.SecretKeyRef; ref.Name != "mine" {
 		t.Errorf("the pods take their token from %+v", ref)
 	}
@@ -385,8 +385,8 @@ func TestExposed(t *testing.T) {
 	}))
 	f.run()
 	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
-	f.get(deploymentName, &networkingv1.Ingress{})
-	if got := f.proxy().Status.AccessURL; got != "https://sydney.example.com" {
+	f.Get(deploymentName, &networkingv1.Ingress{})
+	if got := f.Object().Status.AccessURL; got != "https://sydney.example.com" {
 		t.Errorf("accessURL is %q", got)
 	}
 	if got := f.env("CODER_WILDCARD_ACCESS_URL").Value; got != "*.sydney.example.com" {
@@ -397,14 +397,13 @@ func TestExposed(t *testing.T) {
 func TestANameWithADotIsToldAndNothingElse(t *testing.T) {
 	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Name = "a.b" })
 	f := newFixture(t, proxy)
-	request := ctrlRequest("a.b")
 	for range 2 {
-		if _, err := f.r.Reconcile(t.Context(), request); err != nil {
+		if _, err := f.Try("a.b"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := &coderv1alpha1.CoderWorkspaceProxy{}
-	f.get("a.b", got)
+	f.Get("a.b", got)
 	if len(got.Status.Conditions) == 0 || got.Status.Conditions[0].Reason != coderv1alpha1.ReasonInvalidName || len(f.coder.Proxies()) != 0 {
 		t.Errorf("conditions %+v", got.Status.Conditions)
 	}

@@ -3,15 +3,11 @@ package workspaceproxy
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -19,10 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
-
-// IndexControlPlane is the name of the index of workspace proxies by the control plane that they
-// name.
-const IndexControlPlane = ".spec.controlPlaneRef.name"
 
 // Options configure the controller. The zero value is valid.
 type Options struct {
@@ -50,40 +42,23 @@ func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconcil
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &coderv1alpha1.CoderWorkspaceProxy{}, IndexControlPlane, controlPlaneOf); err != nil {
-		return fmt.Errorf("indexing workspace proxies by control plane: %w", err)
-	}
-	return r.kit.SetUp(ctx, mgr, workload.Registration{
+	return r.kit.SetUp(ctx, mgr, r.registration())
+}
+
+func (r *Reconciler) registration() workload.Registration {
+	return workload.Registration{
 		Kind: kind(), Name: "coderworkspaceproxy",
 		For: &coderv1alpha1.CoderWorkspaceProxy{}, List: &coderv1alpha1.CoderWorkspaceProxyList{},
-		References: referencesOf, Reconciler: r,
-		Further: func(b *builder.Builder) {
-			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.proxiesOf),
-				builder.WithPredicates(changesForProxies()))
-		},
-	})
+		References: referencesOf, ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()},
+		Reconciler: r,
+	}
 }
 
-func controlPlaneOf(obj client.Object) []string {
-	proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy)
-	if !ok || proxy.Spec.ControlPlaneRef == nil {
-		return nil
+func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
+	if proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy); ok {
+		return proxy.Spec.ControlPlaneRef
 	}
-	return []string{proxy.Spec.ControlPlaneRef.Name}
-}
-
-// proxiesOf returns requests for the proxies that name a control plane.
-func (r *Reconciler) proxiesOf(ctx context.Context, cp client.Object) []reconcile.Request {
-	list := &coderv1alpha1.CoderWorkspaceProxyList{}
-	if err := r.kit.Client.List(ctx, list, client.InNamespace(cp.GetNamespace()), client.MatchingFields{IndexControlPlane: cp.GetName()}); err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the workspace proxies of a control plane failed", "controlPlane", cp.GetName())
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
-	}
-	return requests
+	return nil
 }
 
 // referencesOf returns the Secrets and ConfigMaps on which a proxy depends: those of its pods, its

@@ -1,46 +1,19 @@
 package workspaceproxy
 
 import (
-	"net/http"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
 // This test only registers the controller. The tests against a real API server cover the watches.
 func TestSetupWithManager(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
-		Scheme:     scheme,
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: workload.CacheByObject()},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			return testrestmapper.TestOnlyStaticRESTMapper(scheme), nil
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := controllertest.OfflineManager(t, workload.CacheByObject())
 	kit, err := workload.New(mgr, workload.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,53 +19,142 @@ const mostSteps = 150
 
 var errDead = errors.New("the process is dead")
 
-// Fault simulates the end of the process at its n-th write or request: that one and everything
-// after it fails. If lost is set, the server executes that write or request and only the response
-// is lost. The zero value never fails.
+// Fault disturbs the n-th write or request of a process. The zero value never fails.
 type Fault struct {
 	mu   sync.Mutex
 	at   int
 	lost bool
+	with error
 	seen int
-	dead bool
+	hit  bool
+	off  bool
 }
 
-// Set restarts the count. A fault at 0 never happens.
-func (f *Fault) Set(at int, lost bool) {
+// Set restarts the count and simulates the end of the process at one write or request: that one and
+// everything after it fails. If lost is set, the server executes that write or request and only the
+// response is lost. A fault at 0 never happens.
+func (f *Fault) Set(at int, lost bool) { f.SetError(at, lost, nil) }
+
+// SetError is Set for a process that continues: only one write or request fails, with the error.
+func (f *Fault) SetError(at int, lost bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
+	f.at, f.lost, f.with, f.seen, f.hit = at, lost, err, 0, false
 }
 
-// Struck reports whether the process has ended.
+// Active reports whether a fault is set that has not happened yet, or after which the process
+// continues.
+func (f *Fault) Active() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at > 0
+}
+
+// Struck reports whether the fault has happened.
 func (f *Fault) Struck() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.dead
+	return f.hit
+}
+
+// Dead reports whether the process has ended.
+func (f *Fault) Dead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hit && f.with == nil
+}
+
+// Without runs do without faults. It is for actions that are not those of the process.
+func (f *Fault) Without(do func()) {
+	before := f.switchOff(true)
+	defer f.switchOff(before)
+	do()
+}
+
+func (f *Fault) switchOff(off bool) (before bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, f.off = f.off, off
+	return before
 }
 
 // Around runs one write or request, unless the process has ended.
-func (f *Fault) Around(do func() error) error {
-	f.mu.Lock()
-	f.seen++
-	now, dead, lost := f.at > 0 && f.seen == f.at, f.dead, f.lost
-	f.dead = f.dead || now
-	f.mu.Unlock()
-	if dead || (now && !lost) {
-		return errDead
+func (f *Fault) Around(do func() error) error { return f.around(nil, do) }
+
+// AroundDeletion is Around for a deletion. The API server reports a conflict only if the deletion
+// requires a resource version, or if the object is not the one that was meant.
+func (f *Fault) AroundDeletion(do func() error, opts ...client.DeleteOption) error {
+	options := client.DeleteOptions{}
+	options.ApplyOptions(opts)
+	if p := options.Preconditions; p != nil && p.ResourceVersion != nil {
+		return f.Around(do)
 	}
-	if err := do(); err != nil || !now {
+	return f.around(func(err error) error {
+		if apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	}, do)
+}
+
+// around runs one write or request. The error of the fault is what as returns for it, and nil
+// means that this write or request does not fail.
+func (f *Fault) around(as func(error) error, do func() error) error {
+	f.mu.Lock()
+	if f.off {
+		f.mu.Unlock()
+		return do()
+	}
+	f.seen++
+	now, dead, lost, with := f.at > 0 && f.seen == f.at, f.hit && f.with == nil, f.lost, f.with
+	f.hit = f.hit || now
+	f.mu.Unlock()
+	fails := errDead
+	if with != nil {
+		if fails = with; as != nil {
+			fails = as(with)
+		}
+	}
+	switch {
+	case fails == nil, !dead && !now:
+		return do()
+	case dead, !lost:
+		return fails
+	}
+	if err := do(); err != nil {
 		return err
 	}
-	return errDead
+	return fails
 }
+
+// Writes is a transport on which the fault disturbs only requests that change something.
+func (f *Fault) Writes() http.RoundTripper { return writes{f} }
+
+type writes struct{ fault *Fault }
+
+// RoundTrip implements http.RoundTripper.
+func (w writes) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		return transport.RoundTrip(req)
+	}
+	return w.fault.RoundTrip(req)
+}
+
+// transport replaces http.DefaultTransport. A server of httptest closes the idle connections of
+// http.DefaultTransport when it stops. A parallel test could lose a response without a body because
+// of that, for example the response to a deletion.
+var transport = &http.Transport{}
+
+// errConnection is the error of a request if the process continues. An error of the API server
+// would have a meaning that no answer of another server has.
+var errConnection = errors.New("connection reset by peer")
 
 // RoundTrip implements http.RoundTripper.
 func (f *Fault) RoundTrip(req *http.Request) (*http.Response, error) {
 	var res *http.Response
-	err := f.Around(func() error {
+	err := f.around(func(error) error { return errConnection }, func() error {
 		var err error
-		res, err = http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // It is closed below, or by who gets it.
+		res, err = transport.RoundTrip(req) //nolint:bodyclose // It is closed below, or by who gets it.
 		return err
 	})
 	if err != nil && res != nil {

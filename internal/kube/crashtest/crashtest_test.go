@@ -8,8 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -45,6 +49,39 @@ func TestFault(t *testing.T) {
 				t.Errorf("struck %t, want %t", f.Struck(), want)
 			}
 		})
+	}
+}
+
+// TestOneFailure makes one write fail in a process that continues.
+func TestOneFailure(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "thing", errors.New("it was changed"))
+	f, done := &Fault{}, 0
+	write := func() error { done++; return nil }
+	for _, lost := range []bool{false, true} {
+		done = 0
+		f.SetError(2, lost, conflict)
+		errs := []error{f.Around(write), f.Around(write), f.Around(write)}
+		if errs[0] != nil || !apierrors.IsConflict(errs[1]) || errs[2] != nil || !f.Struck() || f.Dead() {
+			t.Errorf("lost %t: errors %v, dead %t", lost, errs, f.Dead())
+		}
+		if want := map[bool]int{false: 2, true: 3}[lost]; done != want {
+			t.Errorf("lost %t: %d writes were executed, want %d", lost, done, want)
+		}
+	}
+	version := client.Preconditions{ResourceVersion: ptr.To("1")}
+	for name, c := range map[string]struct {
+		opts []client.DeleteOption
+		want bool
+	}{"of a version": {[]client.DeleteOption{version}, true}, "of any version": {nil, false}} {
+		f.SetError(1, false, conflict)
+		if err := f.AroundDeletion(write, c.opts...); apierrors.IsConflict(err) != c.want {
+			t.Errorf("the deletion %s ends with %v", name, err)
+		}
+	}
+	f.Set(1, false)
+	f.Without(func() { f.Without(func() {}); _ = f.Around(write) })
+	if f.Struck() || !f.Active() {
+		t.Error("a write that is not the process's is disturbed")
 	}
 }
 

@@ -1,0 +1,352 @@
+package controllertest
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/test/kstatus"
+)
+
+// mostPasses is more than the number of passes that any change needs.
+const mostPasses = 20
+
+// Options describe a controller and the object under test.
+type Options[O client.Object] struct {
+	// Name is the name of the object under test, and Deployment the name of its Deployment.
+	Name       types.NamespacedName
+	Deployment string
+	// Status returns the shared part of the status of an object.
+	Status func(O) *coderv1alpha1.WorkloadStatus
+	// Children are the kinds that the cluster indexes by IndexOf under the name IndexName.
+	Children  []client.Object
+	IndexName string
+	IndexOf   client.IndexerFunc
+	// Further adds the indexes of the kind to the cluster. It may be nil.
+	Further func(*fake.ClientBuilder)
+}
+
+// Fixture runs a controller for objects of type O.
+type Fixture[O client.Object] struct {
+	T       testing.TB
+	Options Options[O]
+	Cluster client.WithWatch
+	Clock   *clocktesting.FakePassiveClock
+	Events  *Events
+	// Reconciler is the controller.
+	Reconciler reconcile.Reconciler
+	// Fault disturbs the controller's writes.
+	Fault *crashtest.Fault
+	// World does the work of Kubernetes during Settle, and reports whether it changed something. It
+	// may be nil.
+	World func() bool
+	// RejectApply makes an apply fail. It may be nil.
+	RejectApply func(client.Object) error
+	// AfterWrite is called after each write. It may be nil.
+	AfterWrite func()
+
+	mu     sync.Mutex
+	writes []string
+	uids   int
+}
+
+// New returns a fixture without a cluster. Build creates it.
+func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
+	return &Fixture[O]{
+		T: t, Options: options, Events: &Events{}, Fault: &crashtest.Fault{},
+		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
+	}
+}
+
+// kinds is the scheme of the fake clusters.
+var kinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+
+// Build creates the cluster with objects.
+func (f *Fixture[O]) Build(objects ...client.Object) {
+	f.T.Helper()
+	f.Cluster = f.NewCluster().WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
+}
+
+// NewCluster returns a builder of a cluster with the indexes of the manager's cache.
+func (f *Fixture[O]) NewCluster() *fake.ClientBuilder {
+	f.T.Helper()
+	builder := kinds.Cluster(f.T).WithReturnManagedFields().WithStatusSubresource(
+		&coderv1alpha1.CoderControlPlane{}, &coderv1alpha1.CoderProvisioner{}, &coderv1alpha1.CoderWorkspaceProxy{},
+		&appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
+	for _, child := range f.Options.Children {
+		builder.WithIndex(child, f.Options.IndexName, f.Options.IndexOf)
+	}
+	if f.Options.Further != nil {
+		f.Options.Further(builder)
+	}
+	return builder
+}
+
+// Try runs one pass over the object under test, or over another one in its namespace.
+func (f *Fixture[O]) Try(name ...string) (ctrl.Result, error) {
+	return f.Reconciler.Reconcile(f.T.Context(), ctrl.Request{NamespacedName: f.key(name)})
+}
+
+// Reconcile is Try for a pass that succeeds.
+func (f *Fixture[O]) Reconcile() ctrl.Result {
+	f.T.Helper()
+	result, err := f.Try()
+	if err != nil {
+		f.T.Fatalf("reconciling: %v", err)
+	}
+	return result
+}
+
+// Settle reconciles, and lets the world work, until a pass writes nothing.
+func (f *Fixture[O]) Settle() ctrl.Result {
+	f.T.Helper()
+	for range mostPasses {
+		f.world()
+		f.TakeWrites()
+		result := f.Reconcile()
+		if len(f.TakeWrites()) == 0 && !f.world() {
+			f.TakeWrites()
+			return result
+		}
+	}
+	f.T.Fatalf("%d passes, and still something to write", mostPasses)
+	return ctrl.Result{}
+}
+
+func (f *Fixture[O]) world() (busy bool) {
+	if f.World != nil {
+		f.Fault.Without(func() { busy = f.World() })
+	}
+	return busy
+}
+
+// TakeWrites returns the writes since the last call.
+func (f *Fixture[O]) TakeWrites() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	writes := f.writes
+	f.writes = nil
+	return writes
+}
+
+// Forward advances the clock.
+func (f *Fixture[O]) Forward(d time.Duration) { f.Clock.SetTime(f.Clock.Now().Add(d)) }
+
+// Must fails the test if there is an error.
+func (f *Fixture[O]) Must(err error) {
+	f.T.Helper()
+	if err != nil {
+		f.T.Fatal(err)
+	}
+}
+
+func (f *Fixture[O]) key(name []string) types.NamespacedName {
+	key := f.Options.Name
+	if len(name) > 0 {
+		key.Name = name[0]
+	}
+	return key
+}
+
+// Find reads an object, and reports whether it exists.
+func (f *Fixture[O]) Find(namespace, name string, obj client.Object) bool {
+	f.T.Helper()
+	err := f.Cluster.Get(f.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, obj)
+	f.Must(client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+// Has is Find in the namespace of the object under test.
+func (f *Fixture[O]) Has(name string, obj client.Object) bool {
+	f.T.Helper()
+	return f.Find(f.Options.Name.Namespace, name, obj)
+}
+
+// Get reads an object that exists, in the namespace of the object under test.
+func (f *Fixture[O]) Get(name string, obj client.Object) {
+	f.T.Helper()
+	f.GetIn(f.Options.Name.Namespace, name, obj)
+}
+
+// GetIn is Get in any namespace.
+func (f *Fixture[O]) GetIn(namespace, name string, obj client.Object) {
+	f.T.Helper()
+	if !f.Find(namespace, name, obj) {
+		f.T.Fatalf("%T %s/%s does not exist", obj, namespace, name)
+	}
+}
+
+// List reads all objects of a kind.
+func (f *Fixture[O]) List(list client.ObjectList) {
+	f.T.Helper()
+	f.Must(f.Cluster.List(f.T.Context(), list))
+}
+
+// Create creates an object like a user.
+func (f *Fixture[O]) Create(obj client.Object) {
+	f.T.Helper()
+	f.Fault.Without(func() { f.Must(f.Cluster.Create(f.T.Context(), obj)) })
+}
+
+// Update updates an object like a user.
+func (f *Fixture[O]) Update(obj client.Object) {
+	f.T.Helper()
+	f.Fault.Without(func() { f.Must(f.Cluster.Update(f.T.Context(), obj)) })
+}
+
+// Remove deletes an object like a user.
+func (f *Fixture[O]) Remove(obj client.Object) {
+	f.T.Helper()
+	f.Fault.Without(func() { f.Must(f.Cluster.Delete(f.T.Context(), obj)) })
+}
+
+// UpdateStatus updates the status of an object like its controller.
+func (f *Fixture[O]) UpdateStatus(obj client.Object) {
+	f.T.Helper()
+	f.Fault.Without(func() { f.Must(f.Cluster.SubResource("status").Update(f.T.Context(), obj)) })
+}
+
+// Object returns the object under test, or another one of the kind.
+func (f *Fixture[O]) Object(name ...string) O {
+	f.T.Helper()
+	obj := f.empty()
+	f.Get(f.key(name).Name, obj)
+	return obj
+}
+
+func (f *Fixture[O]) empty() O {
+	return reflect.New(reflect.TypeFor[O]().Elem()).Interface().(O)
+}
+
+// Edit changes the spec like a user.
+func (f *Fixture[O]) Edit(change func(O)) {
+	f.T.Helper()
+	obj := f.Object()
+	change(obj)
+	obj.SetGeneration(obj.GetGeneration() + 1)
+	f.Update(obj)
+}
+
+// Delete deletes the object under test. The time of the request is that of the clock afterwards.
+func (f *Fixture[O]) Delete() {
+	f.T.Helper()
+	f.Remove(f.Object())
+	f.Clock.SetTime(f.Object().GetDeletionTimestamp().Time)
+}
+
+// Gone reports whether the object under test no longer exists.
+func (f *Fixture[O]) Gone() bool {
+	f.T.Helper()
+	return !f.Has(f.Options.Name.Name, f.empty())
+}
+
+// Deployment returns the Deployment of the object under test.
+func (f *Fixture[O]) Deployment() *appsv1.Deployment {
+	f.T.Helper()
+	d := &appsv1.Deployment{}
+	f.Get(f.Options.Deployment, d)
+	return d
+}
+
+// PodsReady updates the status of the Deployment like the Deployment controller and the kubelet. It
+// reports whether that was another one before.
+func (f *Fixture[O]) PodsReady(ready int32) (changed bool) {
+	f.T.Helper()
+	d := f.Deployment()
+	before := d.Status.DeepCopy()
+	d.Status = availableStatus(d, ready)
+	if changed = !reflect.DeepEqual(*before, d.Status); changed {
+		f.UpdateStatus(d)
+	}
+	return changed
+}
+
+// MustHave checks a condition of the object under test, or of another one of the kind.
+func (f *Fixture[O]) MustHave(conditionType string, status metav1.ConditionStatus, reason string, name ...string) metav1.Condition {
+	f.T.Helper()
+	all := f.Options.Status(f.Object(name...)).Conditions
+	c := conditions.Find(all, conditionType)
+	if c == nil || c.Status != status || c.Reason != reason {
+		f.T.Fatalf("condition %s is %+v, want %s/%s; all: %+v", conditionType, c, status, reason, all)
+	}
+	return *c
+}
+
+// MustNotHave checks that the object under test does not have a condition.
+func (f *Fixture[O]) MustNotHave(conditionType string) {
+	f.T.Helper()
+	if c := conditions.Find(f.Options.Status(f.Object()).Conditions, conditionType); c != nil {
+		f.T.Errorf("condition %+v", *c)
+	}
+}
+
+// MustBe checks the kstatus of the object under test, on which tools wait.
+func (f *Fixture[O]) MustBe(when, want string) {
+	f.T.Helper()
+	got, err := kstatus.Of(f.Object())
+	f.Must(err)
+	if got != want {
+		f.T.Errorf("%s it is %s, want %s; conditions %+v", when, got, want, f.Options.Status(f.Object()).Conditions)
+	}
+}
+
+// MustNotTell checks that the object under test, the Events and further objects do not contain
+// secrets.
+func (f *Fixture[O]) MustNotTell(secrets []string, further ...client.Object) {
+	f.T.Helper()
+	seen := strings.Join(f.Events.All(), "\n")
+	for _, obj := range append(further, f.Object()) {
+		raw, err := json.Marshal(obj)
+		f.Must(err)
+		seen += string(raw)
+	}
+	for _, secret := range secrets {
+		if secret != "" && strings.Contains(seen, secret) {
+			f.T.Errorf("a secret is told: %s", seen)
+		}
+	}
+}
+
+// Asked returns the number of requests to a Coder since the last call.
+func Asked(coder *coderdtest.Server) int {
+	n := 0
+	for _, count := range coder.Requests() {
+		n += count
+	}
+	coder.ResetRequests()
+	return n
+}
+
+// Secret returns a Secret.
+func Secret(namespace, name string, data map[string]string) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}, Data: map[string][]byte{},
+	}
+	for key, value := range data {
+		secret.Data[key] = []byte(value)
+	}
+	return secret
+}
