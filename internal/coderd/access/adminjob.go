@@ -14,7 +14,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
@@ -68,7 +68,7 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 	if err := p.deleteJob(ctx); err != nil {
 		return err
 	}
-	return outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
+	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
 }
 
 // wantedJob returns the Job as the controller builds it, or nil if no Job can be created.
@@ -91,7 +91,7 @@ func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
 		return nil, err
 	}
 	if !job.DeletionTimestamp.IsZero() {
-		return nil, outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
 	}
 	if job.Annotations[AnnotationGeneration] == p.generation() {
 		return job, nil
@@ -120,7 +120,7 @@ func (p *pass) readJob(ctx context.Context) (*batchv1.Job, error) {
 func (p *pass) startJob(ctx context.Context) error {
 	job := p.wantedJob()
 	if job == nil {
-		return outcome.Fails(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
 			"Coder has users and the operator has no account there, and no Job can be made for it; "+
 				"give the operator a token in spec.operatorAccess.tokenSecretRef")
 	}
@@ -185,7 +185,7 @@ func retryAt(creds *account, job *batchv1.Job) time.Time {
 }
 
 func jobRunning(job *batchv1.Job) error {
-	return outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, soon,
+	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon,
 		"Coder has users already; Job %q makes the operator's account there", job.Name)
 }
 

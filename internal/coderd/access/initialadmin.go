@@ -8,7 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // initialAdmin creates the account for the first human login, once, in a Coder whose first user is
@@ -140,7 +140,7 @@ func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
 // adminRefused returns ReasonInvalidSpec if Coder rejects the values of spec.initialAdmin.
 func (p *pass) adminRefused(err error) error {
 	if coderd.IsInvalid(err) {
-		return outcome.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
 			"Coder does not accept the account of spec.initialAdmin: %v; change it, or set spec.initialAdmin.disabled", err)
 	}
 	return answered(coderv1alpha1.ReasonWaiting, err)

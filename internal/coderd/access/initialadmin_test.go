@@ -29,7 +29,7 @@ func TestInitialAdminIsMadeOnce(t *testing.T) {
 	w.pass()
 	w.remove(w.secret("dev-initial-admin"))
 	w.cp.Spec.InitialAdmin.Username = "other"
-	w.forward(defaultTrust)
+	w.forward(trust)
 	w.asked()
 	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
 	if w.asked() != 1 || w.get("dev-initial-admin", &corev1.Secret{}) {

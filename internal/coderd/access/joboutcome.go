@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const longestQuote = 200
@@ -32,11 +32,11 @@ func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
 // it.
 func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, after time.Duration) error {
 	if jobEnd(job) == batchv1.JobComplete {
-		return outcome.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
+		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 			"Job %q ended well, yet Coder does not accept the account that it made; "+
 				"check that %s is the database of this Coder", job.Name, EnvPostgresURL)
 	}
-	return outcome.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
+	return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 		"Job %q could not make the operator's account in Coder: %s. It is tried again by itself; "+
 			"instead you can give the operator a token in spec.operatorAccess.tokenSecretRef",
 		job.Name, p.jobCause(ctx, creds, job))

@@ -29,7 +29,7 @@ func (p *pass) own(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.ready(coderv1alpha1.ReasonTokenAccepted, acceptedMessage+note)
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, acceptedMessage+note)
 	return nil
 }
 
@@ -102,18 +102,11 @@ func (p *pass) useToken(stored *storedToken) {
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
 	expires := stored.expires
 	p.result.ExpiresAt = &expires
-	p.result.RequeueAfter = min(p.recheck(), max(stored.renewAt().Sub(p.now()), time.Second))
+	p.result.RequeueAfter = min(recheck, max(stored.renewAt().Sub(p.now()), time.Second))
 }
 
 // dropToken removes a token that does not work from the Result.
 func (p *pass) dropToken() { p.result.TokenRef, p.result.ExpiresAt = nil, nil }
-
-func (p *pass) recheck() time.Duration {
-	if p.Recheck == 0 {
-		return defaultRecheck
-	}
-	return p.Recheck
-}
 
 // dropRenamed deletes the token Secret of an earlier spec.operatorAccess.generatedTokenSecretName.
 // Its token was deleted in Coder when the current one was created.

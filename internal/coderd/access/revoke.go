@@ -10,7 +10,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // Revoke removes everything that the operator created for its access: its tokens in Coder, then the
@@ -22,9 +22,10 @@ func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.withdraw(ctx)
 	if err == nil {
-		p.ready(coderv1alpha1.ReasonTokenRevoked, "the operator holds no token of its own in Coder")
+		p.result.Ready(coderv1alpha1.ReasonTokenRevoked, "the operator holds no token of its own in Coder")
 	}
-	return p.finish(err)
+	err = p.result.Finish(err)
+	return p.result, err
 }
 
 // disabled reports Ready once nothing is left of the operator's access.
@@ -32,7 +33,7 @@ func (p *pass) disabled(ctx context.Context) error {
 	if err := p.withdraw(ctx); err != nil {
 		return err
 	}
-	p.ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
+	p.result.Ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
 	return nil
 }
 
@@ -49,7 +50,7 @@ func (p *pass) withdraw(ctx context.Context) error {
 	}
 	if creds != nil {
 		// Delete the Job first, so that it cannot create an account afterwards.
-		if err := p.deleteJob(ctx); err != nil && outcome.Stopped(err) == nil {
+		if err := p.deleteJob(ctx); err != nil && ensure.Stopped(err) == nil {
 			return err
 		}
 	}

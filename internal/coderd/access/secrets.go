@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
@@ -32,9 +32,9 @@ func (p *pass) ownSecret(ctx context.Context, name string) (*corev1.Secret, erro
 // notOwned returns an error that names the owner of an object whose name is already taken.
 func (p *pass) notOwned(kind string, obj client.Object) error {
 	if message, is := p.secrets.Leftover(kind, obj); is {
-		return outcome.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
 	}
-	return outcome.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
+	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
 		"%s %q exists and is %s, so it was not touched; delete it or give it another name", kind, obj.GetName(), ownsecret.Whose(obj))
 }
 

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const roleOwner = "owner"
@@ -75,15 +74,15 @@ func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 func (p *pass) verify(
 	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
 ) (verification, error) {
-	subject := sha256.Sum256([]byte(p.req.URL + "\x00" + token))
-	if known, ok := p.believed(p.cp.UID, subject); ok {
-		return known, nil
+	now, about := p.now(), ensure.DigestOf(p.req.URL, token)
+	if known, ok := p.verified.Get(p.cp.UID, about, now); ok {
+		return known.Value, nil
 	}
 	api, err := p.connect(token)
 	if err != nil {
 		return verification{}, err
 	}
-	v := verification{subject: subject}
+	var v verification
 	v.user, err = api.Me(ctx)
 	if err == nil && readLife != nil {
 		v.life, err = readLife(ctx, api, token)
@@ -93,7 +92,7 @@ func (p *pass) verify(
 		return verification{}, err
 	}
 	if isOwner(v.user) {
-		p.believe(p.cp.UID, v)
+		p.verified.Put(p.cp.UID, ensure.Entry[verification]{Value: v, Digest: about, Until: now.Add(trust)})
 	}
 	return v, nil
 }
@@ -188,7 +187,7 @@ func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept
 func isOwner(user coderd.User) bool { return slices.Contains(user.Roles, roleOwner) }
 
 func notOwner(user coderd.User, remedy string) error {
-	return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
+	return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 		"Coder accepts the token, but its user %q does not have the role owner, which the operator needs; %s", user.Username, remedy)
 }
 

@@ -2,20 +2,20 @@ package licensing
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
-// entitlements reads what the licenses allow. If Coder does not return that, the state of the
+// readEntitlements reads what the licenses allow. If Coder does not return that, the state of the
 // license does not change, and the next attempt follows soon.
-func (p *pass) entitlements(ctx context.Context) error {
-	about := subject(p.req.Instance)
-	if allowance, known := p.memory.entitlements.about(about, p.now); known {
-		p.result.Allowance = &allowance
-		p.wake(p.memory.entitlements.until)
+func (p *pass) readEntitlements(ctx context.Context) error {
+	about := ensure.DigestOf(p.req.Instance)
+	if known, ok := p.entitlements.Get(p.req.Key, about, p.now); ok {
+		p.result.Allowance = &known.Value
+		p.wake(known.Until)
 		return nil
 	}
 	coder, err := p.coder(ctx)
@@ -41,7 +41,7 @@ func (p *pass) entitlements(ctx context.Context) error {
 		}
 	}
 	p.result.Allowance = &allowance
-	p.memory.entitlements = belief[Allowance]{subject: about, answer: allowance, until: p.now.Add(p.result.RequeueAfter)}
+	p.entitlements.Put(p.req.Key, ensure.Entry[Allowance]{Value: allowance, Digest: about, Until: p.now.Add(p.result.RequeueAfter)})
 	return nil
 }
 
@@ -55,9 +55,8 @@ func entitlement(e coderd.Entitlement) string {
 }
 
 func retryAfter(err error) time.Duration {
-	var own *coderd.Error
-	if errors.As(err, &own) && own.RetryAfter > 0 {
-		return max(own.RetryAfter, soon)
+	if after := coderd.RetryAfter(err); after > 0 {
+		return max(after, soon)
 	}
 	return retryUnreachable
 }

@@ -14,7 +14,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
@@ -109,7 +109,7 @@ func unknown(reason, message string) Finding {
 }
 
 // Event is an event to record for the provisioner.
-type Event = outcome.Event
+type Event = ensure.Event
 
 // Result is the result of a pass. Its messages do not change from pass to pass, and contain no
 // secret.
@@ -137,7 +137,7 @@ type Result struct {
 	// Left are the keys that could not be deleted.
 	Left []Record
 	// Events must be recorded whatever the result of the pass is, also if it returned an error.
-	Events outcome.Events
+	Events ensure.Events
 }
 
 // pass is the state of one call of the Manager.

@@ -9,7 +9,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // removeFormer removes the registrations that the spec no longer asks for, if their Coder is
@@ -27,9 +27,9 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 		problem := p.takeAway(ctx, r)
 		switch {
 		case problem == nil:
-		case outcome.Stopped(problem) == nil:
+		case ensure.Stopped(problem) == nil:
 			return "", problem
-		case isAbsent(problem), p.overdue(r):
+		case ensure.IsUnavailable(problem), p.overdue(r):
 			p.result.Events.Warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
 		default:
 			left = append(left, r)

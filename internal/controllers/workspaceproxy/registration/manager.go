@@ -3,9 +3,7 @@ package registration
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +14,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
@@ -54,16 +52,9 @@ type Manager struct {
 	// UserAgent is the user agent of the requests to Coder.
 	UserAgent string
 
-	mu       sync.Mutex
-	verified map[types.UID]verification
-}
-
-// verification is the cached result of a check: the registration was as the spec asks for, or could
-// not be verified.
-type verification struct {
-	subject    [sha256.Size]byte
-	at         time.Time
-	unverified *outcome.Stop
+	// verified holds the checks. A Stop means that the registration could not be verified, and nil
+	// that it was as the spec asks for.
+	verified ensure.Cache[types.UID, *ensure.Stop]
 }
 
 // Request describes the workspace proxy to register.
@@ -81,7 +72,8 @@ type Request struct {
 // All other failures are in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	return p.finish(p.ensure(ctx))
+	err := p.result.Finish(p.ensure(ctx))
+	return p.result, err
 }
 
 // Remove removes every registration that the operator created for this proxy. While Coder does not
@@ -91,15 +83,12 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
 	m.Forget(req.Proxy.UID)
 	p := m.newPass(req)
-	return p.finish(p.remove(ctx))
+	err := p.result.Finish(p.remove(ctx))
+	return p.result, err
 }
 
 // Forget drops the cached check of a proxy, so that the next Ensure asks Coder.
-func (m *Manager) Forget(proxy types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.verified, proxy)
-}
+func (m *Manager) Forget(proxy types.UID) { m.verified.Forget(proxy) }
 
 // pass is the state of one call of Ensure or Remove.
 type pass struct {
@@ -111,21 +100,14 @@ type pass struct {
 	secrets ownsecret.Secrets
 	// foreign is a Secret of another owner that has the name of the Secret with the token, or nil.
 	foreign *corev1.Secret
+	// checked is the check on which the result is based.
+	checked ensure.Entry[*ensure.Stop]
 }
 
 func (m *Manager) newPass(req Request) *pass {
 	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ownsecret.Secrets{
 		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
 	}}
-}
-
-// finish returns the Result of a pass that may have been stopped.
-func (p *pass) finish(err error) (Result, error) {
-	s, err := outcome.End(err)
-	if s != nil {
-		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
-	}
-	return p.result, err
 }
 
 func (p *pass) ensure(ctx context.Context) error {
@@ -171,48 +153,26 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-// subject returns a hash of everything on which a verification depends.
-func subject(parts ...string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-}
-
-// believed returns the cached check, and reports whether it is still valid.
-func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
-	age := recheckUnhealthy
-	if p.req.Healthy {
-		age = recheck
+// believed reports whether there is a valid check.
+func (p *pass) believed(about ensure.Digest) bool {
+	known, ok := p.verified.Get(p.proxy.UID, about, p.now())
+	if !ok || !p.req.Healthy && !p.now().Before(known.At.Add(recheckUnhealthy)) {
+		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	v, ok := p.verified[p.proxy.UID]
-	return v, ok && v.subject == what && p.now().Before(v.at.Add(age))
+	p.checked = known
+	return true
 }
 
 // believe caches the result of a check.
-func (p *pass) believe(what [sha256.Size]byte, unverified *outcome.Stop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.verified == nil {
-		p.verified = map[types.UID]verification{}
-	}
-	p.verified[p.proxy.UID] = verification{subject: what, at: p.now(), unverified: unverified}
+func (p *pass) believe(about ensure.Digest, unverified *ensure.Stop) {
+	now := p.now()
+	p.checked = ensure.Entry[*ensure.Stop]{Value: unverified, Digest: about, At: now, Until: now.Add(recheck)}
+	p.verified.Put(p.proxy.UID, p.checked)
 }
 
 // untilRecheck returns the time until the next check of a working registration.
-func (p *pass) untilRecheck() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if v, ok := p.verified[p.proxy.UID]; ok {
-		return max(v.at.Add(recheck).Sub(p.now()), time.Second)
-	}
-	return recheck
-}
+func (p *pass) untilRecheck() time.Duration { return max(p.checked.Until.Sub(p.now()), time.Second) }
 
-func (m *Manager) now() time.Time {
-	if m.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return m.Clock.Now()
-}
+func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
 
 func (m *Manager) timestamp() string { return m.now().UTC().Format(time.RFC3339) }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // remove removes all known registrations. It writes nothing to Kubernetes: the Secret is deleted
@@ -20,9 +20,9 @@ func (p *pass) remove(ctx context.Context) error {
 		switch {
 		case problem == nil:
 			continue
-		case outcome.Stopped(problem) == nil:
+		case ensure.Stopped(problem) == nil:
 			return problem
-		case !isAbsent(problem) && pending == nil:
+		case !ensure.IsUnavailable(problem) && pending == nil:
 			pending = problem
 		}
 		p.result.LeftBehind = append(p.result.LeftBehind, leftBehind(r, problem))
@@ -31,8 +31,7 @@ func (p *pass) remove(ctx context.Context) error {
 		return pending
 	}
 	p.registered(false)
-	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonUnregistered
-	p.result.Message = "the operator holds no registration of this proxy in Coder"
+	p.result.Ready(coderv1alpha1.ReasonUnregistered, "the operator holds no registration of this proxy in Coder")
 	return nil
 }
 

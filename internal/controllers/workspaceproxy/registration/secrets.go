@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
@@ -125,12 +125,12 @@ func (p *pass) create(ctx context.Context, r *record) error {
 // notOwned returns an error that names the owner of a Secret that has the wanted name.
 func (p *pass) notOwned(secret *corev1.Secret) error {
 	if message, is := p.secrets.Leftover("Secret", secret); is {
-		return outcome.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)
 	}
 	whose := "was not made by this operator"
 	if owner := metav1.GetControllerOf(secret); owner != nil {
 		whose = fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name)
 	}
-	return outcome.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
+	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
 		"Secret %q %s, so it was not touched; delete it, or give another name in spec.bootstrap.generatedTokenSecretName", secret.Name, whose)
 }

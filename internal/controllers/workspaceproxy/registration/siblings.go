@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
@@ -28,7 +28,7 @@ func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error 
 		if other.Namespace == p.proxy.Namespace {
 			whose = fmt.Sprintf("the older CoderWorkspaceProxy %q", other.Name)
 		}
-		return outcome.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
 			"%s wants the name %q in the same Coder and has it before this one; give another spec.bootstrap.proxyName, or delete one of the two", whose, name)
 	}
 	return nil
