@@ -16,6 +16,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
@@ -83,7 +84,7 @@ func (w *world) restart() {
 
 func (w *world) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error) {
 	if cp.Spec.OperatorAccess.Disabled {
-		return nil, &Unavailable{Reason: coderv1alpha1.ReasonOperatorAccessDisabled, Message: "operator access is disabled"}
+		return nil, ensure.Unavailable(coderv1alpha1.ReasonOperatorAccessDisabled, time.Minute, "operator access is disabled")
 	}
 	return coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: w.fault})
 }
