@@ -11,37 +11,38 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestUsersExist(t *testing.T) {
 	w := newWorld(t)
 	w.addAda()
 	got := w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	if reasons(got) != "AdminJobRunning" {
+	w.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if ensuretest.Reasons(got.Events) != "AdminJobRunning" {
 		t.Errorf("events %v", got.Events)
 	}
-	creds := readAccount(w.secret("dev-operator-credentials"))
+	creds := readAccount(w.Secret("dev-operator-credentials"))
 	if !strings.HasPrefix(creds.username, Username+"-") || len(creds.username) > 32 || creds.email != creds.username+"@coder-k8s.invalid" {
 		t.Errorf("account %q %q", creds.username, creds.email)
 	}
 	job := &batchv1.Job{}
-	if !w.get(jobName, job) || !metav1.IsControlledBy(job, w.cp) {
+	if !w.Get(jobName, job) || !metav1.IsControlledBy(job, w.cp) {
 		t.Fatalf("Job owners %v", job.OwnerReferences)
 	}
 
-	w.writes = 0
+	w.Writes = 0
 	got = w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	if w.writes != 0 || len(got.Events) != 0 {
-		t.Errorf("waiting makes %d writes, events %v", w.writes, got.Events)
+	w.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if w.Writes != 0 || len(got.Events) != 0 {
+		t.Errorf("waiting makes %d writes, events %v", w.Writes, got.Events)
 	}
 
 	w.runJob()
 	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	w.checkWhole()
-	if w.get(jobName, job) || w.get("dev-initial-admin", &corev1.Secret{}) {
+	if w.Get(jobName, job) || w.HasSecret("dev-initial-admin") {
 		t.Error("the Job or an initial admin is there")
 	}
 }
@@ -49,7 +50,7 @@ func TestUsersExist(t *testing.T) {
 // podOf returns the pod of a finished Job with this termination message.
 func podOf(said string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: said}},
 		}}},
@@ -75,17 +76,17 @@ func TestAdminJobFails(t *testing.T) {
 			w.addAda()
 			w.pass()
 			if c.said != "" {
-				w.put(podOf(c.said))
+				w.Create(podOf(c.said))
 			}
 			job := &batchv1.Job{}
-			w.get(jobName, job)
+			w.Get(jobName, job)
 			w.endJob(job, batchv1.JobFailed)
 			got := w.pass()
-			wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+			w.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 			if !strings.Contains(got.Message, c.says) || (c.saysNot != "" && strings.Contains(got.Message, c.saysNot)) {
 				t.Errorf("message %q, want %q and not %q", got.Message, c.says, c.saysNot)
 			}
-			if reasons(got) != "AdminJobFailed" || got.Events[0].Type != corev1.EventTypeWarning {
+			if ensuretest.Reasons(got.Events) != "AdminJobFailed" || got.Events[0].Type != corev1.EventTypeWarning {
 				t.Errorf("events %v", got.Events)
 			}
 		})
@@ -97,36 +98,36 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 	w.addAda()
 	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		got := w.pass()
-		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !w.get(jobName, &batchv1.Job{}) {
+		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !w.Get(jobName, &batchv1.Job{}) {
 			got = w.pass()
 		}
 		job := &batchv1.Job{}
-		w.get(jobName, job)
+		w.Get(jobName, job)
 		w.endJob(job, batchv1.JobFailed)
 		got = w.pass()
-		wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+		w.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 		if got.RequeueAfter != want {
 			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
 		}
-		w.asked()
-		w.writes = 0
+		w.Asked()
+		w.Writes = 0
 		again := w.pass()
-		if again.Message != got.Message || len(again.Events) != 0 || w.writes != 0 || w.asked() > 1 {
-			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, w.writes)
+		if again.Message != got.Message || len(again.Events) != 0 || w.Writes != 0 || w.Asked() > 1 {
+			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, w.Writes)
 		}
-		w.forward(want)
+		w.Forward(want)
 	}
 	// A change of the spec may have fixed the cause, so the Job is retried without a delay.
 	w.pass()
 	w.pass()
 	job := &batchv1.Job{}
-	w.get(jobName, job)
+	w.Get(jobName, job)
 	w.endJob(job, batchv1.JobFailed)
 	w.pass()
 	w.cp.Generation++
 	w.pass()
 	w.pass()
-	if !w.get(jobName, job) || jobEnd(job) != "" {
+	if !w.Get(jobName, job) || jobEnd(job) != "" {
 		t.Error("the Job was not started again after a change of the spec")
 	}
 	w.settle()
@@ -138,10 +139,10 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 	w.addAda()
 	w.pass()
 	job := &batchv1.Job{}
-	w.get(jobName, job)
+	w.Get(jobName, job)
 	w.endJob(job, batchv1.JobComplete)
 	got := w.pass()
-	wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+	w.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 	if !strings.Contains(got.Message, "CODER_PG_CONNECTION_URL") {
 		t.Errorf("message %q", got.Message)
 	}
@@ -150,9 +151,9 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 func TestJobOfSomebodyElse(t *testing.T) {
 	w := newWorld(t)
 	w.addAda()
-	w.put(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: jobName}})
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNotOwned)
-	if !w.get(jobName, &batchv1.Job{}) {
+	w.Create(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: jobName}})
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonNotOwned)
+	if !w.Get(jobName, &batchv1.Job{}) {
 		t.Error("the Job was deleted")
 	}
 }
@@ -165,7 +166,7 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	w.addAda()
 	w.revoke()
 	w.cp.UID = "second"
-	w.remove(w.secret("dev-initial-admin"))
+	w.Delete(w.Secret("dev-initial-admin"))
 	w.restart()
 	w.settle()
 	w.checkWhole()
@@ -176,15 +177,15 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"between two passes": func(w *world) {
-			remove := w.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonUnreachable)
+			remove := w.Coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
+			w.WantState(w.pass().Result, Waiting, coderv1alpha1.ReasonUnreachable)
 			remove()
 			w.addAda()
 		},
 		"within a pass": func(w *world) {
 			w.addAda()
-			w.coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+			w.Coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
+			w.WantState(w.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +193,7 @@ func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 			prepare(w)
 			w.settle()
 			w.checkWhole()
-			if w.get("dev-initial-admin", &corev1.Secret{}) {
+			if w.HasSecret("dev-initial-admin") {
 				t.Error("made an initial admin where people had accounts")
 			}
 		})
@@ -204,12 +205,12 @@ func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 func TestDatabaseIsReplacedByAnEmptyOne(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	before := readAccount(w.secret("dev-initial-admin")).password
-	w.coder = coderdtest.New(t, coderdtest.WithClock(w.clock))
+	before := readAccount(w.Secret("dev-initial-admin")).password
+	w.Coder = coderdtest.New(t, coderdtest.WithClock(w.Clock))
 	w.settle()
 	w.checkWhole()
 	w.checkAdmin()
-	if after := readAccount(w.secret("dev-initial-admin")).password; after != before {
+	if after := readAccount(w.Secret("dev-initial-admin")).password; after != before {
 		t.Error("the password of the initial admin changed")
 	}
 }
@@ -220,14 +221,14 @@ func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
 	w.addAda()
 	w.pass()
 	first := &batchv1.Job{}
-	w.get(jobName, first)
+	w.Get(jobName, first)
 	w.endJob(first, batchv1.JobFailed)
-	w.remove(w.secret("dev-operator-credentials"))
+	w.Delete(w.Secret("dev-operator-credentials"))
 	got := w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	w.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
 	w.settle()
 	w.checkWhole()
-	if now := (&batchv1.Job{}); w.get(jobName, now) {
+	if now := (&batchv1.Job{}); w.Get(jobName, now) {
 		t.Error("the Job is left")
 	}
 }

@@ -8,61 +8,62 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // checkWhole checks the invariants of a control plane with access: one token in Coder, which is the
 // one in the Secret.
 func (w *world) checkWhole() {
-	w.t.Helper()
-	creds := readAccount(w.secret("dev-operator-credentials"))
-	if names := w.coder.TokenNames(creds.username); len(names) != 1 {
-		w.t.Fatalf("Coder has tokens %v of %q, want one", names, creds.username)
+	w.T.Helper()
+	creds := readAccount(w.Secret("dev-operator-credentials"))
+	if names := w.Coder.TokenNames(creds.username); len(names) != 1 {
+		w.T.Fatalf("Coder has tokens %v of %q, want one", names, creds.username)
 	}
-	if me, err := w.as(w.token()).Me(w.ctx); err != nil || me.Username != creds.username {
-		w.t.Errorf("the token in the Secret is of %q (%v), want %q", me.Username, err, creds.username)
+	if me, err := w.as(w.token()).Me(w.Ctx); err != nil || me.Username != creds.username {
+		w.T.Errorf("the token in the Secret is of %q (%v), want %q", me.Username, err, creds.username)
 	}
-	secret := w.secret("dev-operator-token")
+	secret := w.Secret("dev-operator-token")
 	if left := secret.Annotations[AnnotationPreviousTokenID]; left != "" {
-		w.t.Errorf("token %q is still said to be replaced", left)
+		w.T.Errorf("token %q is still said to be replaced", left)
 	}
 	if !metav1.IsControlledBy(secret, w.cp) || secret.Labels[coderv1alpha1.LabelInstance] != testName {
-		w.t.Errorf("the token Secret has owner %v and labels %v", secret.OwnerReferences, secret.Labels)
+		w.T.Errorf("the token Secret has owner %v and labels %v", secret.OwnerReferences, secret.Labels)
 	}
 }
 
 func (w *world) checkAdmin() {
-	w.t.Helper()
-	admin := readAccount(w.secret("dev-initial-admin"))
-	if _, err := w.as("").Login(w.ctx, admin.email, admin.password); err != nil {
-		w.t.Errorf("the initial admin cannot log in: %v", err)
+	w.T.Helper()
+	admin := readAccount(w.Secret("dev-initial-admin"))
+	if _, err := w.as("").Login(w.Ctx, admin.email, admin.password); err != nil {
+		w.T.Errorf("the initial admin cannot log in: %v", err)
 	}
-	if !w.coder.HasRole("admin", "owner") {
-		w.t.Error("the initial admin is no owner")
+	if !w.Coder.HasRole("admin", "owner") {
+		w.T.Error("the initial admin is no owner")
 	}
 }
 
 func TestFreshDeployment(t *testing.T) {
 	w := newWorld(t)
 	got := w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	w.checkWhole()
 	w.checkAdmin()
-	if n := w.coder.Sessions(Username); n != 0 {
+	if n := w.Coder.Sessions(Username); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
-	if want := "TokenMinted,InitialAdminCreated"; reasons(got) != want {
-		t.Errorf("events %q, want %q", reasons(got), want)
+	if want := "TokenMinted,InitialAdminCreated"; ensuretest.Reasons(got.Events) != want {
+		t.Errorf("events %q, want %q", ensuretest.Reasons(got.Events), want)
 	}
 	if got.TokenRef == nil || *got.TokenRef != (coderv1alpha1.TokenSecretReference{Name: "dev-operator-token", Key: "token"}) {
 		t.Errorf("token ref %v", got.TokenRef)
 	}
-	if want := w.clock.Now().Add(7 * 24 * time.Hour); got.ExpiresAt == nil || !got.ExpiresAt.Equal(want) {
+	if want := w.Clock.Now().Add(7 * 24 * time.Hour); got.ExpiresAt == nil || !got.ExpiresAt.Equal(want) {
 		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
 	}
-	if got := w.coder.TokenNames(Username); !slices.Equal(got, []string{"coder-k8s-operator-0c08099e1e5683cb"}) {
+	if got := w.Coder.TokenNames(Username); !slices.Equal(got, []string{"coder-k8s-operator-0c08099e1e5683cb"}) {
 		t.Errorf("token names %q", got)
 	}
-	creds := readAccount(w.secret("dev-operator-credentials"))
+	creds := readAccount(w.Secret("dev-operator-credentials"))
 	if creds.username != "coder-k8s-operator" || creds.email != "coder-k8s-operator@coder-k8s.invalid" {
 		t.Errorf("account %q %q", creds.username, creds.email)
 	}
@@ -72,22 +73,22 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
 	for i, want := range []int{1, 0, 0} {
-		w.asked()
-		w.writes = 0
+		w.Asked()
+		w.Writes = 0
 		got := w.pass()
-		wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-		if asked := w.asked(); asked != want || w.writes != 0 || len(got.Events) != 0 {
-			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, w.writes, got.Events)
+		w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+		if asked := w.Asked(); asked != want || w.Writes != 0 || len(got.Events) != 0 {
+			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, w.Writes, got.Events)
 		}
 	}
-	w.forward(time.Minute)
+	w.Forward(time.Minute)
 	w.pass()
-	if asked := w.asked(); asked != 1 {
+	if asked := w.Asked(); asked != 1 {
 		t.Errorf("a minute later: %d requests, want one", asked)
 	}
 	w.manager.Forget(w.cp.UID)
 	w.pass()
-	if asked := w.asked(); asked != 1 {
+	if asked := w.Asked(); asked != 1 {
 		t.Errorf("after Forget: %d requests, want one", asked)
 	}
 }

@@ -11,16 +11,17 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // giveToken puts a user's token into a Secret and references it in the spec.
 func (w *world) giveToken(value string) {
-	w.t.Helper()
+	w.T.Helper()
 	if len(value) > 10 {
 		w.secrets[value] = true
 	}
-	w.put(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "mine"},
+	w.Create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"},
 		Data:       map[string][]byte{"api": []byte(value + "\n")},
 	})
 	w.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine", Key: "api"}
@@ -42,7 +43,7 @@ func TestGivenToken(t *testing.T) {
 		},
 		"of somebody else": {
 			prepare: func(w *world) {
-				w.giveToken(w.coder.AddUser("bob", "template-admin"))
+				w.giveToken(w.Coder.AddUser("bob", "template-admin"))
 			},
 			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `"bob" does not have the role owner`,
 		},
@@ -74,16 +75,16 @@ func TestGivenToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c.prepare(w)
-			w.writes = 0
-			before := w.coder.TokenNames(Username)
+			w.Writes = 0
+			before := w.Coder.TokenNames(Username)
 			got := w.pass()
-			wantState(t, got, c.state, c.reason)
+			w.WantState(got.Result, c.state, c.reason)
 			if !strings.Contains(got.Message, c.says) {
 				t.Errorf("message %q does not say %q", got.Message, c.says)
 			}
-			after := w.coder.TokenNames(Username)
-			if w.writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
-				t.Errorf("%d writes, tokens %q -> %q, events %v", w.writes, before, after, got.Events)
+			after := w.Coder.TokenNames(Username)
+			if w.Writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
+				t.Errorf("%d writes, tokens %q -> %q, events %v", w.Writes, before, after, got.Events)
 			}
 			if (got.TokenRef != nil) != (c.state == Ready) {
 				t.Errorf("token ref %v", got.TokenRef)
@@ -98,21 +99,21 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	w.addAda()
 	w.giveToken(w.ada)
 	got := w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if names := w.coder.TokenNames(Username); reasons(got) != "TokenRevoked" || w.get("dev-operator-token", &corev1.Secret{}) || len(names) != 0 {
-		t.Errorf("events %q, tokens %v", reasons(got), names)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if names := w.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || w.HasSecret("dev-operator-token") || len(names) != 0 {
+		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
-	w.asked()
-	w.writes = 0
-	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-	if asked := w.asked(); asked != 0 || w.writes != 0 {
-		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, w.writes)
+	w.Asked()
+	w.Writes = 0
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if asked := w.Asked(); asked != 0 || w.Writes != 0 {
+		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, w.Writes)
 	}
 	// After removing the reference, the operator's account is used again.
 	w.cp.Spec.OperatorAccess.TokenSecretRef = nil
-	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	w.checkWhole()
-	if names := w.coder.TokenNames("ada"); len(names) != 1 {
+	if names := w.Coder.TokenNames("ada"); len(names) != 1 {
 		t.Errorf("ada has tokens %q", names)
 	}
 }
@@ -123,48 +124,46 @@ func TestGivenTokenIsReplaced(t *testing.T) {
 	w.addAda()
 	w.giveToken(w.ada)
 	w.pass()
-	secret := w.secret("mine")
+	secret := w.Secret("mine")
 	secret.Data["api"] = []byte("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb")
-	if err := w.client.Update(w.ctx, secret); err != nil {
-		t.Fatal(err)
-	}
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+	w.Update(secret)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // The operator cannot renew a given token, so its expiry is reported early.
 func TestGivenTokenThatExpires(t *testing.T) {
 	w := newWorld(t, coderdtest.WithRelease(coderdtest.Release234))
 	w.addAda()
-	token := w.coder.AddToken("ada", 30*day)
+	token := w.Coder.AddToken("ada", 30*day)
 	w.giveToken(token)
-	expires := w.clock.Now().Add(30 * day)
+	expires := w.Clock.Now().Add(30 * day)
 	got := w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(expires) {
 		t.Errorf("expires at %v, want %v", got.ExpiresAt, expires)
 	}
 
-	w.forward(20*day - time.Second)
+	w.Forward(20*day - time.Second)
 	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.RequeueAfter != time.Second {
 		t.Errorf("looks again after %s, want the begin of the warning", got.RequeueAfter)
 	}
 
-	w.forward(time.Second)
+	w.Forward(time.Second)
 	// The verification is cached: no request is made.
-	w.asked()
+	w.Asked()
 	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenExpiring)
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenExpiring)
 	if want := `Secret "mine"`; !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "2026-03-31T12:00:00Z") {
 		t.Errorf("message %q does not name %s and the time", got.Message, want)
 	}
-	if asked := w.asked(); asked != 0 {
+	if asked := w.Asked(); asked != 0 {
 		t.Errorf("%d requests", asked)
 	}
 
-	w.forward(10*day + time.Second)
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+	w.Forward(10*day + time.Second)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // A token whose expiry Coder does not return is used without a warning. An outage is not treated
@@ -174,7 +173,7 @@ func TestGivenTokenOfUnknownLife(t *testing.T) {
 		w := newWorld(t)
 		w.addAda()
 		w.giveToken(w.ada)
-		w.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users/me/keys/", Status: status})
+		w.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users/me/keys/", Status: status})
 		got := w.pass()
 		if got.State != want || got.ExpiresAt != nil {
 			t.Errorf("HTTP %d: %s %s (%s), expires at %v", status, got.State, got.Reason, got.Message, got.ExpiresAt)

@@ -4,35 +4,33 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 func TestInitialAdminDisabledAndLaterWanted(t *testing.T) {
 	w := newWorld(t)
 	w.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Disabled: true, Username: "root", Email: "root@example.com"}
-	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-	if len(w.coder.Usernames()) != 1 || w.get("dev-initial-admin", &corev1.Secret{}) {
-		t.Fatalf("users %q", w.coder.Usernames())
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if len(w.Coder.Usernames()) != 1 || w.HasSecret("dev-initial-admin") {
+		t.Fatalf("users %q", w.Coder.Usernames())
 	}
 	w.cp.Spec.InitialAdmin.Disabled = false
 	w.pass()
-	admin := readAccount(w.secret("dev-initial-admin"))
-	if admin.username != "root" || admin.email != "root@example.com" || !w.coder.HasRole("root", "owner") {
-		t.Errorf("admin %q %q, users %q", admin.username, admin.email, w.coder.Usernames())
+	admin := readAccount(w.Secret("dev-initial-admin"))
+	if admin.username != "root" || admin.email != "root@example.com" || !w.Coder.HasRole("root", "owner") {
+		t.Errorf("admin %q %q, users %q", admin.username, admin.email, w.Coder.Usernames())
 	}
 }
 
 func TestInitialAdminIsMadeOnce(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
-	w.remove(w.secret("dev-initial-admin"))
+	w.Delete(w.Secret("dev-initial-admin"))
 	w.cp.Spec.InitialAdmin.Username = "other"
-	w.forward(trust)
-	w.asked()
-	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-	if w.asked() != 1 || w.get("dev-initial-admin", &corev1.Secret{}) {
+	w.Forward(trust)
+	w.Asked()
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if w.Asked() != 1 || w.HasSecret("dev-initial-admin") {
 		t.Error("the initial admin was looked at again")
 	}
 }
@@ -45,15 +43,15 @@ func TestInitialAdminExists(t *testing.T) {
 	w.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Username: "ada", Email: "someone@example.com"}
 	for range 2 {
 		got := w.pass()
-		wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+		w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 		if !strings.Contains(got.Message, "no initial admin was made") || len(got.Events) != 0 {
 			t.Errorf("message %q, events %v", got.Message, got.Events)
 		}
-		if w.get("dev-initial-admin", &corev1.Secret{}) {
+		if w.HasSecret("dev-initial-admin") {
 			t.Error("a Secret is there")
 		}
 	}
-	if _, err := w.as("").Login(w.ctx, "ada@example.com", "ada-Passw0rd!"); err != nil {
+	if _, err := w.as("").Login(w.Ctx, "ada@example.com", "ada-Passw0rd!"); err != nil {
 		t.Errorf("ada cannot log in any more: %v", err)
 	}
 }
@@ -62,7 +60,7 @@ func TestInitialAdminThatCoderDoesNotAccept(t *testing.T) {
 	w := newWorld(t)
 	w.cp.Spec.InitialAdmin.Username = "new"
 	got := w.pass()
-	wantState(t, got, Failed, coderv1alpha1.ReasonInvalidSpec)
+	w.WantState(got.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
 	if !strings.Contains(got.Message, "spec.initialAdmin") || got.TokenRef == nil {
 		t.Errorf("message %q, token ref %v", got.Message, got.TokenRef)
 	}

@@ -11,6 +11,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 const day = 24 * time.Hour
@@ -20,34 +21,34 @@ func TestRotationAtTwoThirds(t *testing.T) {
 	w.pass()
 	first := w.token()
 
-	w.forward(2*day - time.Second)
+	w.Forward(2*day - time.Second)
 	got := w.pass()
 	if w.token() != first || len(got.Events) != 0 || got.RequeueAfter != time.Second {
 		t.Fatalf("a second before: events %v, requeue after %v", got.Events, got.RequeueAfter)
 	}
 
-	w.forward(time.Second)
+	w.Forward(time.Second)
 	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if reasons(got) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if ensuretest.Reasons(got.Events) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
 		t.Errorf("events %v", got.Events)
 	}
 	w.checkWhole()
 	if w.token() == first {
 		t.Error("the token is the old one")
 	}
-	if _, err := w.as(first).Me(w.ctx); !coderd.IsUnauthorized(err) {
+	if _, err := w.as(first).Me(w.Ctx); !coderd.IsUnauthorized(err) {
 		t.Errorf("the old token still works: %v", err)
 	}
-	if want := w.clock.Now().Add(3 * day); !got.ExpiresAt.Equal(want) {
+	if want := w.Clock.Now().Add(3 * day); !got.ExpiresAt.Equal(want) {
 		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
 	}
 
 	// The two names alternate.
-	w.forward(2 * day)
+	w.Forward(2 * day)
 	w.settle()
 	w.checkWhole()
-	if name := w.coder.TokenNames(Username)[0]; name != TokenName(w.cp) {
+	if name := w.Coder.TokenNames(Username)[0]; name != TokenName(w.cp) {
 		t.Errorf("token name %q", name)
 	}
 }
@@ -55,10 +56,10 @@ func TestRotationAtTwoThirds(t *testing.T) {
 func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
-	w.forward(8 * day)
+	w.Forward(8 * day)
 	got := w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if reasons(got) != "TokenMinted" {
+	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if ensuretest.Reasons(got.Events) != "TokenMinted" {
 		t.Errorf("events %v", got.Events)
 	}
 	w.checkWhole()
@@ -70,8 +71,8 @@ func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 		t.Run(string(release), func(t *testing.T) {
 			w := newWorld(t, coderdtest.WithRelease(release))
 			w.pass()
-			w.forward(8 * day)
-			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+			w.Forward(8 * day)
+			w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 			w.checkWhole()
 		})
 	}
@@ -82,10 +83,10 @@ func TestTokenOfATakenName(t *testing.T) {
 	for name, processed := range map[string]bool{"by a token that is there": true, "by a token that is gone": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.coder.Fail(coderdtest.Fault{
+			w.Coder.Fail(coderdtest.Fault{
 				Method: "POST", PathPrefix: "/api/v2/users/me/keys/tokens", Status: 409, Processed: processed, Times: 1,
 			})
-			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+			w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 			w.checkWhole()
 		})
 	}
@@ -95,14 +96,12 @@ func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
 	w.addAda()
-	secret := w.secret("dev-operator-token")
+	secret := w.Secret("dev-operator-token")
 	secret.Data["token"] = []byte(w.ada)
-	if err := w.client.Update(w.ctx, secret); err != nil {
-		t.Fatal(err)
-	}
+	w.Update(secret)
 	w.pass()
 	w.checkWhole()
-	if len(w.coder.TokenNames("ada")) != 1 {
+	if len(w.Coder.TokenNames("ada")) != 1 {
 		t.Error("revoked a token that is not the operator's")
 	}
 }
@@ -112,10 +111,10 @@ func TestRenamedTokenSecret(t *testing.T) {
 	w.cp.Status.OperatorTokenSecretRef = w.pass().TokenRef
 	w.cp.Spec.OperatorAccess.GeneratedTokenSecretName = "other"
 	got := w.pass()
-	if got.TokenRef.Name != "other" || w.get("dev-operator-token", &corev1.Secret{}) {
+	if got.TokenRef.Name != "other" || w.HasSecret("dev-operator-token") {
 		t.Errorf("token ref %v", got.TokenRef)
 	}
-	if names := w.coder.TokenNames(Username); len(names) != 1 {
+	if names := w.Coder.TokenNames(Username); len(names) != 1 {
 		t.Errorf("tokens %q", names)
 	}
 }
@@ -123,19 +122,19 @@ func TestRenamedTokenSecret(t *testing.T) {
 func TestRefusedCredentials(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
-	w.coder.SuspendUser(Username)
+	w.Coder.SuspendUser(Username)
 	w.restart()
 	for range 2 {
-		w.writes = 0
+		w.Writes = 0
 		got := w.pass()
-		wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
-		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || w.writes != 0 || got.TokenRef != nil {
-			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, w.writes, got.TokenRef)
+		w.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
+		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || w.Writes != 0 || got.TokenRef != nil {
+			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, w.Writes, got.TokenRef)
 		}
 	}
 	// The remedy from the message.
 	w.addAda()
-	w.remove(w.secret("dev-operator-credentials"))
+	w.Delete(w.Secret("dev-operator-credentials"))
 	w.settle()
 	w.checkWhole()
 }
@@ -143,7 +142,7 @@ func TestRefusedCredentials(t *testing.T) {
 func TestPasswordLoginDisabled(t *testing.T) {
 	w := newWorld(t, coderdtest.WithPasswordLoginDisabled())
 	got := w.pass()
-	wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
+	w.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
 	if !strings.Contains(got.Message, "CODER_DISABLE_PASSWORD_AUTH") {
 		t.Errorf("message %q", got.Message)
 	}
@@ -157,13 +156,13 @@ func TestUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			prepare(w)
-			w.writes = 0
-			up := w.coder.Fail(coderdtest.Fault{Status: 502})
+			w.Writes = 0
+			up := w.Coder.Fail(coderdtest.Fault{Status: 502})
 			for range 3 {
 				got := w.pass()
-				wantState(t, got, Waiting, coderv1alpha1.ReasonUnreachable)
-				if len(got.Events) != 0 || w.writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
-					t.Errorf("events %v, %d writes, requeue after %v", got.Events, w.writes, got.RequeueAfter)
+				w.WantState(got.Result, Waiting, coderv1alpha1.ReasonUnreachable)
+				if len(got.Events) != 0 || w.Writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
+					t.Errorf("events %v, %d writes, requeue after %v", got.Events, w.Writes, got.RequeueAfter)
 				}
 				if kept := got.TokenRef != nil; kept != (name == "with token") {
 					t.Errorf("token ref %v", got.TokenRef)
@@ -195,13 +194,13 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.coder.Fail(c.fault)
+			w.Coder.Fail(c.fault)
 			got := w.pass()
-			wantState(t, got, c.state, c.reason)
+			w.WantState(got.Result, c.state, c.reason)
 			if got.RequeueAfter != c.after {
 				t.Errorf("requeue after %v, want %v", got.RequeueAfter, c.after)
 			}
-			w.coder.ClearFaults()
+			w.Coder.ClearFaults()
 			w.settle()
 			w.checkWhole()
 		})
@@ -219,17 +218,17 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 			t.Run(name+" of "+kind, func(t *testing.T) {
 				w := newWorld(t)
 				theirs := &corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, OwnerReferences: owner},
+					ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: name, OwnerReferences: owner},
 					Data:       map[string][]byte{"token": []byte("keep")},
 				}
-				w.put(theirs)
+				w.Create(theirs)
 				got := w.pass()
-				wantState(t, got, Failed, coderv1alpha1.ReasonNotOwned)
+				w.WantState(got.Result, Failed, coderv1alpha1.ReasonNotOwned)
 				if !strings.Contains(got.Message, name) {
 					t.Errorf("message %q", got.Message)
 				}
 				w.revoke()
-				if after := w.secret(name); after.ResourceVersion != theirs.ResourceVersion {
+				if after := w.Secret(name); after.ResourceVersion != theirs.ResourceVersion {
 					t.Error("the Secret was touched")
 				}
 			})
@@ -239,11 +238,11 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 
 func TestSecretOfAnEarlierControlPlane(t *testing.T) {
 	w := newWorld(t)
-	w.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testNamespace, Name: "dev-operator-token",
+	w.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ensuretest.Namespace, Name: "dev-operator-token",
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: coderv1alpha1.GroupVersion.String(), Kind: "CoderControlPlane", Name: testName, UID: "earlier", Controller: new(true),
 		}},
 	}})
-	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+	w.WantState(w.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
 }

@@ -18,10 +18,10 @@ func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
 		t.Errorf("without a license (-want +got):\n%s", diff)
 	}
 	w.wantAsked("1 GET entitlements")
-	w.coder.AddLicense(license(100))
-	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "grace_period")
-	w.coder.SetFeature(coderd.FeatureExternalProvisioners, "from the future")
-	w.forward(DefaultRest)
+	w.Coder.AddLicense(license(100))
+	w.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "grace_period")
+	w.Coder.SetFeature(coderd.FeatureExternalProvisioners, "from the future")
+	w.Forward(DefaultRest)
 	result = w.want("", None, "")
 	if diff := cmp.Diff(&Allowance{Tier: "premium", ExternalProvisioners: "unknown", WorkspaceProxy: "grace_period", HighAvailability: "entitled"}, result.Allowance); diff != "" {
 		t.Errorf("with a person's license (-want +got):\n%s", diff)
@@ -42,13 +42,13 @@ func TestTwoCallsAnHourAtRest(t *testing.T) {
 				t.Errorf("%+v", result)
 			}
 			w.wantAsked("")
-			w.forward(time.Minute)
+			w.Forward(time.Minute)
 		}
 		result := w.pass()
 		if result.RequeueAfter != DefaultRest-4*time.Minute {
 			t.Errorf("looks again after %s", result.RequeueAfter)
 		}
-		w.forward(result.RequeueAfter)
+		w.Forward(result.RequeueAfter)
 		w.pass()
 		w.wantAsked("1 GET entitlements, 1 GET licenses")
 	}
@@ -66,7 +66,7 @@ func TestAChangeIsSeenAtOnce(t *testing.T) {
 	if result := w.want("", None, ""); result.Allowance.Tier != "none" {
 		t.Errorf("removed: %+v", result.Allowance)
 	}
-	w.coder.AddLicense(license(200))
+	w.Coder.AddLicense(license(200))
 	w.instance = "v2"
 	if result := w.pass(); result.Allowance.Tier != "premium" {
 		t.Errorf("another Coder: %+v", result.Allowance)
@@ -79,15 +79,15 @@ func TestAChangeIsSeenAtOnce(t *testing.T) {
 
 func TestCoderThatDoesNotSayWhatIsAllowed(t *testing.T) {
 	w := newLicensedWorld(t)
-	w.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Times: 1})
-	w.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Status: 429, RetryAfter: time.Minute, Times: 1})
+	w.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Times: 1})
+	w.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Status: 429, RetryAfter: time.Minute, Times: 1})
 	text := license(100)
 	for _, after := range []time.Duration{retryUnreachable, time.Minute} {
 		result := w.want(text, Ready, coderv1alpha1.ReasonApplied)
 		if result.Allowance != nil || result.AllowanceErr == nil || result.RequeueAfter != after {
 			t.Errorf("%+v, want another look after %s", result, after)
 		}
-		w.forward(after)
+		w.Forward(after)
 	}
 	result := w.want(text, Ready, coderv1alpha1.ReasonApplied)
 	if result.Allowance == nil || result.AllowanceErr != nil || result.RequeueAfter != DefaultRest-retryUnreachable-time.Minute {

@@ -12,6 +12,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // TestReplacedLicensesGo prevents a bug of the predecessor (K9): any license counted as applied,
@@ -19,30 +20,30 @@ import (
 func TestReplacedLicensesGo(t *testing.T) {
 	w := newLicensedWorld(t)
 	theirs, first, second := license(400), license(100), license(200)
-	w.coder.AddLicense(theirs)
+	w.Coder.AddLicense(theirs)
 
 	result := w.want("\n"+first+"\n", Ready, coderv1alpha1.ReasonApplied)
 	w.wantHeld([]string{theirs, first}, []string{first})
 	if !result.Applied || result.Hash != hash(first) || !result.ExpiresAt.Equal(begin.AddDate(0, 0, 100)) || !result.AppliedAt.Truncate(time.Second).Equal(begin) {
 		t.Errorf("%+v", result)
 	}
-	if reasons(result) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
+	if ensuretest.Reasons(result.Events) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
 		t.Errorf("events %+v", result.Events)
 	}
 	if result = w.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
 		t.Errorf("again: %+v", result)
 	}
 
-	w.forward(time.Minute)
+	w.Forward(time.Minute)
 	result = w.want(second, Ready, coderv1alpha1.ReasonApplied)
 	w.wantHeld([]string{theirs, second}, []string{second})
-	if reasons(result) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
+	if ensuretest.Reasons(result.Events) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
 		t.Errorf("%+v", result)
 	}
 
 	result = w.want("", None, "")
 	w.wantHeld([]string{theirs}, nil)
-	if reasons(result) != "LicenseRemoved" || result.Hash != "" || result.ExpiresAt != nil {
+	if ensuretest.Reasons(result.Events) != "LicenseRemoved" || result.Hash != "" || result.ExpiresAt != nil {
 		t.Errorf("%+v", result)
 	}
 	if result = w.want("", None, ""); len(result.Events) > 0 {
@@ -54,7 +55,7 @@ func TestTheNewLicenseIsThereBeforeTheOldOneGoes(t *testing.T) {
 	w := newLicensedWorld(t)
 	first, second := license(100), license(200)
 	w.want(first, Ready, coderv1alpha1.ReasonApplied)
-	remove := w.coder.Fail(coderdtest.Fault{Method: "DELETE"})
+	remove := w.Coder.Fail(coderdtest.Fault{Method: "DELETE"})
 	w.want(second, Waiting, coderv1alpha1.ReasonError)
 	w.wantHeld([]string{first, second}, []string{first, second})
 	remove()
@@ -65,7 +66,7 @@ func TestTheNewLicenseIsThereBeforeTheOldOneGoes(t *testing.T) {
 func TestALicenseOfAPersonStays(t *testing.T) {
 	w := newLicensedWorld(t)
 	theirs := license(100)
-	w.coder.AddLicense(theirs)
+	w.Coder.AddLicense(theirs)
 	result := w.want(theirs, Ready, coderv1alpha1.ReasonApplied)
 	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "somebody else added it") {
 		t.Errorf("%+v", result)
@@ -88,7 +89,7 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 		connect := req.Connect
 		req.Connect = func(ctx context.Context) (Coder, error) {
 			coder, err := connect(ctx)
-			return &late{Coder: coder, arrive: func() { w.coder.AddLicense(text) }}, err
+			return &late{Coder: coder, arrive: func() { w.Coder.AddLicense(text) }}, err
 		}
 		result, err := w.manager.Ensure(t.Context(), req)
 		if err != nil || result.State != Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
@@ -101,14 +102,14 @@ func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
 	w := newLicensedWorld(t)
 	text := license(100)
 	w.want(text, Ready, coderv1alpha1.ReasonApplied)
-	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
-	w.forward(DefaultRest)
+	w.Coder.RemoveLicense(w.Coder.Licenses()[0].ID)
+	w.Forward(DefaultRest)
 	if result := w.want(text, Ready, coderv1alpha1.ReasonApplied); !result.Applied {
 		t.Errorf("%+v", result)
 	}
 	w.wantHeld([]string{text}, []string{text})
 	// The same for a license that is no longer requested.
-	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
+	w.Coder.RemoveLicense(w.Coder.Licenses()[0].ID)
 	if result := w.want("", None, ""); len(result.Events) > 0 || len(result.Own) > 0 {
 		t.Errorf("%+v", result)
 	}
@@ -165,9 +166,9 @@ func TestRefusedLicenses(t *testing.T) {
 				t.Errorf("%q, then %q", result.Message, again.Message)
 			}
 			w.wantAsked("")
-			w.forward(DefaultRest)
+			w.Forward(DefaultRest)
 			w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
-			if got := texts(w.coder); !slices.Equal(got, []string{old}) || w.records != records {
+			if got := texts(w.Coder); !slices.Equal(got, []string{old}) || w.records != records {
 				t.Errorf("licenses %q, %d records", got, w.records-records)
 			}
 			// A valid license resolves it.
@@ -183,7 +184,7 @@ func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
 	text := license(100)
 	w.want(text, Ready, coderv1alpha1.ReasonApplied)
 	w.unread = true
-	w.forward(DefaultRest)
+	w.Forward(DefaultRest)
 	w.asked()
 	if result := w.want("", None, ""); result.Allowance == nil {
 		t.Errorf("%+v", result)
@@ -204,11 +205,11 @@ func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
 	w.wantAsked("")
 	// A build that supports licenses replaces it.
 	licensed := newLicensedWorld(t)
-	w.coder, w.token, w.instance = licensed.coder, licensed.token, "v2"
+	w.Coder, w.token, w.instance = licensed.Coder, licensed.token, "v2"
 	w.want(w.license, Ready, coderv1alpha1.ReasonApplied)
 	// And back again: the operator's license is not forgotten.
-	w.coder = coderdtest.New(t)
-	w.token, w.instance = w.coder.AddUser("ada", "owner"), "v3"
+	w.Coder = coderdtest.New(t)
+	w.token, w.instance = w.Coder.AddUser("ada", "owner"), "v3"
 	if result := w.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
 		t.Errorf("%+v", result)
 	}
@@ -238,7 +239,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 				w.want(first, Ready, coderv1alpha1.ReasonApplied)
 				f := test.fault
 				f.Method, f.PathPrefix = method, "/api/v2/licenses"
-				remove := w.coder.Fail(f)
+				remove := w.Coder.Fail(f)
 				reason, state := test.reason, test.state
 				if method == "DELETE" && test.name == "404" {
 					state, reason = Ready, coderv1alpha1.ReasonApplied

@@ -8,6 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 const day = 24 * time.Hour
@@ -44,7 +45,7 @@ func TestExpiryIsTold(t *testing.T) {
 				FeatureSet: "premium", Trial: test.trial, NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.Add(end), GraceEnds: begin.Add(end + 10*day),
 			})
 			for _, m := range test.moments {
-				w.clock.SetTime(begin.Add(m.at))
+				w.Clock.SetTime(begin.Add(m.at))
 				result := w.want(text, m.state, m.reason)
 				if result.Allowance == nil || result.Allowance.Tier != m.tier || !result.ExpiresAt.Equal(begin.Add(end)) {
 					t.Errorf("%s: %+v until %s", m.at, result.Allowance, result.ExpiresAt)
@@ -64,13 +65,13 @@ func TestExpiryIsTold(t *testing.T) {
 func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
 	w := newLicensedWorld(t)
 	for _, due := range []time.Duration{70 * day, 100 * day, 110 * day} {
-		w.clock.SetTime(begin.Add(due - time.Minute))
+		w.Clock.SetTime(begin.Add(due - time.Minute))
 		w.restart()
 		before := w.want(orElse(w.license, license(100)), Ready, w.reasonNow())
 		if before.RequeueAfter != time.Minute {
 			t.Errorf("%s: looks again after %s, want a minute", due, before.RequeueAfter)
 		}
-		w.forward(before.RequeueAfter)
+		w.Forward(before.RequeueAfter)
 		w.asked()
 		if after := w.pass(); after.Reason == before.Reason {
 			t.Errorf("%s: still %s", due, after.Reason)
@@ -90,12 +91,12 @@ func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	w.wantHeld([]string{old, next}, []string{old, next})
-	w.forward(DefaultRest)
+	w.Forward(DefaultRest)
 	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
-	w.forward(result.RequeueAfter)
-	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || reasons(result) != "LicenseRemoved" {
+	w.Forward(result.RequeueAfter)
+	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || ensuretest.Reasons(result.Events) != "LicenseRemoved" {
 		t.Errorf("%+v", result)
 	}
 	w.wantHeld([]string{next}, []string{next})
@@ -113,7 +114,7 @@ func orElse(text, other string) string {
 
 // reasonNow returns the reason for license(100) at the current time.
 func (w *world) reasonNow() string {
-	switch age := w.clock.Now().Sub(begin); {
+	switch age := w.Clock.Now().Sub(begin); {
 	case age < 70*day:
 		return coderv1alpha1.ReasonApplied
 	case age < 100*day:

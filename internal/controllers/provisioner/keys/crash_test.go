@@ -1,14 +1,13 @@
 package keys
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // scenario is a state that needs further steps.
@@ -25,7 +24,7 @@ func scenarios() map[string]scenario {
 	whole := func(name string) func(*world) { return func(w *world) { w.checkWhole(name) } }
 	gone := func(w *world) {
 		if names := w.keyNames(); names != "" {
-			w.t.Errorf("keys left in Coder: %s", names)
+			w.T.Errorf("keys left in Coder: %s", names)
 		}
 	}
 	return map[string]scenario{
@@ -41,14 +40,14 @@ func scenarios() map[string]scenario {
 			prepare: func(w *world) {
 				w.cr.Spec.Key.RotateAfter = &metav1.Duration{Duration: 24 * time.Hour}
 				w.settle()
-				w.forward(24 * time.Hour)
+				w.Forward(24 * time.Hour)
 			},
 			check: whole(""),
 		},
 		"Secret deleted": {
 			prepare: func(w *world) {
 				w.settle()
-				w.delete(secretName)
+				w.Delete(w.Secret(secretName))
 			},
 			check: whole("gpu-2"),
 		},
@@ -59,8 +58,8 @@ func scenarios() map[string]scenario {
 			},
 			check: func(w *world) {
 				w.checkWhole("gpu")
-				if w.secret(secretName) != nil {
-					w.t.Error("the Secret of the earlier name is left")
+				if w.HasSecret(secretName) {
+					w.T.Error("the Secret of the earlier name is left")
 				}
 			},
 		},
@@ -74,7 +73,7 @@ func scenarios() map[string]scenario {
 		"deleted in Coder": {
 			prepare: func(w *world) {
 				w.settle()
-				w.coder.RemoveProvisionerKey(organization, "gpu")
+				w.Coder.RemoveProvisionerKey(organization, "gpu")
 				w.restart()
 			},
 			check: whole("gpu"),
@@ -93,25 +92,25 @@ func scenarios() map[string]scenario {
 				w.pods = []string{""}
 			},
 			run: func(w *world) error {
-				result, err := w.manager.Release(w.ctx, w.request())
+				result, err := w.manager.Release(w.Ctx, w.request())
 				w.hear(result, err)
 				if result.Forgotten {
 					w.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
 				}
 				return err
 			},
-			done: func(w *world) bool { return w.secret(secretName) == nil },
+			done: func(w *world) bool { return !w.HasSecret(secretName) },
 			check: func(w *world) {
 				gone(w)
-				if w.secret(secretName) != nil {
-					w.t.Error("the Secret is left")
+				if w.HasSecret(secretName) {
+					w.T.Error("the Secret is left")
 				}
 			},
 		},
 		"delete": {
 			prepare: func(w *world) { w.settle() },
 			run: func(w *world) error {
-				result, err := w.manager.Withdraw(w.ctx, w.request())
+				result, err := w.manager.Withdraw(w.Ctx, w.request())
 				w.hear(result, err)
 				return err
 			},
@@ -128,51 +127,37 @@ func (s scenario) pass(w *world) error {
 	if _, err := w.tryEnsure(); err != nil {
 		return err
 	}
-	result, err := w.manager.Retire(w.ctx, w.request())
+	result, err := w.manager.Retire(w.Ctx, w.request())
 	w.hear(result, err)
 	return err
 }
 
-// TestCrash kills the process at every single write and request, once before the server receives it
-// and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
-	for name, s := range scenarios() {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
-				crashtest.EachStep(t, 2, func(at int) bool { return crashAt(t, s, at, lost) })
-			})
-		}
-	}
+	ensuretest.Crash(t, 2, scenarios(), func(t *testing.T, s scenario) (_ *ensuretest.World, run, resume func()) {
+		w := newWorld(t)
+		s.prepare(w)
+		return w.World, func() {
+			for range 4 {
+				if err := s.pass(w); err != nil || w.Fault.Struck() {
+					break
+				}
+			}
+		}, func() { s.resume(w) }
+	})
 }
 
-// crashAt reports whether there was a step to crash at.
-func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
-	t.Helper()
-	w := newWorld(t)
-	s.prepare(w)
-	w.fault.Set(at, lost)
-	for range 4 {
-		if err := s.pass(w); err != nil || w.fault.Struck() {
-			break
-		}
-	}
-	struck := w.fault.Struck()
+// resume continues with a new process.
+func (s scenario) resume(w *world) {
 	w.restart()
 	if s.done == nil {
 		w.settle()
 	} else {
 		for range 6 {
-			if err := s.pass(w); err != nil {
-				t.Fatal(err)
-			}
+			w.Must(s.pass(w))
 			if s.done(w) {
 				break
 			}
 		}
 	}
 	s.check(w)
-	if t.Failed() {
-		t.Fatalf("after a crash at step %d", at)
-	}
-	return struck
 }

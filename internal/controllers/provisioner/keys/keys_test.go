@@ -11,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
@@ -25,19 +26,19 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 		t.Errorf("Events: %q", w.said)
 	}
 
-	w.asked()
-	before := w.writes
-	w.forward(59 * time.Minute)
+	w.Asked()
+	before := w.Writes
+	w.Forward(59 * time.Minute)
 	if again := w.pass(); again.RequeueAfter != time.Minute {
 		t.Errorf("it is looked at again after %v", again.RequeueAfter)
 	}
-	if asked := w.asked(); asked != 0 || w.writes != before {
-		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, w.writes-before)
+	if asked := w.Asked(); asked != 0 || w.Writes != before {
+		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, w.Writes-before)
 	}
-	w.forward(time.Minute)
+	w.Forward(time.Minute)
 	w.pass()
-	if asked := w.asked(); asked == 0 || asked > 3 || w.writes != before {
-		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, w.writes-before)
+	if asked := w.Asked(); asked == 0 || asked > 3 || w.Writes != before {
+		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, w.Writes-before)
 	}
 }
 
@@ -46,9 +47,9 @@ func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	old := w.keys()[0]
-	w.coder.RemoveProvisionerKey(organization, "gpu")
+	w.Coder.RemoveProvisionerKey(organization, "gpu")
 
-	w.forward(time.Hour)
+	w.Forward(time.Hour)
 	w.settle()
 	w.checkWhole("gpu")
 	if w.keys()[0].ID == old.ID {
@@ -56,11 +57,11 @@ func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 	}
 
 	// If pods are not ready, the key is checked earlier.
-	w.coder.RemoveProvisionerKey(organization, "gpu")
+	w.Coder.RemoveProvisionerKey(organization, "gpu")
 	request := w.request()
 	request.MaxAge = time.Minute
-	w.forward(time.Minute)
-	if _, err := w.manager.Ensure(w.ctx, request); err != nil {
+	w.Forward(time.Minute)
+	if _, err := w.manager.Ensure(w.Ctx, request); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
@@ -108,7 +109,7 @@ func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 	w.cr.Spec.Key.SecretName = "elsewhere"
 	w.pods = []string{"", before.ID.String()}
 	w.pass()
-	if w.secret(secretName) == nil {
+	if !w.HasSecret(secretName) {
 		t.Fatal("the Secret is gone while a pod may read it")
 	}
 	w.pods = []string{before.ID.String()}
@@ -117,7 +118,7 @@ func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 	if w.keys()[0].ID != before.ID {
 		t.Error("a new key was made")
 	}
-	if w.secret(secretName) != nil {
+	if w.HasSecret(secretName) {
 		t.Error("the old Secret is left")
 	}
 }
@@ -125,7 +126,7 @@ func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 // K15: the predecessor deletes a key with the wanted name, also that of another owner.
 func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 	w := newWorld(t)
-	w.coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
+	w.Coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
 	foreign := w.keys()[0]
 	for range 3 {
 		result := w.pass()
@@ -133,15 +134,15 @@ func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 		if !result.Stalled || !strings.Contains(result.Key.Message, "spec.key.name") {
 			t.Errorf("stalled %v, message %q", result.Stalled, result.Key.Message)
 		}
-		w.forward(result.RequeueAfter)
+		w.Forward(result.RequeueAfter)
 	}
 	if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
 		t.Fatalf("keys: %+v", all)
 	}
-	if w.secret(secretName) != nil {
+	if w.HasSecret(secretName) {
 		t.Error("a Secret was made")
 	}
-	w.coder.RemoveProvisionerKey(organization, "gpu")
+	w.Coder.RemoveProvisionerKey(organization, "gpu")
 	w.settle()
 	w.checkWhole("gpu")
 }
@@ -149,11 +150,11 @@ func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 // K15 as a race: another cluster creates the key after the lookup and before the creation.
 func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
 	w := newWorld(t)
-	stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
+	stop := w.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
 	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 	stop()
-	w.coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
-	w.forward(time.Hour)
+	w.Coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
+	w.Forward(time.Hour)
 	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 	if names := w.keyNames(); names != "gpu" {
 		t.Errorf("keys: %s", names)
@@ -166,18 +167,18 @@ func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 	for name, tags := range map[string]map[string]string{"with a daemon": {"zone": "a"}, "with other tags": {"zone": "x"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost})
+			stop := w.Coder.Fail(coderdtest.Fault{Method: http.MethodPost})
 			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-			if s := readStored(w.secret(secretName), "key"); s.intent == nil {
+			if s := readStored(w.Secret(secretName), "key"); s.intent == nil {
 				t.Fatal("no intent")
 			}
 			stop()
-			w.coder.AddProvisionerKey(organization, "gpu", tags)
+			w.Coder.AddProvisionerKey(organization, "gpu", tags)
 			if name == "with a daemon" {
-				w.coder.AddProvisionerDaemon(organization, "gpu", "theirs")
+				w.Coder.AddProvisionerDaemon(organization, "gpu", "theirs")
 			}
 			foreign := w.keys()[0]
-			w.forward(time.Hour)
+			w.Forward(time.Hour)
 			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 			if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
 				t.Errorf("keys: %+v", all)
@@ -190,8 +191,8 @@ func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 func TestK16WithoutALicenseTheKeyStaysAndNoneIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.coder.SetFeature(feature, "not_entitled")
-	w.forward(time.Hour)
+	w.Coder.SetFeature(feature, "not_entitled")
+	w.Forward(time.Hour)
 	result := w.pass()
 	wantKey(t, result, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
 	if result.Entitled.Status != metav1.ConditionFalse || result.Entitled.Reason != coderv1alpha1.ReasonNotEntitled || result.SecretRef == nil {
@@ -203,34 +204,34 @@ func TestK16WithoutALicenseTheKeyStaysAndNoneIsMade(t *testing.T) {
 	if result.SecretRef == nil || len(w.keys()) != 1 {
 		t.Errorf("Secret %+v, keys %s", result.SecretRef, w.keyNames())
 	}
-	w.coder.SetFeature(feature, "grace_period")
-	w.forward(time.Hour)
+	w.Coder.SetFeature(feature, "grace_period")
+	w.Forward(time.Hour)
 	w.settle()
 	w.checkWhole("gpu-2")
 }
 
 func TestWithoutALicenseNothingIsMade(t *testing.T) {
 	w := newWorld(t)
-	w.coder.SetFeature(feature, "not_entitled")
+	w.Coder.SetFeature(feature, "not_entitled")
 	result := w.pass()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if w.writes != 0 || !result.Stalled {
-		t.Errorf("%d writes, stalled %v", w.writes, result.Stalled)
+	if w.Writes != 0 || !result.Stalled {
+		t.Errorf("%d writes, stalled %v", w.Writes, result.Stalled)
 	}
 }
 
 func TestTheAGPLBuildIsNotSupportedAndNoError(t *testing.T) {
 	w := newWorld(t)
-	w.coder = coderdtest.New(t)
-	w.token = w.coder.AddUser("operator", "owner")
+	w.Coder = coderdtest.New(t)
+	w.token = w.Coder.AddUser("operator", "owner")
 	result := w.ensure()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
 	if result.Entitled.Reason != coderv1alpha1.ReasonNotSupported || result.RequeueAfter < time.Hour || !result.Stalled {
 		t.Errorf("%+v", result)
 	}
-	w.asked()
+	w.Asked()
 	w.ensure()
-	if asked := w.asked(); asked != 0 {
+	if asked := w.Asked(); asked != 0 {
 		t.Errorf("it asks again at once: %d", asked)
 	}
 }
@@ -254,20 +255,20 @@ func TestWhatCoderMayAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.settle()
-			before := w.writes
-			w.forward(time.Hour)
-			w.coder.Fail(c.fault)
+			before := w.Writes
+			w.Forward(time.Hour)
+			w.Coder.Fail(c.fault)
 			result := w.pass()
 			wantKey(t, result, c.status, c.reason)
 			if result.SecretRef == nil || result.Record == nil || result.RequeueAfter <= 0 {
 				t.Errorf("the key is lost, or not looked at again: %+v", result)
 			}
-			w.coder.ClearFaults()
-			w.forward(result.RequeueAfter)
+			w.Coder.ClearFaults()
+			w.Forward(result.RequeueAfter)
 			w.settle()
 			w.checkWhole("gpu")
-			if w.writes != before {
-				t.Errorf("%d writes because of it", w.writes-before)
+			if w.Writes != before {
+				t.Errorf("%d writes because of it", w.Writes-before)
 			}
 		})
 	}
@@ -275,19 +276,19 @@ func TestWhatCoderMayAnswer(t *testing.T) {
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	w := newWorld(t)
-	w.coder.Fail(coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second, Times: 1})
+	w.Coder.Fail(coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second, Times: 1})
 	if result := w.pass(); result.RequeueAfter != 40*time.Second {
 		t.Fatalf("it waits %v", result.RequeueAfter)
 	}
-	w.asked()
-	w.forward(39 * time.Second)
+	w.Asked()
+	w.Forward(39 * time.Second)
 	w.cr.Spec.Tags = nil
 	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonRateLimited)
 	w.run(w.manager.Withdraw)
-	if asked := w.asked(); asked != 0 {
+	if asked := w.Asked(); asked != 0 {
 		t.Errorf("it asks %d times before its time", asked)
 	}
-	w.forward(time.Second)
+	w.Forward(time.Second)
 	w.settle()
 	w.checkWhole("gpu")
 }
@@ -299,11 +300,11 @@ func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.settle()
-		w.asked()
+		w.Asked()
 		change(w)
 		result := w.pass()
 		wantKey(t, result, metav1.ConditionUnknown, name)
-		if result.ControlPlane == nil || result.SecretRef == nil || w.asked() != 0 {
+		if result.ControlPlane == nil || result.SecretRef == nil || w.Asked() != 0 {
 			t.Errorf("%s: %+v", name, result)
 		}
 	}
@@ -311,21 +312,19 @@ func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
 
 func TestAnotherOrganizationOrControlPlaneGetsANewKey(t *testing.T) {
 	w := newWorld(t)
-	w.coder.AddOrganization("sales")
+	w.Coder.AddOrganization("sales")
 	w.settle()
 	w.cr.Spec.OrganizationName = "sales"
 	w.settle()
-	if w.keyNames() != "" || len(w.coder.ProvisionerKeys("sales")) != 1 {
-		t.Fatalf("keys: %q, sales %+v", w.keyNames(), w.coder.ProvisionerKeys("sales"))
+	if w.keyNames() != "" || len(w.Coder.ProvisionerKeys("sales")) != 1 {
+		t.Fatalf("keys: %q, sales %+v", w.keyNames(), w.Coder.ProvisionerKeys("sales"))
 	}
 	old := w.cp
-	if err := w.client.Create(w.ctx, old.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
+	w.Create(old.DeepCopy())
+	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
 	w.cr.Spec.ControlPlaneRef.Name = "prod"
 	w.settle()
-	if all := w.coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
+	if all := w.Coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
 		t.Errorf("keys: %+v", all)
 	}
 }
@@ -334,9 +333,9 @@ func TestASecretThatWasEmptiedOrFilledWithSomethingElseIsFilledAgain(t *testing.
 	for _, text := range []string{"", "nonsense", strings.Repeat("x", 43)} {
 		w := newWorld(t)
 		w.settle()
-		secret := w.secret(secretName)
+		secret := w.Secret(secretName)
 		secret.Data["key"] = []byte(text)
-		w.update(secret)
+		w.Update(secret)
 		w.settle()
 		w.checkWhole("gpu-2")
 	}
@@ -344,15 +343,13 @@ func TestASecretThatWasEmptiedOrFilledWithSomethingElseIsFilledAgain(t *testing.
 
 func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
 	w := newWorld(t)
-	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: secretName}, Data: map[string][]byte{"key": []byte("theirs")}}
-	if err := w.client.Create(w.ctx, theirs); err != nil {
-		t.Fatal(err)
-	}
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: secretName}, Data: map[string][]byte{"key": []byte("theirs")}}
+	w.Create(theirs)
 	result := w.ensure()
 	if result.Secret.Reason != coderv1alpha1.ReasonNotOwned || result.SecretRef != nil || !result.Stalled {
 		t.Fatalf("%+v", result)
 	}
-	if w.asked() != 0 || string(w.secret(secretName).Data["key"]) != "theirs" {
+	if w.Asked() != 0 || string(w.Secret(secretName).Data["key"]) != "theirs" {
 		t.Error("Coder was asked, or the Secret was written")
 	}
 }
@@ -360,22 +357,20 @@ func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
 // The Secret and the status of the public predecessor do not cause a new key.
 func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 	w := newWorld(t)
-	text := w.coder.AddProvisionerKey(organization, "gpu", w.cr.Spec.Tags)
+	text := w.Coder.AddProvisionerKey(organization, "gpu", w.cr.Spec.Tags)
 	before := w.keys()[0]
 	yes := true
 	w.cr.Status.ProvisionerKeyID, w.cr.Status.ProvisionerKeyName = before.ID.String(), "gpu"
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: secretName,
+			Namespace: ensuretest.Namespace, Name: secretName,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "coder.com/v1alpha1", Kind: "CoderProvisioner", Name: testName, UID: w.cr.UID, Controller: &yes,
 			}},
 		},
 		Data: map[string][]byte{"key": []byte(text)},
 	}
-	if err := w.client.Create(w.ctx, secret); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(secret)
 	w.settle()
 	w.checkWhole("gpu")
 	w.cr.Spec.Key.SecretName = "elsewhere"
@@ -411,7 +406,7 @@ func TestAReplacementDuringAReplacement(t *testing.T) {
 func TestTheSecondNameMayBeTaken(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.coder.AddProvisionerKey(organization, "gpu-2", nil)
+	w.Coder.AddProvisionerKey(organization, "gpu-2", nil)
 	w.cr.Spec.Tags = nil
 	w.settle()
 	if names := w.keyNames(); names != "gpu-2 gpu-3" {
@@ -427,7 +422,7 @@ func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
 	w.slow = true
 	w.cr.Spec.Tags = nil
 	w.pass()
-	w.delete(secretName)
+	w.Delete(w.Secret(secretName))
 	w.pods = []string{first, w.cr.Status.ProvisionerKeyID}
 	w.pass()
 	w.pods = []string{w.cr.Status.ProvisionerKeyID}
@@ -443,13 +438,13 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 		t.Fatalf("the key is deleted while pods hold it: %+v", result)
 	}
 	w.pods = []string{""}
-	if result := w.run(w.manager.Release); !result.Forgotten || len(w.keys()) != 0 || w.secret(secretName) != nil {
+	if result := w.run(w.manager.Release); !result.Forgotten || len(w.keys()) != 0 || w.HasSecret(secretName) {
 		t.Fatalf("%+v, keys %s", result, w.keyNames())
 	}
 	w.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
-	w.asked()
+	w.Asked()
 	w.run(w.manager.Release)
-	if asked := w.asked(); asked != 0 {
+	if asked := w.Asked(); asked != 0 {
 		t.Errorf("it asks Coder %d times although it has no key", asked)
 	}
 }
@@ -458,7 +453,7 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.coder.Fail(coderdtest.Fault{DropConnection: true})
+	w.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := w.run(w.manager.Withdraw)
 	if len(result.Left) != 1 || result.Left[0].Name != "gpu" || result.RequeueAfter <= 0 {
 		t.Fatalf("%+v", result)
@@ -467,7 +462,7 @@ func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
 	if len(events) != 1 || !strings.Contains(events[0].Message, `left behind: provisioner key "gpu" in organization "coder"`) {
 		t.Errorf("Events: %+v", events)
 	}
-	w.coder.ClearFaults()
+	w.Coder.ClearFaults()
 	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 || w.keyNames() != "" {
 		t.Errorf("%+v, keys %s", result, w.keyNames())
 	}
@@ -476,8 +471,8 @@ func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
 func TestDeletionOfAKeyGoesByItsID(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.coder.RemoveProvisionerKey(organization, "gpu")
-	w.coder.AddProvisionerKey(organization, "gpu", nil)
+	w.Coder.RemoveProvisionerKey(organization, "gpu")
+	w.Coder.AddProvisionerKey(organization, "gpu", nil)
 	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 {
 		t.Fatalf("%+v", result)
 	}
@@ -501,7 +496,7 @@ func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
 	w.settle()
 	tags := w.cr.Spec.Tags
 	w.cr.Spec.Tags = nil
-	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Processed: true, DropConnection: true, Times: 1})
+	w.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Processed: true, DropConnection: true, Times: 1})
 	w.pass()
 	if names := w.keyNames(); names != "gpu gpu-2" {
 		t.Fatalf("keys: %s", names)
@@ -526,7 +521,7 @@ func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
 	w.pods = []string{w.cr.Status.ProvisionerKeyID}
 	w.pass()
 	w.checkWhole("")
-	if w.secret("elsewhere") != nil {
+	if w.HasSecret("elsewhere") {
 		t.Error("the other Secret is left")
 	}
 }
@@ -541,7 +536,7 @@ func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
 	w.pass()
 	w.cr.Spec.Tags = nil
 	w.pass()
-	w.delete("elsewhere")
+	w.Delete(w.Secret("elsewhere"))
 	w.pass()
 	w.pods = []string{w.cr.Status.ProvisionerKeyID}
 	w.pass()
@@ -551,14 +546,12 @@ func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
 // An intent in a control plane that no longer answers does not block another control plane.
 func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
-	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
+	w.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
 	w.pass()
 	old := w.cp.DeepCopy()
 	old.Spec.OperatorAccess.Disabled = true
-	if err := w.client.Create(w.ctx, old); err != nil {
-		t.Fatal(err)
-	}
-	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
+	w.Create(old)
+	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
 	w.cr.Spec.ControlPlaneRef.Name = "prod"
 	w.settle()
 	w.checkWhole("gpu")

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestTheNewRegistrationComesFirst(t *testing.T) {
@@ -20,14 +20,14 @@ func TestTheNewRegistrationComesFirst(t *testing.T) {
 	w.proxy.Spec.ControlPlaneRef.Name = "next"
 	theirs := w.other.AddProxy("sydney", "Theirs", "/x.png")
 	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
-	if result.TokenRef == nil || result.AccessURL != accessURL || w.token() != old || len(w.coder.Proxies()) != 1 {
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+	if result.TokenRef == nil || result.AccessURL != accessURL || w.token() != old || len(w.Coder.Proxies()) != 1 {
 		t.Errorf("the old registration is gone before there is a new one: %+v", result)
 	}
 	w.other.RemoveProxy(theirs.Name)
 	result = w.settle()
 	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-	w.checkNone(w.coder.Proxies())
+	w.checkNone(w.Coder.Proxies())
 	if result.ProxyID != w.only(w.other).ID.String() {
 		t.Errorf("result %+v", result)
 	}
@@ -44,7 +44,7 @@ func TestTheSameCoderByAnotherWayIsTheSameRegistration(t *testing.T) {
 	if w.only(w.other).ID != id || w.token() != token {
 		t.Error("it was registered anew")
 	}
-	if through := w.read(tokenSecret).Annotations[AnnotationThrough]; through != "Secret/owner/token" {
+	if through := w.Secret(tokenSecret).Annotations[AnnotationThrough]; through != "Secret/owner/token" {
 		t.Errorf("it would be removed through %q", through)
 	}
 }
@@ -53,20 +53,20 @@ func TestAFormerCoderThatIsAwayIsTriedForAnHour(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	end := w.coder.Fail(coderdtest.Fault{DropConnection: true})
+	end := w.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 	if result.RequeueAfter != time.Minute || !strings.Contains(result.Message, "not removed yet") {
 		t.Errorf("result %+v", result)
 	}
-	w.forward(59 * time.Minute)
+	w.Forward(59 * time.Minute)
 	if again := w.pass(); again.Message != result.Message || len(again.Events) != 0 {
-		t.Errorf("message %q, Events %q", again.Message, reasons(again))
+		t.Errorf("message %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 	}
-	w.forward(time.Minute)
+	w.Forward(time.Minute)
 	result = w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if reasons(result) != "UnregistrationSkipped" || !strings.Contains(result.Events[0].Message, w.coder.URL) {
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if ensuretest.Reasons(result.Events) != "UnregistrationSkipped" || !strings.Contains(result.Events[0].Message, w.Coder.URL) {
 		t.Errorf("Events %+v", result.Events)
 	}
 	end()
@@ -80,14 +80,14 @@ func TestAFormerCoderThatComesBackIsCleaned(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	end := w.coder.Fail(coderdtest.Fault{Status: 503})
+	end := w.Coder.Fail(coderdtest.Fault{Status: 503})
 	w.pass()
 	end()
-	w.forward(time.Minute)
-	if got := reasons(w.pass()); got != "Unregistered" {
+	w.Forward(time.Minute)
+	if got := ensuretest.Reasons(w.pass().Events); got != "Unregistered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkNone(w.coder.Proxies())
+	w.checkNone(w.Coder.Proxies())
 }
 
 func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
@@ -95,12 +95,12 @@ func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
 	w.settle()
 	w.proxy.Spec.ControlPlaneRef.Name = "next"
 	cp := &coderv1alpha1.CoderControlPlane{}
-	w.get("dev", cp)
-	w.drop(cp)
+	w.Get("dev", cp)
+	w.Delete(cp)
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if !strings.Contains(reasons(result), "UnregistrationSkipped") {
-		t.Errorf("Events %q", reasons(result))
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if !strings.Contains(ensuretest.Reasons(result.Events), "UnregistrationSkipped") {
+		t.Errorf("Events %q", ensuretest.Reasons(result.Events))
 	}
 	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
@@ -108,19 +108,19 @@ func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
 func TestAnOwnTokenRegistersNothing(t *testing.T) {
 	w := newWorld(t)
 	w.giveToken()
-	w.coder.ResetRequests()
+	w.Coder.ResetRequests()
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if result.TokenRef.Name != "mine" || result.ProxyID != "" || !ptr.Deref(result.Registered, false) || w.coder.Writes() != 0 {
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if result.TokenRef.Name != "mine" || result.ProxyID != "" || !ptr.Deref(result.Registered, false) || w.Coder.Writes() != 0 {
 		t.Errorf("result %+v", result)
 	}
-	if w.get(tokenSecret, &corev1.Secret{}) {
+	if w.HasSecret(tokenSecret) {
 		t.Error("a Secret was made")
 	}
-	w.asked()
-	w.forward(30 * time.Minute)
+	w.Asked()
+	w.Forward(30 * time.Minute)
 	w.pass()
-	if n := w.asked(); n != 0 {
+	if n := w.Asked(); n != 0 {
 		t.Errorf("%d requests at rest", n)
 	}
 }
@@ -133,19 +133,19 @@ func TestAnOwnTokenReplacesARegistrationOnlyIfCoderTakesIt(t *testing.T) {
 	for name, reason := range map[string]string{"absent": coderv1alpha1.ReasonTokenSecretMissing, "bad": coderv1alpha1.ReasonTokenRefused} {
 		w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: name, Key: "token"}
 		result := w.pass()
-		wantState(t, result, Failed, reason)
-		if len(w.coder.Proxies()) != 1 || ptr.Deref(result.Registered, true) {
-			t.Errorf("%s: %d proxies, result %+v", name, len(w.coder.Proxies()), result)
+		w.WantState(result.Result, Failed, reason)
+		if len(w.Coder.Proxies()) != 1 || ptr.Deref(result.Registered, true) {
+			t.Errorf("%s: %d proxies, result %+v", name, len(w.Coder.Proxies()), result)
 		}
 	}
 	w.proxy.Spec.ProxySessionTokenSecretRef.Name = tokenSecret
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonInvalidSpec)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonInvalidSpec)
 	w.giveToken()
 	w.settle()
-	if got := w.only(w.coder); got.Name != "by-hand" {
+	if got := w.only(w.Coder); got.Name != "by-hand" {
 		t.Errorf("Coder has %+v", got)
 	}
-	if w.get(tokenSecret, &corev1.Secret{}) {
+	if w.HasSecret(tokenSecret) {
 		t.Error("the Secret of the former registration is left")
 	}
 }
@@ -153,15 +153,15 @@ func TestAnOwnTokenReplacesARegistrationOnlyIfCoderTakesIt(t *testing.T) {
 func TestAnOwnTokenThatCannotBeVerifiedIsUsed(t *testing.T) {
 	w := newWorld(t)
 	w.giveToken()
-	w.coder.Fail(coderdtest.Fault{DropConnection: true})
+	w.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := w.pass()
-	wantState(t, result, Unverified, coderv1alpha1.ReasonNotChecked)
+	w.WantState(result.Result, Unverified, coderv1alpha1.ReasonNotChecked)
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
-	w.asked()
-	wantState(t, w.pass(), Unverified, coderv1alpha1.ReasonNotChecked)
-	if n := w.asked(); n != 0 {
+	w.Asked()
+	w.WantState(w.pass().Result, Unverified, coderv1alpha1.ReasonNotChecked)
+	if n := w.Asked(); n != 0 {
 		t.Errorf("%d requests at once again", n)
 	}
 }
@@ -171,7 +171,7 @@ func TestK19DeletionUnregisters(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"control plane": func(*world) {},
 		"bootstrap":     func(w *world) { w.viaBootstrap() },
-		"lost Secret":   func(w *world) { w.settle(); w.drop(w.read(tokenSecret)) },
+		"lost Secret":   func(w *world) { w.settle(); w.Delete(w.Secret(tokenSecret)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -180,46 +180,46 @@ func TestK19DeletionUnregisters(t *testing.T) {
 				w.settle()
 			}
 			result := w.remove()
-			wantState(t, result, Ready, coderv1alpha1.ReasonUnregistered)
-			if reasons(result) != "Unregistered" || len(result.LeftBehind) != 0 {
+			w.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
+			if ensuretest.Reasons(result.Events) != "Unregistered" || len(result.LeftBehind) != 0 {
 				t.Errorf("result %+v", result)
 			}
-			w.checkNone(w.coder.Proxies())
+			w.checkNone(w.Coder.Proxies())
 			w.checkNone(w.other.Proxies())
-			wantState(t, w.remove(), Ready, coderv1alpha1.ReasonUnregistered)
+			w.WantState(w.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
 		})
 	}
 }
 
 func TestDeletionLeavesProxiesOfOthersAlone(t *testing.T) {
 	w := newWorld(t)
-	w.coder.AddProxy("sydney", "Theirs", "/x.png")
+	w.Coder.AddProxy("sydney", "Theirs", "/x.png")
 	w.pass()
-	wantState(t, w.remove(), Ready, coderv1alpha1.ReasonUnregistered)
-	w.only(w.coder)
+	w.WantState(w.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	w.only(w.Coder)
 
 	own := newWorld(t)
 	own.giveToken()
 	own.settle()
-	wantState(t, own.remove(), Ready, coderv1alpha1.ReasonUnregistered)
-	own.only(own.coder)
+	own.WantState(own.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	own.only(own.Coder)
 }
 
 func TestDeletionSaysWhatIsLeftBehind(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	end := w.coder.Fail(coderdtest.Fault{DropConnection: true})
+	end := w.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := w.remove()
-	wantState(t, result, Waiting, coderv1alpha1.ReasonUnreachable)
+	w.WantState(result.Result, Waiting, coderv1alpha1.ReasonUnreachable)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `"sydney"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}
 	end()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	w.get("dev", cp)
-	w.drop(cp)
+	w.Get("dev", cp)
+	w.Delete(cp)
 	result = w.remove()
-	wantState(t, result, Ready, coderv1alpha1.ReasonUnregistered)
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `no CoderControlPlane "dev"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}

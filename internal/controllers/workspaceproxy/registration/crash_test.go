@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // scenario is a state that needs a number of steps.
@@ -23,10 +22,10 @@ type scenario struct {
 }
 
 func scenarios() map[string]scenario {
-	whole := func(w *world) { w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
+	whole := func(w *world) { w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
 	moved := func(w *world) {
 		w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-		w.checkNone(w.coder.Proxies())
+		w.checkNone(w.Coder.Proxies())
 	}
 	return map[string]scenario{
 		"create": {prepare: func(*world) {}, check: whole},
@@ -34,14 +33,14 @@ func scenarios() map[string]scenario {
 			prepare: func(w *world) {
 				w.proxy.Spec.Bootstrap.DisplayName, w.proxy.Spec.Bootstrap.Icon = "Sydney", "/emojis/1f30f.png"
 			},
-			check: func(w *world) { w.checkWhole(w.coder, "sydney", "Sydney", "/emojis/1f30f.png") },
+			check: func(w *world) { w.checkWhole(w.Coder, "sydney", "Sydney", "/emojis/1f30f.png") },
 		},
 		"rename": {
 			prepare: func(w *world) {
 				w.settle()
 				w.proxy.Spec.Bootstrap.ProxyName, w.proxy.Spec.Bootstrap.DisplayName = "oceania", "Oceania"
 			},
-			check: func(w *world) { w.checkWhole(w.coder, "oceania", "Oceania", coderd.DefaultProxyIcon) },
+			check: func(w *world) { w.checkWhole(w.Coder, "oceania", "Oceania", coderd.DefaultProxyIcon) },
 		},
 		"refused token": {
 			prepare: func(w *world) {
@@ -54,14 +53,14 @@ func scenarios() map[string]scenario {
 		"lost Secret": {
 			prepare: func(w *world) {
 				w.settle()
-				w.drop(w.read(tokenSecret))
+				w.Delete(w.Secret(tokenSecret))
 			},
 			check: whole,
 		},
 		"deleted in Coder": {
 			prepare: func(w *world) {
 				w.settle()
-				w.coder.RemoveProxy("sydney")
+				w.Coder.RemoveProxy("sydney")
 				w.restart()
 			},
 			check: whole,
@@ -88,7 +87,7 @@ func scenarios() map[string]scenario {
 		"created, then another name": {
 			prepare: func(*world) {},
 			after:   func(w *world) { w.proxy.Spec.Bootstrap.ProxyName = "oceania" },
-			check:   func(w *world) { w.checkWhole(w.coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
+			check:   func(w *world) { w.checkWhole(w.Coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
 		},
 		"another Coder, and back": {
 			prepare: func(w *world) {
@@ -109,8 +108,8 @@ func scenarios() map[string]scenario {
 			after: func(w *world) { w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret },
 			check: func(w *world) {
 				whole(w)
-				if w.get("renamed", &corev1.Secret{}) {
-					w.t.Error("two Secrets are there")
+				if w.HasSecret("renamed") {
+					w.T.Error("two Secrets are there")
 				}
 			},
 		},
@@ -120,49 +119,45 @@ func scenarios() map[string]scenario {
 				w.giveToken()
 			},
 			check: func(w *world) {
-				if got := w.only(w.coder); got.Name != "by-hand" {
-					w.t.Errorf("Coder has the proxy %q", got.Name)
+				if got := w.only(w.Coder); got.Name != "by-hand" {
+					w.T.Errorf("Coder has the proxy %q", got.Name)
 				}
-				if w.get(tokenSecret, &corev1.Secret{}) {
-					w.t.Error("the Secret of the former registration is left")
+				if w.HasSecret(tokenSecret) {
+					w.T.Error("the Secret of the former registration is left")
 				}
 			},
 		},
 		"delete": {
 			prepare: func(w *world) { w.settle() }, deleted: true,
-			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+			check: func(w *world) { w.checkNone(w.Coder.Proxies()) },
 		},
 		"created, then deleted": {
 			prepare: func(*world) {}, gone: true,
-			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+			check: func(w *world) { w.checkNone(w.Coder.Proxies()) },
 		},
 	}
 }
 
 func (w *world) checkNone(proxies any) {
-	w.t.Helper()
+	w.T.Helper()
 	if text := fmt.Sprintf("%+v", proxies); text != "[]" {
-		w.t.Errorf("proxies are left in Coder: %s", text)
+		w.T.Errorf("proxies are left in Coder: %s", text)
 	}
 }
 
 // regenerate creates a new token of the proxy as another client.
 func (w *world) regenerate() {
-	w.t.Helper()
-	p := w.only(w.coder)
-	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, p.ID, p.Name, p.DisplayName, p.Icon, true); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	p := w.only(w.Coder)
+	if _, _, err := w.as("dev-operator-token", w.Coder).UpdateWorkspaceProxy(w.Ctx, p.ID, p.Name, p.DisplayName, p.Icon, true); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
-// as returns a client of Coder without faults.
-func (w *world) as(secret, url string) *coderd.Client {
-	w.t.Helper()
-	c, err := coderd.New(coderd.Config{URL: url, Token: string(w.read(secret).Data["token"])})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c
+// as returns a client of Coder without faults, with the token in a Secret.
+func (w *world) as(secret string, coder *coderdtest.Server) *coderd.Client {
+	w.T.Helper()
+	return w.As(coder.URL, string(w.Secret(secret).Data["token"]))
 }
 
 // viaBootstrap makes the spec register in the other Coder with a user's token.
@@ -174,39 +169,32 @@ func (w *world) viaBootstrap() {
 
 // giveToken makes the spec use the session token of a proxy that a user created.
 func (w *world) giveToken() {
-	w.t.Helper()
-	w.secret("mine", map[string]string{"token": w.coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
+	w.T.Helper()
+	w.secret("mine", map[string]string{"token": w.Coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
 	w.proxy.Spec.ControlPlaneRef = nil
 	w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
 }
 
-// TestCrash kills the process at every single write and request, once before the server receives it
-// and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
-	for name, s := range scenarios() {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
-				t.Parallel()
-				crashtest.EachStep(t, 2, func(at int) bool { return crashAt(t, s, at, lost) })
-			})
+	ensuretest.Crash(t, 2, scenarios(), func(t *testing.T, s scenario) (_ *ensuretest.World, run, resume func()) {
+		w := newWorld(t)
+		s.prepare(w)
+		return w.World, func() { s.run(w) }, func() { s.resume(w) }
+	})
+}
+
+func (s scenario) run(w *world) {
+	for range 3 {
+		if s.deleted {
+			_, _ = w.manager.Remove(w.Ctx, Request{Proxy: w.proxy})
+		} else if result, err := w.try(); err == nil && result.State == Ready {
+			return
 		}
 	}
 }
 
-// crashAt reports whether there was a step to crash at.
-func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
-	t.Helper()
-	w := newWorld(t)
-	s.prepare(w)
-	w.fault.Set(at, lost)
-	for range 3 {
-		if s.deleted {
-			_, _ = w.manager.Remove(w.ctx, Request{Proxy: w.proxy})
-		} else if result, err := w.try(); err == nil && result.State == Ready {
-			break
-		}
-	}
-	struck := w.fault.Struck()
+// resume continues with a new process.
+func (s scenario) resume(w *world) {
 	w.restart()
 	if s.after != nil {
 		s.after(w)
@@ -219,8 +207,4 @@ func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 		w.settle()
 	}
 	s.check(w)
-	if t.Failed() {
-		t.Fatalf("after a crash at step %d", at)
-	}
-	return struck
 }

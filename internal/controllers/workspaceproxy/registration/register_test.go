@@ -13,17 +13,18 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestRegistersAndThenRests(t *testing.T) {
 	w := newWorld(t)
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if got := reasons(result); got != "Registered" {
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if got := ensuretest.Reasons(result.Events); got != "Registered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	got := w.only(w.coder)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	got := w.only(w.Coder)
 	if result.ProxyID != got.ID.String() || result.ProxyName != "sydney" || result.AccessURL != accessURL ||
 		result.TokenRef == nil || result.TokenRef.Name != tokenSecret || !ptr.Deref(result.Registered, false) {
 		t.Errorf("result %+v", result)
@@ -31,26 +32,26 @@ func TestRegistersAndThenRests(t *testing.T) {
 	if result.RequeueAfter != time.Hour {
 		t.Errorf("looks again after %v, want an hour", result.RequeueAfter)
 	}
-	if !metav1.IsControlledBy(w.read(tokenSecret), w.proxy) {
+	if !metav1.IsControlledBy(w.Secret(tokenSecret), w.proxy) {
 		t.Error("the Secret is not the proxy's")
 	}
 
-	w.asked()
-	writes := w.writes
+	w.Asked()
+	writes := w.Writes
 	for range 5 {
-		w.forward(10 * time.Minute)
+		w.Forward(10 * time.Minute)
 		again := w.pass()
 		if again.Message != result.Message || len(again.Events) != 0 {
-			t.Errorf("at rest: %q, Events %q", again.Message, reasons(again))
+			t.Errorf("at rest: %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 		}
 	}
-	if n := w.asked(); n != 0 || w.writes != writes {
-		t.Errorf("%d requests and %d writes at rest", n, w.writes-writes)
+	if n := w.Asked(); n != 0 || w.Writes != writes {
+		t.Errorf("%d requests and %d writes at rest", n, w.Writes-writes)
 	}
-	w.forward(10 * time.Minute)
+	w.Forward(10 * time.Minute)
 	w.pass()
-	if n := w.asked(); n != 2 || w.writes != writes {
-		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, w.writes-writes)
+	if n := w.Asked(); n != 2 || w.Writes != writes {
+		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, w.Writes-writes)
 	}
 }
 
@@ -59,17 +60,17 @@ func TestPodsThatAreNotReadyMakeItAskAgainSoon(t *testing.T) {
 	w.settle()
 	w.healthy = false
 	w.regenerate()
-	w.asked()
-	w.forward(59 * time.Second)
+	w.Asked()
+	w.Forward(59 * time.Second)
 	w.pass()
-	if n := w.asked(); n != 0 {
+	if n := w.Asked(); n != 0 {
 		t.Errorf("%d requests within a minute", n)
 	}
-	w.forward(time.Second)
-	if got := reasons(w.pass()); got != "TokenRegenerated" {
+	w.Forward(time.Second)
+	if got := ensuretest.Reasons(w.pass().Events); got != "TokenRegenerated" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 // TestK19TheTokenIsVerifiedAgainstCoder covers a fault of the predecessor: it never checked the
@@ -81,17 +82,17 @@ func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 	w.regenerate()
 	w.restart()
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if got := reasons(result); got != "TokenRegenerated" {
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if got := ensuretest.Reasons(result.Events); got != "TokenRegenerated" {
 		t.Errorf("Events %q", got)
 	}
 	if w.token() == old {
 		t.Error("the Secret has the old token")
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	w.restart()
 	if again := w.pass(); len(again.Events) != 0 {
-		t.Errorf("regenerated twice: %q", reasons(again))
+		t.Errorf("regenerated twice: %q", ensuretest.Reasons(again.Events))
 	}
 }
 
@@ -100,7 +101,7 @@ func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	id, token := w.only(w.coder).ID, w.token()
+	id, token := w.only(w.Coder).ID, w.token()
 	bootstrap := &w.proxy.Spec.Bootstrap
 	for _, step := range []func(){
 		func() { bootstrap.DisplayName = "Sydney, Australia" },
@@ -111,8 +112,8 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	} {
 		step()
 		result := w.pass()
-		wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-		if got := reasons(result); got != "RegistrationChanged" {
+		w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+		if got := ensuretest.Reasons(result.Events); got != "RegistrationChanged" {
 			t.Errorf("Events %q", got)
 		}
 		name, display, icon := "sydney", "sydney", coderd.DefaultProxyIcon
@@ -125,65 +126,65 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 		if bootstrap.Icon != "" {
 			icon = bootstrap.Icon
 		}
-		w.checkWhole(w.coder, name, display, icon)
+		w.checkWhole(w.Coder, name, display, icon)
 		if result.ProxyName != name {
 			t.Errorf("the result names %q, want %q", result.ProxyName, name)
 		}
 	}
-	if got := w.only(w.coder); got.ID != id || w.token() != token {
+	if got := w.only(w.Coder); got.ID != id || w.token() != token {
 		t.Error("the proxy was made anew, or its token")
 	}
 	// A user changes the proxy in Coder.
-	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, id, "elsewhere", "Elsewhere", "/x.png", false); err != nil {
+	if _, _, err := w.as("dev-operator-token", w.Coder).UpdateWorkspaceProxy(w.Ctx, id, "elsewhere", "Elsewhere", "/x.png", false); err != nil {
 		t.Fatal(err)
 	}
-	w.forward(time.Hour)
+	w.Forward(time.Hour)
 	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 // TestK19AProxyOfSomebodyElseIsNotSeized covers a fault of the predecessor: it regenerated the
 // token of another owner's proxy.
 func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	w := newWorld(t)
-	theirs := w.coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
+	theirs := w.Coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
 	for range 3 {
 		result := w.pass()
-		wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
+		w.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
 		if result.TokenRef != nil || result.RequeueAfter < time.Minute || !strings.Contains(result.Message, `"sydney"`) {
 			t.Errorf("result %+v", result)
 		}
 		w.restart()
 	}
-	if got := w.only(w.coder); got != theirs {
+	if got := w.only(w.Coder); got != theirs {
 		t.Errorf("their proxy is %+v, was %+v", got, theirs)
 	}
-	if w.writes != 0 && w.get(tokenSecret, &corev1.Secret{}) {
+	if w.Writes != 0 && w.HasSecret(tokenSecret) {
 		t.Error("a Secret was made for nothing")
 	}
 	// Names are compared without regard to case.
-	w.coder.RemoveProxy("sydney")
-	w.coder.AddProxy("SYDNEY", "Theirs", "/x.png")
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNameTaken)
-	w.coder.RemoveProxy("SYDNEY")
-	wantState(t, w.settle(), Ready, coderv1alpha1.ReasonRegistered)
+	w.Coder.RemoveProxy("sydney")
+	w.Coder.AddProxy("SYDNEY", "Theirs", "/x.png")
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonNameTaken)
+	w.Coder.RemoveProxy("SYDNEY")
+	w.WantState(w.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestARenameDoesNotSeizeEither(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	theirs := w.coder.AddProxy("oceania", "Theirs", "/x.png")
+	theirs := w.Coder.AddProxy("oceania", "Theirs", "/x.png")
 	w.proxy.Spec.Bootstrap.ProxyName = "oceania"
-	w.coder.ResetRequests()
+	w.Coder.ResetRequests()
 	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
 	if result.TokenRef == nil || !ptr.Deref(result.Registered, false) || result.ProxyName != "sydney" {
 		t.Errorf("what works is not told: %+v", result)
 	}
-	if n := w.coder.Writes(); n != 0 {
+	if n := w.Coder.Writes(); n != 0 {
 		t.Errorf("%d writes to Coder", n)
 	}
-	if p := w.coder.Proxies(); len(p) != 2 || p[1] != theirs {
+	if p := w.Coder.Proxies(); len(p) != 2 || p[1] != theirs {
 		t.Errorf("proxies %+v", p)
 	}
 }
@@ -195,48 +196,48 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 		p.Spec.Bootstrap.ProxyName = "Sydney"
 		p.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Minute))
 	})
-	w.put(younger)
-	w.coder.ResetRequests()
+	w.Create(younger)
+	w.Coder.ResetRequests()
 	for range 2 {
-		result, err := w.manager.Ensure(w.ctx, Request{Proxy: younger, AccessURL: accessURL})
+		result, err := w.manager.Ensure(w.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
-		if !strings.Contains(result.Message, `"sydney"`) || w.coder.Writes() != 0 {
-			t.Errorf("message %q, %d writes to Coder", result.Message, w.coder.Writes())
+		w.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+		if !strings.Contains(result.Message, `"sydney"`) || w.Coder.Writes() != 0 {
+			t.Errorf("message %q, %d writes to Coder", result.Message, w.Coder.Writes())
 		}
 		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-		w.coder.ResetRequests()
+		w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		w.Coder.ResetRequests()
 	}
 	// When the older one is deleted, the younger one gets the name.
 	w.remove()
-	w.drop(w.proxy.DeepCopy())
-	result, err := w.manager.Ensure(w.ctx, Request{Proxy: younger, AccessURL: accessURL})
+	w.Delete(w.proxy.DeepCopy())
+	result, err := w.manager.Ensure(w.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 // TestACacheThatIsBehindCreatesNothing checks that nothing is registered for a deleted object,
 // because no later pass would remove it.
 func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
 	for name, change := range map[string]func(w *world){
-		"gone": func(w *world) { w.drop(w.proxy.DeepCopy()) },
+		"gone": func(w *world) { w.Delete(w.proxy.DeepCopy()) },
 		"another one": func(w *world) {
-			w.drop(w.proxy.DeepCopy())
+			w.Delete(w.proxy.DeepCopy())
 			again := newProxy()
 			again.UID = "another-uid"
-			w.put(again)
+			w.Create(again)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			change(w)
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonDeleting)
-			if len(w.coder.Proxies()) != 0 || w.get(tokenSecret, &corev1.Secret{}) {
+			w.WantState(w.pass().Result, Waiting, coderv1alpha1.ReasonDeleting)
+			if len(w.Coder.Proxies()) != 0 || w.HasSecret(tokenSecret) {
 				t.Error("something was made")
 			}
 		})
@@ -249,25 +250,25 @@ func TestOneNameInTwoCodersIsNoConflict(t *testing.T) {
 		p.Name, p.UID, p.Spec.ControlPlaneRef.Name = "zurich", "other-uid", "next"
 		p.Spec.Bootstrap.ProxyName = "sydney"
 	})
-	w.put(other)
+	w.Create(other)
 	w.settle()
-	result, err := w.manager.Ensure(w.ctx, Request{Proxy: other, AccessURL: accessURL})
+	result, err := w.manager.Ensure(w.Ctx, Request{Proxy: other, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestALostSecretIsMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	id := w.only(w.coder).ID
-	w.drop(w.read(tokenSecret))
+	id := w.only(w.Coder).ID
+	w.Delete(w.Secret(tokenSecret))
 	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if w.only(w.coder).ID != id || reasons(result) != "TokenRegenerated" {
-		t.Errorf("made anew, or Events %q", reasons(result))
+	w.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if w.only(w.Coder).ID != id || ensuretest.Reasons(result.Events) != "TokenRegenerated" {
+		t.Errorf("made anew, or Events %q", ensuretest.Reasons(result.Events))
 	}
 }
 
@@ -275,25 +276,25 @@ func TestALostTokenIsMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	for _, value := range []string{"", "nonsense", "00000000-0000-0000-0000-000000000001:" + strings.Repeat("x", 64)} {
-		secret := w.read(tokenSecret)
+		secret := w.Secret(tokenSecret)
 		secret.Data = map[string][]byte{"token": []byte(value)}
-		w.change(secret)
+		w.Update(secret)
 		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	}
 }
 
 func TestARegistrationDeletedInCoderIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	id := w.only(w.coder).ID
-	w.coder.RemoveProxy("sydney")
-	w.forward(time.Hour)
-	if got := reasons(w.pass()); got != "Registered" {
+	id := w.only(w.Coder).ID
+	w.Coder.RemoveProxy("sydney")
+	w.Forward(time.Hour)
+	if got := ensuretest.Reasons(w.pass().Events); got != "Registered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if w.only(w.coder).ID == id {
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if w.only(w.Coder).ID == id {
 		t.Error("a deleted proxy came back")
 	}
 }
@@ -301,10 +302,10 @@ func TestARegistrationDeletedInCoderIsMadeAnew(t *testing.T) {
 func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.secret(tokenSecret, map[string]string{"token": "theirs"})
-	w.asked()
+	w.Asked()
 	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotOwned)
-	if !result.SecretForeign || result.TokenRef != nil || w.token() != "theirs" || w.asked() != 0 {
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
+	if !result.SecretForeign || result.TokenRef != nil || w.token() != "theirs" || w.Asked() != 0 {
 		t.Errorf("result %+v", result)
 	}
 	// A proxy that already has a Secret keeps working with that Secret.
@@ -312,7 +313,7 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	w.settle()
 	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
 	result = w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotOwned)
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
 	if result.TokenRef == nil || result.TokenRef.Name != "free" {
 		t.Errorf("the token in use is %v", result.TokenRef)
 	}
@@ -321,14 +322,14 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 func TestTheSecretMovesWithItsName(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	id, token := w.only(w.coder).ID, w.token()
+	id, token := w.only(w.Coder).ID, w.token()
 	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
-	w.coder.ResetRequests()
+	w.Coder.ResetRequests()
 	result := w.settle()
-	if result.TokenRef.Name != "renamed" || string(w.read("renamed").Data["token"]) != token || w.get(tokenSecret, &corev1.Secret{}) {
+	if result.TokenRef.Name != "renamed" || string(w.Secret("renamed").Data["token"]) != token || w.HasSecret(tokenSecret) {
 		t.Errorf("token ref %v", result.TokenRef)
 	}
-	if w.only(w.coder).ID != id || w.coder.Writes() != 0 {
+	if w.only(w.Coder).ID != id || w.Coder.Writes() != 0 {
 		t.Error("Coder was changed for it")
 	}
 }
@@ -337,13 +338,13 @@ func TestTheSecretMovesWithItsName(t *testing.T) {
 // begins with the id.
 func TestThePredecessorsSecretIsTakenOver(t *testing.T) {
 	w := newWorld(t)
-	made := w.coder.AddProxy("sydney", "sydney", "")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(made.Token)}}
+	made := w.Coder.AddProxy("sydney", "sydney", "")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(made.Token)}}
 	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.proxy, coderv1alpha1.GroupVersion.WithKind("CoderWorkspaceProxy"))}
-	w.put(secret)
+	w.Create(secret)
 	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if got := w.only(w.coder); got.ID != made.ID || got.Token != made.Token {
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if got := w.only(w.Coder); got.ID != made.ID || got.Token != made.Token {
 		t.Errorf("proxy %+v, was %+v", got, made)
 	}
 }
@@ -353,12 +354,12 @@ func TestBootstrapNeedsItsToken(t *testing.T) {
 	w.viaBootstrap()
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "absent"
 	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonTokenSecretMissing)
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonTokenSecretMissing)
 	if !strings.Contains(result.Message, `"absent"`) || !strings.Contains(result.Message, "credentialsSecretRef") {
 		t.Errorf("message %q", result.Message)
 	}
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
-	wantState(t, w.settle(), Ready, coderv1alpha1.ReasonRegistered)
+	w.WantState(w.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
 	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
@@ -378,13 +379,13 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 			w := newWorld(t)
 			w.settle()
 			cp := &coderv1alpha1.CoderControlPlane{}
-			w.get("dev", cp)
+			w.Get("dev", cp)
 			c.change(cp)
-			w.change(cp)
-			w.asked()
+			w.Update(cp)
+			w.Asked()
 			result := w.pass()
-			wantState(t, result, c.state, c.reason)
-			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || w.asked() != 0 {
+			w.WantState(result.Result, c.state, c.reason)
+			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || w.Asked() != 0 {
 				t.Errorf("what works is lost: %+v", result)
 			}
 		})
@@ -392,7 +393,7 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		w := newWorld(t)
 		w.proxy.Spec.ControlPlaneRef.Name = "none"
-		wantState(t, w.pass(), Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
+		w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
 	})
 }
 
@@ -401,8 +402,8 @@ func TestNamesThatCoderCannotHave(t *testing.T) {
 		w := newWorld(t)
 		w.proxy.Spec.Bootstrap.ProxyName = name
 		result := w.pass()
-		wantState(t, result, Failed, coderv1alpha1.ReasonInvalidSpec)
-		if !strings.Contains(result.Message, "spec.bootstrap.proxyName") || len(w.coder.Proxies()) != 0 {
+		w.WantState(result.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+		if !strings.Contains(result.Message, "spec.bootstrap.proxyName") || len(w.Coder.Proxies()) != 0 {
 			t.Errorf("message %q", result.Message)
 		}
 	}
@@ -429,15 +430,15 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fresh := newWorld(t)
-			end := fresh.coder.Fail(c.fault)
+			end := fresh.Coder.Fail(c.fault)
 			result := fresh.pass()
-			wantState(t, result, c.state, c.reason)
+			fresh.WantState(result.Result, c.state, c.reason)
 			if result.RequeueAfter != c.after || result.TokenRef != nil {
 				t.Errorf("result %+v", result)
 			}
 			end()
 			fresh.settle()
-			fresh.checkWhole(fresh.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+			fresh.checkWhole(fresh.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 
 			// The same must be true after everything worked, for every kind of request.
 			for _, method := range []string{"GET", "PATCH"} {
@@ -446,15 +447,15 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 				w.proxy.Spec.Bootstrap.DisplayName = "Changed"
 				f := c.fault
 				f.Method = method
-				end := w.coder.Fail(f)
+				end := w.Coder.Fail(f)
 				result := w.pass()
-				wantState(t, result, c.state, c.reason)
+				w.WantState(result.Result, c.state, c.reason)
 				if result.TokenRef == nil || result.ProxyID == "" {
 					t.Errorf("%s: what works is lost: %+v", method, result)
 				}
 				end()
 				w.settle()
-				w.checkWhole(w.coder, "sydney", "Changed", coderd.DefaultProxyIcon)
+				w.checkWhole(w.Coder, "sydney", "Changed", coderd.DefaultProxyIcon)
 			}
 		})
 	}
@@ -464,12 +465,12 @@ func TestAnAnswerThatIsLostMakesNoSecondProxy(t *testing.T) {
 	for _, f := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {HTML: true}, {Status: 502, HTML: true}} {
 		w := newWorld(t)
 		f.Method, f.Processed, f.Times = "POST", true, 1
-		w.coder.Fail(f)
+		w.Coder.Fail(f)
 		if result := w.pass(); result.State == Ready {
 			t.Fatalf("%+v", result)
 		}
 		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	}
 }
 
@@ -478,22 +479,22 @@ func TestTheBuildWithoutLicensesIsNotSupported(t *testing.T) {
 	agpl := coderdtest.New(t)
 	w.controlPlane("agpl", agpl)
 	w.proxy.Spec.ControlPlaneRef.Name = "agpl"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNotSupported)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonNotSupported)
 }
 
 func TestALicenseThatEndsLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
+	w.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
 	w.restart()
 	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotEntitled)
+	w.WantState(result.Result, Failed, coderv1alpha1.ReasonNotEntitled)
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
-	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+	w.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	w.checkWhole(w.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestARefusalWakesTheControlPlane(t *testing.T) {
@@ -502,14 +503,14 @@ func TestARefusalWakesTheControlPlane(t *testing.T) {
 	var told []string
 	w.manager.Refused = func(key types.NamespacedName) { told = append(told, key.String()) }
 	w.regenerate()
-	w.forward(time.Hour)
+	w.Forward(time.Hour)
 	w.settle()
 	if len(told) != 0 {
 		t.Errorf("a refused session token is told of %q", told)
 	}
-	w.coder.RevokeToken(string(w.read("dev-operator-token").Data["token"]))
-	w.forward(time.Hour)
-	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonTokenRefused)
+	w.Coder.RevokeToken(string(w.Secret("dev-operator-token").Data["token"]))
+	w.Forward(time.Hour)
+	w.WantState(w.pass().Result, Waiting, coderv1alpha1.ReasonTokenRefused)
 	if len(told) != 1 || told[0] != "team/dev" {
 		t.Errorf("told of %q", told)
 	}
@@ -520,7 +521,7 @@ func TestAGivenTokenThatCoderRefusesNeedsAPerson(t *testing.T) {
 	w.viaBootstrap()
 	w.secret("old", map[string]string{"token": "old-token-of-nobody"})
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "old"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
 	w.settle()
 	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
@@ -531,7 +532,7 @@ func TestAMemberMayNotRegister(t *testing.T) {
 	w.viaBootstrap()
 	w.secret("member", map[string]string{"token": w.other.AddUser("bob")})
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "member"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonForbidden)
+	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonForbidden)
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
 	w.settle()
 	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
