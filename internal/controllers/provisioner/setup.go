@@ -141,7 +141,7 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 }
 
 // connect returns a client for the Coder of a control plane with the operator's token.
-func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (keys.API, error) {
+func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
 	missing := func(reason, format string, args ...any) error {
 		return ensure.Unavailable(reason, time.Minute, "CoderControlPlane %q %s", cp.Name, fmt.Sprintf(format, args...))
 	}

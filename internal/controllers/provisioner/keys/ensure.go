@@ -214,7 +214,7 @@ func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
 
 // ask compares the key in Coder with the wanted one, and creates a key if that is necessary and
 // allowed.
-func (p *pass) ask(ctx context.Context, api API) error {
+func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 	if err := p.silent(); err != nil {
 		return p.answered(err)
 	}
@@ -266,7 +266,7 @@ func (p *pass) wanted(org coderd.Organization) wanted {
 
 // entitled reports whether the licenses allow external provisioners. Coder answers this request for
 // any user.
-func (p *pass) entitled(ctx context.Context, api API) (bool, error) {
+func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 	e, err := api.Entitlements(ctx)
 	if err == nil {
 		if e.Of(coderd.FeatureExternalProvisioners).Allows() {
@@ -292,7 +292,7 @@ func (p *pass) entitled(ctx context.Context, api API) (bool, error) {
 
 // check asks Coder for the key that the Secret contains. It returns nil if Coder does not know that
 // key. This works without a license.
-func (p *pass) check(ctx context.Context, api API) (*coderd.ProvisionerKey, error) {
+func (p *pass) check(ctx context.Context, api *coderd.Client) (*coderd.ProvisionerKey, error) {
 	if p.stored == nil || p.stored.text == "" {
 		return nil, nil
 	}

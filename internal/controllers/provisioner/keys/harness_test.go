@@ -68,7 +68,7 @@ func (w *world) restart() {
 	w.manager = &Manager{Client: w.Client, Clock: w.Clock, Connect: w.connect}
 }
 
-func (w *world) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error) {
+func (w *world) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
 	if cp.Spec.OperatorAccess.Disabled {
 		return nil, ensure.Unavailable(coderv1alpha1.ReasonOperatorAccessDisabled, time.Minute, "operator access is disabled")
 	}

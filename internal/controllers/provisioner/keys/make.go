@@ -123,7 +123,7 @@ func named(keys []coderd.ProvisionerKey, name string) *coderd.ProvisionerKey {
 
 // makeKey creates a key and stores it. It writes first the intent, then the key in Coder, then the
 // Secret.
-func (p *pass) makeKey(ctx context.Context, api API, w wanted, why string) error {
+func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why string) error {
 	if p.stored != nil && p.stored.intent != nil {
 		if err := p.resolveIntent(ctx, p.stored); err != nil {
 			return err
@@ -281,7 +281,7 @@ func (p *pass) deleteOrphan(ctx context.Context, s *stored) error {
 
 // orphan returns the key that an intent left, or nil. A key with other tags than those of the
 // intent, or one that a daemon uses, belongs to another owner.
-func (p *pass) orphan(ctx context.Context, api API, org uuid.UUID, s *stored) (*coderd.ProvisionerKey, error) {
+func (p *pass) orphan(ctx context.Context, api *coderd.Client, org uuid.UUID, s *stored) (*coderd.ProvisionerKey, error) {
 	keys, err := api.ProvisionerKeys(ctx, org)
 	if coderd.IsNotFound(err) {
 		return nil, nil

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -27,19 +26,6 @@ const (
 	retrySoon   = 15 * time.Second
 )
 
-// API is the part of Coder's API that this package uses. *coderd.Client implements it.
-type API interface {
-	Entitlements(ctx context.Context) (coderd.Entitlements, error)
-	OrganizationByName(ctx context.Context, name string) (coderd.Organization, error)
-	ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]coderd.ProvisionerKey, error)
-	CreateProvisionerKey(ctx context.Context, org uuid.UUID, name string, tags map[string]string) (string, error)
-	DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name string) error
-	CheckProvisionerKey(ctx context.Context, plaintext string) (coderd.ProvisionerKey, error)
-	ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]coderd.ProvisionerDaemon, error)
-}
-
-var _ API = (*coderd.Client)(nil)
-
 // Manager manages the keys of all provisioners. Client and Connect are required. It is safe for
 // concurrent use with different provisioners.
 type Manager struct {
@@ -49,7 +35,7 @@ type Manager struct {
 	Metadata client.Reader
 	// Connect returns a client for the Coder of a control plane with the operator's token. It
 	// returns ensure.Unavailable if Coder cannot be called.
-	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error)
+	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error)
 	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
 

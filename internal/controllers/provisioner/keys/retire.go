@@ -237,7 +237,7 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 
 // deleteKey deletes a key by its name, after checking that the key with that name has the recorded
 // id.
-func (p *pass) deleteKey(ctx context.Context, api API, r Record) error {
+func (p *pass) deleteKey(ctx context.Context, api *coderd.Client, r Record) error {
 	if err := p.silent(); err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func ignoreNotFound(err error) error {
 
 // reach returns a client for the Coder of a control plane in this namespace. gone reports that the
 // control plane does not exist.
-func (p *pass) reach(ctx context.Context, name string) (api API, gone bool, err error) {
+func (p *pass) reach(ctx context.Context, name string) (api *coderd.Client, gone bool, err error) {
 	cp := p.req.ControlPlane
 	if cp == nil || cp.Name != name {
 		cp = &coderv1alpha1.CoderControlPlane{}

@@ -2,8 +2,13 @@ package registration
 
 import (
 	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
@@ -81,4 +86,85 @@ func containsSame(list []registration, one registration) bool {
 		}
 	}
 	return false
+}
+
+// removeFormer removes the registrations that the spec no longer asks for, if their Coder is
+// reachable. note describes those that are not removed yet. After an hour they are left behind with
+// an Event.
+func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err error) {
+	if len(kept.former) == 0 {
+		return "", nil
+	}
+	var left []registration
+	for _, r := range kept.former {
+		if r.same(kept.registration) {
+			continue
+		}
+		problem := p.takeAway(ctx, r)
+		switch {
+		case problem == nil:
+		case ensure.Stopped(problem) == nil:
+			return "", problem
+		case ensure.IsUnavailable(problem), p.overdue(r):
+			p.result.Events.Warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
+		default:
+			left = append(left, r)
+			note += fmt.Sprintf("; its former registration %s is not removed yet: %v", r.where(), problem)
+		}
+	}
+	kept.former = left
+	return note, p.save(ctx, kept)
+}
+
+// takeAway removes a registration. It returns nil if nothing is left of it. Otherwise the error is
+// a stop, unless Kubernetes failed.
+func (p *pass) takeAway(ctx context.Context, r registration) error {
+	t, err := p.former(ctx, r)
+	if err != nil {
+		return err
+	}
+	id, unreadable := uuid.Parse(r.ID)
+	if r.ID == "" {
+		// Its creation was prepared, and may have succeeded.
+		found, err := t.api.WorkspaceProxyByName(ctx, r.Name)
+		if coderd.IsNotFound(err) || err == nil && !p.isMarked(found) {
+			return nil
+		}
+		if err != nil {
+			return answered(err)
+		}
+		id = found.ID
+	} else if unreadable != nil {
+		// The record was changed by a user and names no proxy that could be removed.
+		return nil //nolint:nilerr // What cannot be read names no proxy.
+	}
+	found, err := t.api.WorkspaceProxyByID(ctx, id)
+	if coderd.IsNotFound(err) || err == nil && found.Deleted {
+		return nil
+	}
+	if err == nil {
+		err = t.api.DeleteWorkspaceProxy(ctx, id)
+	}
+	if err != nil {
+		return answered(err)
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonUnregistered, "removed the registration "+r.where())
+	return nil
+}
+
+func (p *pass) overdue(r registration) bool {
+	since, err := time.Parse(time.RFC3339, r.Since)
+	return err != nil || !p.now().Before(since.Add(formerLimit))
+}
+
+// where returns a description of the registration for messages.
+func (r registration) where() string {
+	if r.URL == "" {
+		return fmt.Sprintf("%q", r.Name)
+	}
+	return fmt.Sprintf("%q in Coder at %s", r.Name, r.URL)
+}
+
+func leftBehind(r registration, why error) string {
+	return fmt.Sprintf("the registration %s stays there, delete it in Coder: %v", r.where(), why)
 }

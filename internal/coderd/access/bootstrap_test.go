@@ -2,6 +2,7 @@ package access
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,5 +91,88 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 	w.pass()
 	if asked := w.Asked(); asked != 1 {
 		t.Errorf("after Forget: %d requests, want one", asked)
+	}
+}
+
+func TestInitialAdminDisabledAndLaterWanted(t *testing.T) {
+	w := newWorld(t)
+	w.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Disabled: true, Username: "root", Email: "root@example.com"}
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if len(w.Coder.Usernames()) != 1 || w.HasSecret("dev-initial-admin") {
+		t.Fatalf("users %q", w.Coder.Usernames())
+	}
+	w.cp.Spec.InitialAdmin.Disabled = false
+	w.pass()
+	admin := readAccount(w.Secret("dev-initial-admin"))
+	if admin.username != "root" || admin.email != "root@example.com" || !w.Coder.HasRole("root", "owner") {
+		t.Errorf("admin %q %q, users %q", admin.username, admin.email, w.Coder.Usernames())
+	}
+}
+
+func TestInitialAdminIsMadeOnce(t *testing.T) {
+	w := newWorld(t)
+	w.pass()
+	w.Delete(w.Secret("dev-initial-admin"))
+	w.cp.Spec.InitialAdmin.Username = "other"
+	w.Forward(trust)
+	w.Asked()
+	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if w.Asked() != 1 || w.HasSecret("dev-initial-admin") {
+		t.Error("the initial admin was looked at again")
+	}
+}
+
+func TestInitialAdminExists(t *testing.T) {
+	w := newWorld(t)
+	w.cp.Spec.InitialAdmin.Disabled = true
+	w.pass()
+	w.addAda()
+	w.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Username: "ada", Email: "someone@example.com"}
+	for range 2 {
+		got := w.pass()
+		w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+		if !strings.Contains(got.Message, "no initial admin was made") || len(got.Events) != 0 {
+			t.Errorf("message %q, events %v", got.Message, got.Events)
+		}
+		if w.HasSecret("dev-initial-admin") {
+			t.Error("a Secret is there")
+		}
+	}
+	if _, err := w.as("").Login(w.Ctx, "ada@example.com", "ada-Passw0rd!"); err != nil {
+		t.Errorf("ada cannot log in any more: %v", err)
+	}
+}
+
+func TestInitialAdminThatCoderDoesNotAccept(t *testing.T) {
+	w := newWorld(t)
+	w.cp.Spec.InitialAdmin.Username = "new"
+	got := w.pass()
+	w.WantState(got.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	if !strings.Contains(got.Message, "spec.initialAdmin") || got.TokenRef == nil {
+		t.Errorf("message %q, token ref %v", got.Message, got.TokenRef)
+	}
+	w.cp.Spec.InitialAdmin.Username = "admin"
+	w.settle()
+	w.checkAdmin()
+}
+
+func TestSecretNames(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	for name, c := range map[string]struct{ name, given, token, credentials, admin string }{
+		"short":    {name: "dev", token: "dev-operator-token", credentials: "dev-operator-credentials", admin: "dev-initial-admin"},
+		"given":    {name: "dev", given: "t", token: "t", credentials: "dev-operator-credentials", admin: "dev-initial-admin"},
+		"too long": {name: long, token: long[:39] + "-92b9e111-operator-token", credentials: long[:33] + "-92b9e111-operator-credentials", admin: long[:40] + "-92b9e111-initial-admin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Name: c.name}}
+			cp.Spec.OperatorAccess.GeneratedTokenSecretName = c.given
+			for got, want := range map[string]string{
+				TokenSecretName(cp): c.token, CredentialsSecretName(cp): c.credentials, InitialAdminSecretName(cp): c.admin,
+			} {
+				if got != want || len(got) > 63 {
+					t.Errorf("got %q (%d), want %q", got, len(got), want)
+				}
+			}
+		})
 	}
 }
