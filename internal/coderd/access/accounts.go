@@ -11,7 +11,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // account is the parsed content of a Secret with username, email and password.
@@ -112,7 +111,7 @@ func unknownAccount(bootstrap string) map[string]string {
 func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[string]string) error {
 	for key, value := range annotations {
 		if a.annotation(key) != value {
-			ownsecret.Annotate(a.secret, annotations)
+			ensure.Annotate(a.secret, annotations)
 			return p.secrets.Save(ctx, a.secret)
 		}
 	}
@@ -120,8 +119,8 @@ func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[s
 }
 
 // secretsOf returns access to the Secrets of a control plane, with their common labels.
-func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ownsecret.Secrets {
-	return ownsecret.Secrets{
+func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ensure.Secrets {
+	return ensure.Secrets{
 		Client: m.Client, Owner: cp, Kind: "CoderControlPlane", Noun: "control plane",
 		Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
 	}
@@ -143,7 +142,7 @@ func (p *pass) notOwned(kind string, obj client.Object) error {
 		return ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
-		"%s %q exists and is %s, so it was not touched; delete it or give it another name", kind, obj.GetName(), ownsecret.Whose(obj))
+		"%s %q exists and is %s, so it was not touched; delete it or give it another name", kind, obj.GetName(), ensure.OwnerOf(obj))
 }
 
 // write puts values and annotations into a Secret, and creates the Secret if it is nil.
@@ -155,9 +154,9 @@ func (p *pass) write(ctx context.Context, secret *corev1.Secret, name string, va
 		}
 	}
 	for key, value := range values {
-		ownsecret.Put(secret, key, value)
+		ensure.SetValue(secret, key, value)
 	}
-	ownsecret.Annotate(secret, annotations)
+	ensure.Annotate(secret, annotations)
 	return secret, p.secrets.Save(ctx, secret)
 }
 

@@ -18,7 +18,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -127,7 +126,7 @@ func (p *pass) startJob(ctx context.Context) error {
 			"Coder has users and the operator has no account there, and no Job can be made for it; "+
 				"give the operator a token in spec.operatorAccess.tokenSecretRef")
 	}
-	ownsecret.Annotate(job, map[string]string{AnnotationGeneration: p.generation()})
+	ensure.Annotate(job, map[string]string{AnnotationGeneration: p.generation()})
 	if err := controllerutil.SetControllerReference(p.cp, job, p.Client.Scheme()); err != nil {
 		return fmt.Errorf("owning Job %q: %w", job.Name, err)
 	}

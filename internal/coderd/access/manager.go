@@ -13,7 +13,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -80,7 +79,7 @@ type pass struct {
 	req    Request
 	result Result
 	// secrets reads and writes the Secrets of the control plane.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// swept counts the tokens that this pass deleted in Coder.
 	swept int
 }

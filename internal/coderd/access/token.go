@@ -12,7 +12,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const roleOwner = "owner"
@@ -280,7 +279,7 @@ func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *s
 	if err := api.DeleteToken(ctx, coderd.Me, previous); err != nil && !coderd.IsNotFound(err) {
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
-	ownsecret.Annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
+	ensure.Annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
 	return p.secrets.Save(ctx, stored.secret)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -135,16 +136,8 @@ func (m *Manager) Gone(controlPlane types.NamespacedName, id uuid.UUID) {
 
 // Run revokes the tokens of deleted workspaces until the context is done.
 func (m *Manager) Run(ctx context.Context) error {
-	ticker := time.NewTicker(sweepInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			m.Sweep(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	wait.UntilWithContext(ctx, m.Sweep, sweepInterval)
+	return nil
 }
 
 // Sweep revokes the tokens of deleted workspaces. It lists the tokens of each Coder once,

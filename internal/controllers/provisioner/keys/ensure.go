@@ -13,7 +13,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -131,7 +130,7 @@ func (p *pass) moveField(ctx context.Context) error {
 
 // put writes the key to the Secret's data.
 func (s *stored) put() {
-	ownsecret.Put(s.secret, s.field, s.text)
+	ensure.SetValue(s.secret, s.field, s.text)
 }
 
 // makeStored prepares a new Secret if there is none.

@@ -15,7 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -123,14 +122,14 @@ type pass struct {
 	cr     *coderv1alpha1.CoderProvisioner
 	result Result
 	// secrets reads and writes the Secrets of the provisioner.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// stored is the content of the Secret, or nil if there is none.
 	stored *stored
 }
 
 func (m *Manager) newPass(req Request) *pass {
 	cr := req.Provisioner
-	return &pass{Manager: m, req: req, cr: cr, secrets: ownsecret.Secrets{
+	return &pass{Manager: m, req: req, cr: cr, secrets: ensure.Secrets{
 		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.Labels(cr.Name),
 	}}
 }

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // Annotations of the key's Secret, in addition to coderv1alpha1.AnnotationProvisionerKeyID. None of
@@ -94,7 +94,7 @@ func (s *stored) write() {
 	if s.text == "" {
 		field = ""
 	}
-	ownsecret.Annotate(s.secret, map[string]string{
+	ensure.Annotate(s.secret, map[string]string{
 		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
 		AnnotationName:                           r.Name,
 		AnnotationOrganizationID:                 r.OrganizationID,
@@ -147,7 +147,7 @@ func (p *pass) notOwned(secret *corev1.Secret) Finding {
 		return fails(coderv1alpha1.ReasonWaiting, message)
 	}
 	return fails(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
-		"Secret %q exists and is %s, so it was not touched; delete it, or choose another spec.key.secretName", secret.Name, ownsecret.Whose(secret)))
+		"Secret %q exists and is %s, so it was not touched; delete it, or choose another spec.key.secretName", secret.Name, ensure.OwnerOf(secret)))
 }
 
 // others returns the Secrets with earlier names in which this provisioner has a key of the

@@ -17,7 +17,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -98,7 +97,7 @@ type pass struct {
 	req    Request
 	result Result
 	// secrets reads and writes the Secrets of the proxy.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// foreign is a Secret of another owner that has the name of the Secret with the token, or nil.
 	foreign *corev1.Secret
 	// checked is the check on which the result is based.
@@ -106,7 +105,7 @@ type pass struct {
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ownsecret.Secrets{
+	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ensure.Secrets{
 		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
 	}}
 }

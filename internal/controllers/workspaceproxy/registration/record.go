@@ -16,7 +16,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // Annotations on the Secret with the session token. None of them contains a secret.
@@ -102,12 +101,12 @@ func (r *record) write(secret *corev1.Secret) (bool, error) {
 		}
 		former = string(raw)
 	}
-	ownsecret.Annotate(secret, map[string]string{
+	ensure.Annotate(secret, map[string]string{
 		AnnotationProxyID: r.ID, AnnotationProxyName: r.Name, AnnotationCoderURL: r.URL,
 		AnnotationThrough: r.Through, AnnotationAccessURL: r.accessURL, AnnotationFormer: former,
 	})
 	if r.token != "" && strings.TrimSpace(string(secret.Data[coderv1alpha1.SecretKeyToken])) != r.token {
-		ownsecret.Put(secret, coderv1alpha1.SecretKeyToken, r.token)
+		ensure.SetValue(secret, coderv1alpha1.SecretKeyToken, r.token)
 	}
 	return !equality.Semantic.DeepEqual(before, secret), nil
 }
@@ -219,30 +218,18 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	return kept, nil
 }
 
-// save writes a record if that changes the Secret. It fails if the Secret was changed since it was
-// read. The next pass reads it again.
+// save writes a record if that changes the Secret, and creates the Secret if there is none. It fails
+// if the Secret was changed since it was read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, r *record) error {
-	if r.secret == nil {
-		return p.create(ctx, r)
-	}
 	secret := r.secret.DeepCopy()
+	if secret == nil {
+		var err error
+		if secret, err = p.secrets.New(resources.TokenSecretName(p.proxy)); err != nil {
+			return err
+		}
+	}
 	changed, err := r.write(secret)
-	if err != nil || !changed {
-		return err
-	}
-	if err := p.secrets.Save(ctx, secret); err != nil {
-		return err
-	}
-	r.secret = secret
-	return nil
-}
-
-func (p *pass) create(ctx context.Context, r *record) error {
-	secret, err := p.secrets.New(resources.TokenSecretName(p.proxy))
-	if err != nil {
-		return err
-	}
-	if _, err := r.write(secret); err != nil {
+	if err != nil || !changed && r.secret != nil {
 		return err
 	}
 	if err := p.secrets.Save(ctx, secret); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -198,12 +199,7 @@ func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name str
 
 // knows reports whether the operator created the registration with this id.
 func (r *record) knows(id string) bool {
-	for _, one := range r.all() {
-		if one.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.all(), func(one registration) bool { return one.ID == id })
 }
 
 func nameTaken(name, url string) error {

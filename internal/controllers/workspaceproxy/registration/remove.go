@@ -1,8 +1,10 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,7 +49,7 @@ func (p *pass) known(records []*record) []registration {
 	for _, r := range records {
 		for _, one := range r.all() {
 			one = p.completed(one)
-			if !containsSame(all, one) {
+			if !slices.ContainsFunc(all, one.same) {
 				all = append(all, one)
 			}
 		}
@@ -70,22 +72,9 @@ func (p *pass) completed(r registration) registration {
 		r.Through = throughControlPlane + "/" + spec.ControlPlaneRef.Name
 	case spec.Bootstrap.CredentialsSecretRef != nil:
 		ref := spec.Bootstrap.CredentialsSecretRef
-		key := ref.Key
-		if key == "" {
-			key = coderv1alpha1.SecretKeyToken
-		}
-		r.URL, r.Through = spec.Bootstrap.CoderURL, throughSecret+"/"+ref.Name+"/"+key
+		r.URL, r.Through = spec.Bootstrap.CoderURL, throughSecret+"/"+ref.Name+"/"+cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	}
 	return r
-}
-
-func containsSame(list []registration, one registration) bool {
-	for _, other := range list {
-		if other.same(one) {
-			return true
-		}
-	}
-	return false
 }
 
 // removeFormer removes the registrations that the spec no longer asks for, if their Coder is

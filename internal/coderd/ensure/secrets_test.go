@@ -1,4 +1,4 @@
-package ownsecret
+package ensure
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func (w *world) made(name string) *corev1.Secret {
 	w.t.Helper()
 	secret, err := w.secrets.New(name)
 	w.must(err)
-	Put(secret, "token", "first")
+	SetValue(secret, "token", "first")
 	w.must(w.secrets.Save(w.t.Context(), secret))
 	return secret
 }
@@ -80,7 +80,7 @@ func TestLife(t *testing.T) {
 	if diff := cmp.Diff(w.secrets.Labels, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	Put(got, "token", "second")
+	SetValue(got, "token", "second")
 	Annotate(got, map[string]string{"keep": "yes", "none": ""})
 	w.must(w.secrets.Save(t.Context(), got))
 	got = w.get("s")
@@ -106,9 +106,9 @@ func TestStale(t *testing.T) {
 		t.Errorf("created twice: %v", err)
 	}
 	old, fresh := w.get("s"), w.get("s")
-	Put(fresh, "token", "fresh")
+	SetValue(fresh, "token", "fresh")
 	w.must(w.secrets.Save(t.Context(), fresh))
-	Put(old, "token", "hidden-value")
+	SetValue(old, "token", "hidden-value")
 	err = w.secrets.Save(t.Context(), old)
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `updating Secret "s"`) || strings.Contains(err.Error(), "hidden-value") {
 		t.Errorf("written over: %v", err)
@@ -140,8 +140,8 @@ func TestWhose(t *testing.T) {
 			mine, err := w.secrets.GetMine(t.Context(), "s")
 			w.must(err)
 			message, leftover := w.secrets.Leftover("Secret", w.get("s"))
-			if (mine != nil) != c.mine || w.secrets.Mine(secret) != c.mine || leftover != c.leftover || Whose(secret) != c.whose {
-				t.Errorf("mine %t, leftover %t, %s; want %+v", mine != nil, leftover, Whose(secret), c)
+			if (mine != nil) != c.mine || w.secrets.Mine(secret) != c.mine || leftover != c.leftover || OwnerOf(secret) != c.whose {
+				t.Errorf("mine %t, leftover %t, %s; want %+v", mine != nil, leftover, OwnerOf(secret), c)
 			}
 			want := ""
 			if c.leftover {
