@@ -12,72 +12,72 @@ import (
 
 // scenario is a state from which Ensure takes several steps.
 type scenario struct {
-	prepare func(w *world)
-	check   func(w *world)
+	prepare func(f *fixture)
+	check   func(f *fixture)
 }
 
 func scenarios() map[string]scenario {
-	whole := func(w *world) { w.checkWhole(); w.checkAdmin() }
+	whole := func(f *fixture) { f.checkWhole(); f.checkAdmin() }
 	return map[string]scenario{
-		"fresh": {prepare: func(*world) {}, check: whole},
+		"fresh": {prepare: func(*fixture) {}, check: whole},
 		"rotation": {
-			prepare: func(w *world) {
-				w.settle()
-				w.Forward(5 * 24 * time.Hour)
+			prepare: func(f *fixture) {
+				f.settle()
+				f.Forward(5 * 24 * time.Hour)
 			},
 			check: whole,
 		},
 		"refused token": {
-			prepare: func(w *world) {
-				w.settle()
-				w.Coder.RevokeToken(w.token())
-				w.restart()
+			prepare: func(f *fixture) {
+				f.settle()
+				f.Coder.RevokeToken(f.token())
+				f.restart()
 			},
 			check: whole,
 		},
 		"deleted token Secret": {
-			prepare: func(w *world) {
-				w.settle()
-				w.Delete(w.Secret("dev-operator-token"))
+			prepare: func(f *fixture) {
+				f.settle()
+				f.Delete(f.Secret("dev-operator-token"))
 			},
 			check: whole,
 		},
 		"users exist": {
-			prepare: func(w *world) { w.addAda() },
-			check: func(w *world) {
-				w.checkWhole()
-				creds := readAccount(w.Secret("dev-operator-credentials"))
-				if got := w.Coder.Usernames(); !slices.Equal(got, []string{"ada", creds.username}) {
-					w.T.Errorf("users %q, want ada and the operator", got)
+			prepare: func(f *fixture) { f.addAda() },
+			check: func(f *fixture) {
+				f.checkWhole()
+				creds := readAccount(f.Secret("dev-operator-credentials"))
+				if got := f.Coder.Usernames(); !slices.Equal(got, []string{"ada", creds.username}) {
+					f.T.Errorf("users %q, want ada and the operator", got)
 				}
-				if w.Get(jobName, &batchv1.Job{}) {
-					w.T.Error("the Job is still there")
+				if f.Get(jobName, &batchv1.Job{}) {
+					f.T.Error("the Job is still there")
 				}
 			},
 		},
 		"own token replaced by a given one": {
-			prepare: func(w *world) {
-				w.settle()
-				w.addAda()
-				w.giveToken(w.ada)
+			prepare: func(f *fixture) {
+				f.settle()
+				f.addAda()
+				f.giveToken(f.ada)
 			},
-			check: func(w *world) {
-				if names := w.Coder.TokenNames(Username); len(names) != 0 {
-					w.T.Errorf("tokens %q are left", names)
+			check: func(f *fixture) {
+				if names := f.Coder.TokenNames(Username); len(names) != 0 {
+					f.T.Errorf("tokens %q are left", names)
 				}
-				if w.HasSecret("dev-operator-token") {
-					w.T.Error("the token Secret is left")
+				if f.HasSecret("dev-operator-token") {
+					f.T.Error("the token Secret is left")
 				}
 			},
 		},
 		"disabled": {
-			prepare: func(w *world) {
-				w.settle()
-				w.cp.Spec.OperatorAccess.Disabled = true
+			prepare: func(f *fixture) {
+				f.settle()
+				f.cp.Spec.OperatorAccess.Disabled = true
 			},
-			check: func(w *world) {
-				if names := w.Coder.TokenNames(Username); len(names) != 0 {
-					w.T.Errorf("tokens %q are left", names)
+			check: func(f *fixture) {
+				if names := f.Coder.TokenNames(Username); len(names) != 0 {
+					f.T.Errorf("tokens %q are left", names)
 				}
 			},
 		},
@@ -85,23 +85,23 @@ func scenarios() map[string]scenario {
 }
 
 func TestCrash(t *testing.T) {
-	ensuretest.Crash(t, 3, scenarios(), func(t *testing.T, s scenario) (_ *ensuretest.World, run, resume func()) {
-		w := newWorld(t)
-		s.prepare(w)
-		return w.World, func() {
+	ensuretest.Crash(t, 3, scenarios(), func(t *testing.T, s scenario) (_ *ensuretest.Fixture, run, resume func()) {
+		f := newFixture(t)
+		s.prepare(f)
+		return f.Fixture, func() {
 				for range 6 {
-					result, err := w.manager.Ensure(w.Ctx, w.request())
-					w.CheckSilence(w.secrets, result.Events, result.Message, err)
-					if w.Fault.Struck() || result.State == Ready {
+					result, err := f.manager.Ensure(f.Ctx, f.request())
+					f.CheckSilence(f.secrets, result.Events, result.Message, err)
+					if f.Fault.Struck() || result.State == Ready {
 						break
 					}
-					w.runJob()
+					f.runJob()
 				}
 			}, func() {
-				w.restart()
-				w.settle()
-				w.pass()
-				s.check(w)
+				f.restart()
+				f.settle()
+				f.pass()
+				s.check(f)
 			}
 	})
 }

@@ -15,76 +15,76 @@ import (
 )
 
 // giveToken puts a user's token into a Secret and references it in the spec.
-func (w *world) giveToken(value string) {
-	w.T.Helper()
+func (f *fixture) giveToken(value string) {
+	f.T.Helper()
 	if len(value) > 10 {
-		w.secrets[value] = true
+		f.secrets[value] = true
 	}
-	w.Create(&corev1.Secret{
+	f.Create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"},
 		Data:       map[string][]byte{"api": []byte(value + "\n")},
 	})
-	w.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine", Key: "api"}
+	f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine", Key: "api"}
 }
 
 func TestGivenToken(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(w *world)
+		prepare func(f *fixture)
 		state   State
 		reason  string
 		says    string
 	}{
 		"of an owner": {
-			prepare: func(w *world) {
-				w.addAda()
-				w.giveToken(w.ada)
+			prepare: func(f *fixture) {
+				f.addAda()
+				f.giveToken(f.ada)
 			},
 			state: Ready, reason: coderv1alpha1.ReasonTokenAccepted,
 		},
 		"of somebody else": {
-			prepare: func(w *world) {
-				w.giveToken(w.Coder.AddUser("bob", "template-admin"))
+			prepare: func(f *fixture) {
+				f.giveToken(f.Coder.AddUser("bob", "template-admin"))
 			},
 			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `"bob" does not have the role owner`,
 		},
 		"that Coder does not know": {
-			prepare: func(w *world) { w.giveToken("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb") },
+			prepare: func(f *fixture) { f.giveToken("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb") },
 			state:   Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `key "api" of Secret "mine"`,
 		},
 		"in a Secret that does not exist": {
-			prepare: func(w *world) {
-				w.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "gone"}
+			prepare: func(f *fixture) {
+				f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "gone"}
 			},
 			state: Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `Secret "gone"`,
 		},
 		"in a key that does not exist": {
-			prepare: func(w *world) {
-				w.giveToken("x")
-				w.cp.Spec.OperatorAccess.TokenSecretRef.Key = "other"
+			prepare: func(f *fixture) {
+				f.giveToken("x")
+				f.cp.Spec.OperatorAccess.TokenSecretRef.Key = "other"
 			},
 			state: Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `key "other"`,
 		},
 		"that the operator made itself": {
-			prepare: func(w *world) {
-				w.pass()
-				w.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "dev-operator-token"}
+			prepare: func(f *fixture) {
+				f.pass()
+				f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "dev-operator-token"}
 			},
 			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator made itself",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			c.prepare(w)
-			w.Writes = 0
-			before := w.Coder.TokenNames(Username)
-			got := w.pass()
-			w.WantState(got.Result, c.state, c.reason)
+			f := newFixture(t)
+			c.prepare(f)
+			f.Writes = 0
+			before := f.Coder.TokenNames(Username)
+			got := f.pass()
+			f.WantState(got.Result, c.state, c.reason)
 			if !strings.Contains(got.Message, c.says) {
 				t.Errorf("message %q does not say %q", got.Message, c.says)
 			}
-			after := w.Coder.TokenNames(Username)
-			if w.Writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
-				t.Errorf("%d writes, tokens %q -> %q, events %v", w.Writes, before, after, got.Events)
+			after := f.Coder.TokenNames(Username)
+			if f.Writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
+				t.Errorf("%d writes, tokens %q -> %q, events %v", f.Writes, before, after, got.Events)
 			}
 			if (got.TokenRef != nil) != (c.state == Ready) {
 				t.Errorf("token ref %v", got.TokenRef)
@@ -94,87 +94,87 @@ func TestGivenToken(t *testing.T) {
 }
 
 func TestGivenTokenReplacesOurs(t *testing.T) {
-	w := newWorld(t)
-	w.pass()
-	w.addAda()
-	w.giveToken(w.ada)
-	got := w.pass()
-	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if names := w.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || w.HasSecret("dev-operator-token") || len(names) != 0 {
+	f := newFixture(t)
+	f.pass()
+	f.addAda()
+	f.giveToken(f.ada)
+	got := f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if names := f.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || f.HasSecret("dev-operator-token") || len(names) != 0 {
 		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
-	w.Asked()
-	w.Writes = 0
-	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if asked := w.Asked(); asked != 0 || w.Writes != 0 {
-		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, w.Writes)
+	f.Asked()
+	f.Writes = 0
+	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if asked := f.Asked(); asked != 0 || f.Writes != 0 {
+		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, f.Writes)
 	}
 	// After removing the reference, the operator's account is used again.
-	w.cp.Spec.OperatorAccess.TokenSecretRef = nil
-	w.WantState(w.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	w.checkWhole()
-	if names := w.Coder.TokenNames("ada"); len(names) != 1 {
+	f.cp.Spec.OperatorAccess.TokenSecretRef = nil
+	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.checkWhole()
+	if names := f.Coder.TokenNames("ada"); len(names) != 1 {
 		t.Errorf("ada has tokens %q", names)
 	}
 }
 
 // The cached verification of a token does not apply to its replacement.
 func TestGivenTokenIsReplaced(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
-	w.giveToken(w.ada)
-	w.pass()
-	secret := w.Secret("mine")
+	f := newFixture(t)
+	f.addAda()
+	f.giveToken(f.ada)
+	f.pass()
+	secret := f.Secret("mine")
 	secret.Data["api"] = []byte("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb")
-	w.Update(secret)
-	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.Update(secret)
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // The operator cannot renew a given token, so its expiry is reported early.
 func TestGivenTokenThatExpires(t *testing.T) {
-	w := newWorld(t, coderdtest.WithRelease(coderdtest.Release234))
-	w.addAda()
-	token := w.Coder.AddToken("ada", 30*day)
-	w.giveToken(token)
-	expires := w.Clock.Now().Add(30 * day)
-	got := w.pass()
-	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f := newFixture(t, coderdtest.WithRelease(coderdtest.Release234))
+	f.addAda()
+	token := f.Coder.AddToken("ada", 30*day)
+	f.giveToken(token)
+	expires := f.Clock.Now().Add(30 * day)
+	got := f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(expires) {
 		t.Errorf("expires at %v, want %v", got.ExpiresAt, expires)
 	}
 
-	w.Forward(20*day - time.Second)
-	got = w.pass()
-	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.Forward(20*day - time.Second)
+	got = f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.RequeueAfter != time.Second {
 		t.Errorf("looks again after %s, want the begin of the warning", got.RequeueAfter)
 	}
 
-	w.Forward(time.Second)
+	f.Forward(time.Second)
 	// The verification is cached: no request is made.
-	w.Asked()
-	got = w.pass()
-	w.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenExpiring)
+	f.Asked()
+	got = f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenExpiring)
 	if want := `Secret "mine"`; !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "2026-03-31T12:00:00Z") {
 		t.Errorf("message %q does not name %s and the time", got.Message, want)
 	}
-	if asked := w.Asked(); asked != 0 {
+	if asked := f.Asked(); asked != 0 {
 		t.Errorf("%d requests", asked)
 	}
 
-	w.Forward(10*day + time.Second)
-	w.WantState(w.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.Forward(10*day + time.Second)
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // A token whose expiry Coder does not return is used without a warning. An outage is not treated
 // this way.
 func TestGivenTokenOfUnknownLife(t *testing.T) {
 	for status, want := range map[int]State{403: Ready, 404: Ready, 500: Waiting} {
-		w := newWorld(t)
-		w.addAda()
-		w.giveToken(w.ada)
-		w.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users/me/keys/", Status: status})
-		got := w.pass()
+		f := newFixture(t)
+		f.addAda()
+		f.giveToken(f.ada)
+		f.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users/me/keys/", Status: status})
+		got := f.pass()
 		if got.State != want || got.ExpiresAt != nil {
 			t.Errorf("HTTP %d: %s %s (%s), expires at %v", status, got.State, got.Reason, got.Message, got.ExpiresAt)
 		}

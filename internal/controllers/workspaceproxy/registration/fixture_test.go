@@ -20,9 +20,9 @@ const (
 	tokenSecret = "sydney-proxy-token"
 )
 
-// world contains a cluster, two Coders and the Manager.
-type world struct {
-	*ensuretest.World
+// fixture contains a cluster, two Coders and the Manager.
+type fixture struct {
+	*ensuretest.Fixture
 	other   *coderdtest.Server
 	manager *Manager
 	proxy   *coderv1alpha1.CoderWorkspaceProxy
@@ -32,22 +32,22 @@ type world struct {
 // knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{
-		World: ensuretest.New(t, knownKinds, coderdtest.WithLicensing()), healthy: true,
+	f := &fixture{
+		Fixture: ensuretest.New(t, knownKinds, coderdtest.WithLicensing()), healthy: true,
 		other: coderdtest.New(t, coderdtest.WithLicensing()), proxy: newProxy(),
 	}
-	for _, coder := range []*coderdtest.Server{w.Coder, w.other} {
+	for _, coder := range []*coderdtest.Server{f.Coder, f.other} {
 		coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	}
-	w.restart()
-	w.Create(w.proxy.DeepCopy())
-	w.controlPlane("dev", w.Coder)
-	w.controlPlane("next", w.other)
-	w.secret("owner", map[string]string{"token": w.other.AddUser("ada", "owner")})
-	w.Fault.Set(0, false)
-	return w
+	f.restart()
+	f.Create(f.proxy.DeepCopy())
+	f.controlPlane("dev", f.Coder)
+	f.controlPlane("next", f.other)
+	f.secret("owner", map[string]string{"token": f.other.AddUser("ada", "owner")})
+	f.Fault.Set(0, false)
+	return f
 }
 
 func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha1.CoderWorkspaceProxy {
@@ -65,9 +65,9 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 }
 
 // controlPlane creates a control plane and the operator's token for it in the cluster.
-func (w *world) controlPlane(name string, coder *coderdtest.Server) {
-	w.T.Helper()
-	w.secret(name+"-operator-token", map[string]string{"token": coder.AddUser("operator-"+name, "owner")})
+func (f *fixture) controlPlane(name string, coder *coderdtest.Server) {
+	f.T.Helper()
+	f.secret(name+"-operator-token", map[string]string{"token": coder.AddUser("operator-"+name, "owner")})
 	cp := &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: name, UID: types.UID(name + "-uid")},
 		Status: coderv1alpha1.CoderControlPlaneStatus{
@@ -75,12 +75,12 @@ func (w *world) controlPlane(name string, coder *coderdtest.Server) {
 			OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: name + "-operator-token", Key: "token"},
 		},
 	}
-	w.Create(cp)
+	f.Create(cp)
 }
 
-func (w *world) secret(name string, data map[string]string) {
-	w.T.Helper()
-	w.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: name}, StringData: data, Data: bytesOf(data)})
+func (f *fixture) secret(name string, data map[string]string) {
+	f.T.Helper()
+	f.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: name}, StringData: data, Data: bytesOf(data)})
 }
 
 func bytesOf(data map[string]string) map[string][]byte {
@@ -92,104 +92,104 @@ func bytesOf(data map[string]string) map[string][]byte {
 }
 
 // restart creates a new Manager with empty state, like a new process.
-func (w *world) restart() {
-	w.Fault.Set(0, false)
-	w.manager = &Manager{Client: w.Client, Reader: w.Client, Clock: w.Clock, NewClient: w.NewClient}
+func (f *fixture) restart() {
+	f.Fault.Set(0, false)
+	f.manager = &Manager{Client: f.Client, Reader: f.Client, Clock: f.Clock, NewClient: f.NewClient}
 }
 
 // pass runs Ensure once, stores what the status stores, and checks that messages contain no
 // secrets.
-func (w *world) pass() Result {
-	w.T.Helper()
-	result, err := w.try()
-	w.Must(err)
+func (f *fixture) pass() Result {
+	f.T.Helper()
+	result, err := f.try()
+	f.Must(err)
 	return result
 }
 
-func (w *world) try() (Result, error) {
-	w.T.Helper()
-	result, err := w.manager.Ensure(w.Ctx, Request{Proxy: w.proxy, AccessURL: w.accessURL(), Healthy: w.healthy})
-	w.checkSilence(result, err)
+func (f *fixture) try() (Result, error) {
+	f.T.Helper()
+	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: f.proxy, AccessURL: f.accessURL(), Healthy: f.healthy})
+	f.checkSilence(result, err)
 	if err == nil {
-		w.proxy.Status.ProxyID, w.proxy.Status.ProxyName = result.ProxyID, result.ProxyName
+		f.proxy.Status.ProxyID, f.proxy.Status.ProxyName = result.ProxyID, result.ProxyName
 	}
 	return result, err
 }
 
 // accessURL returns the access URL of the Coder that the spec names.
-func (w *world) accessURL() string {
-	if w.proxy.Spec.ProxySessionTokenSecretRef != nil {
-		return w.Coder.URL
+func (f *fixture) accessURL() string {
+	if f.proxy.Spec.ProxySessionTokenSecretRef != nil {
+		return f.Coder.URL
 	}
 	return accessURL
 }
 
-func (w *world) remove() Result {
-	w.T.Helper()
-	result, err := w.manager.Remove(w.Ctx, Request{Proxy: w.proxy})
-	w.checkSilence(result, err)
-	w.Must(err)
+func (f *fixture) remove() Result {
+	f.T.Helper()
+	result, err := f.manager.Remove(f.Ctx, Request{Proxy: f.proxy})
+	f.checkSilence(result, err)
+	f.Must(err)
 	return result
 }
 
 // settle runs passes until one is Ready and writes nothing.
-func (w *world) settle() Result {
-	w.T.Helper()
+func (f *fixture) settle() Result {
+	f.T.Helper()
 	var result Result
 	for range 12 {
-		before := w.Writes
-		if result = w.pass(); result.State == Ready && w.Writes == before {
+		before := f.Writes
+		if result = f.pass(); result.State == Ready && f.Writes == before {
 			return result
 		}
 	}
-	w.T.Fatalf("not Ready after 12 passes: %s %s: %s", result.State, result.Reason, result.Message)
+	f.T.Fatalf("not Ready after 12 passes: %s %s: %s", result.State, result.Reason, result.Message)
 	return result
 }
 
 // checkSilence checks that messages, errors and Events contain no tokens.
-func (w *world) checkSilence(result Result, err error) {
-	w.T.Helper()
+func (f *fixture) checkSilence(result Result, err error) {
+	f.T.Helper()
 	list, values := &corev1.SecretList{}, map[string]bool{}
-	w.Must(w.Client.List(w.Ctx, list))
+	f.Must(f.Client.List(f.Ctx, list))
 	for _, secret := range list.Items {
 		for _, value := range secret.Data {
 			values[string(value)] = true
 		}
 	}
-	w.CheckSilence(values, result.Events, result.Message, err, result.LeftBehind)
+	f.CheckSilence(values, result.Events, result.Message, err, result.LeftBehind)
 }
 
-func (w *world) token() string {
-	w.T.Helper()
-	return string(w.Secret(tokenSecret).Data["token"])
+func (f *fixture) token() string {
+	f.T.Helper()
+	return string(f.Secret(tokenSecret).Data["token"])
 }
 
 // only returns the single proxy of a Coder.
-func (w *world) only(coder *coderdtest.Server) coderdtest.Proxy {
-	w.T.Helper()
+func (f *fixture) only(coder *coderdtest.Server) coderdtest.Proxy {
+	f.T.Helper()
 	proxies := coder.Proxies()
 	if len(proxies) != 1 {
-		w.T.Fatalf("Coder has the proxies %+v, want one", proxies)
+		f.T.Fatalf("Coder has the proxies %+v, want one", proxies)
 	}
 	return proxies[0]
 }
 
 // checkWhole checks that there is one proxy that matches the spec, and that the Secret contains its
 // token.
-func (w *world) checkWhole(coder *coderdtest.Server, name, displayName, icon string) {
-	w.T.Helper()
-	got := w.only(coder)
-	secret := w.Secret(tokenSecret)
+func (f *fixture) checkWhole(coder *coderdtest.Server, name, displayName, icon string) {
+	f.T.Helper()
+	got := f.only(coder)
+	secret := f.Secret(tokenSecret)
 	if got.Name != name || got.DisplayName != displayName || got.Icon != icon {
-		w.T.Errorf("Coder has name %q, display name %q, icon %q, want %q, %q, %q", got.Name, got.DisplayName, got.Icon, name, displayName, icon)
+		f.T.Errorf("Coder has name %q, display name %q, icon %q, want %q, %q, %q", got.Name, got.DisplayName, got.Icon, name, displayName, icon)
 	}
 	if token := string(secret.Data["token"]); token != got.Token {
-		w.T.Error("the Secret does not hold the token that Coder accepts")
+		f.T.Error("the Secret does not hold the token that Coder accepts")
 	}
 	if id := secret.Annotations[AnnotationProxyID]; id != got.ID.String() {
-		w.T.Errorf("the Secret is about proxy %q, Coder has %q", id, got.ID)
+		f.T.Errorf("the Secret is about proxy %q, Coder has %q", id, got.ID)
 	}
 	if former := secret.Annotations[AnnotationFormer]; former != "" {
-		w.T.Errorf("former registrations are left: %s", former)
+		f.T.Errorf("former registrations are left: %s", former)
 	}
 }

@@ -22,9 +22,9 @@ import (
 
 var begin = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 
-// world is the fixture: a Coder, a record, and a Manager.
-type world struct {
-	*ensuretest.World
+// fixture is a Coder, a record, and a Manager.
+type fixture struct {
+	*ensuretest.Fixture
 	manager *Manager
 	token   string
 	// license and unread describe the Secret, own is the record.
@@ -39,110 +39,110 @@ type world struct {
 	said []any
 }
 
-func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
+func newFixture(t *testing.T, opts ...coderdtest.Option) *fixture {
 	t.Helper()
-	w := &world{World: ensuretest.New(t, nil, opts...), instance: "v1"}
-	w.Clock.SetTime(begin)
-	w.token = w.Coder.AddUser("ada", "owner")
-	w.restart()
-	t.Cleanup(w.checkSilence)
-	return w
+	f := &fixture{Fixture: ensuretest.New(t, nil, opts...), instance: "v1"}
+	f.Clock.SetTime(begin)
+	f.token = f.Coder.AddUser("ada", "owner")
+	f.restart()
+	t.Cleanup(f.checkSilence)
+	return f
 }
 
-func newLicensedWorld(t *testing.T) *world {
+func newLicensedFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newWorld(t, coderdtest.WithLicensing())
+	return newFixture(t, coderdtest.WithLicensing())
 }
 
 // restart replaces the Manager by one with empty caches, as after a restart of the process.
-func (w *world) restart() { w.manager = &Manager{Clock: w.Clock} }
+func (f *fixture) restart() { f.manager = &Manager{Clock: f.Clock} }
 
-func (w *world) request() Request {
-	w.T.Helper()
-	client, err := w.NewClient(coderd.Config{URL: w.Coder.URL, Token: w.token})
-	w.Must(err)
+func (f *fixture) request() Request {
+	f.T.Helper()
+	client, err := f.NewClient(coderd.Config{URL: f.Coder.URL, Token: f.token})
+	f.Must(err)
 	return Request{
-		Key: "uid", Instance: w.instance, License: w.license, Unread: w.unread, Own: slices.Clone(w.own),
-		Connect: func(context.Context) (Coder, error) { return client, w.connectErr },
-		Record:  func(_ context.Context, own []string) error { return w.record(own) },
+		Key: "uid", Instance: f.instance, License: f.license, Unread: f.unread, Own: slices.Clone(f.own),
+		Connect: func(context.Context) (Coder, error) { return client, f.connectErr },
+		Record:  func(_ context.Context, own []string) error { return f.record(own) },
 	}
 }
 
-func (w *world) record(own []string) error {
-	return w.Fault.Around(func() error {
-		w.own = slices.Clone(own)
-		w.records++
+func (f *fixture) record(own []string) error {
+	return f.Fault.Around(func() error {
+		f.own = slices.Clone(own)
+		f.records++
 		return nil
 	})
 }
 
 // try runs one pass and records its result as a status is written: only if it differs.
-func (w *world) try() (Result, error) {
-	w.T.Helper()
-	result, err := w.manager.Ensure(w.Ctx, w.request())
-	w.said = append(w.said, result.Message, err, result.AllowanceErr)
+func (f *fixture) try() (Result, error) {
+	f.T.Helper()
+	result, err := f.manager.Ensure(f.Ctx, f.request())
+	f.said = append(f.said, result.Message, err, result.AllowanceErr)
 	for _, e := range result.Events {
-		w.said = append(w.said, e.Message)
+		f.said = append(f.said, e.Message)
 	}
-	if err == nil && !slices.Equal(w.own, result.Own) {
-		err = w.record(result.Own)
+	if err == nil && !slices.Equal(f.own, result.Own) {
+		err = f.record(result.Own)
 	}
 	return result, err
 }
 
-func (w *world) pass() Result {
-	w.T.Helper()
-	result, err := w.try()
-	w.Must(err)
+func (f *fixture) pass() Result {
+	f.T.Helper()
+	result, err := f.try()
+	f.Must(err)
 	if result.RequeueAfter <= 0 || result.RequeueAfter > DefaultRest {
-		w.T.Errorf("looks again after %s", result.RequeueAfter)
+		f.T.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	return result
 }
 
 // want sets the Secret and runs a pass that must end with this state.
-func (w *world) want(license string, state State, reason string) Result {
-	w.T.Helper()
-	w.license = license
-	result := w.pass()
-	w.WantState(result.Result, state, reason)
+func (f *fixture) want(license string, state State, reason string) Result {
+	f.T.Helper()
+	f.license = license
+	result := f.pass()
+	f.WantState(result.Result, state, reason)
 	return result
 }
 
 // asked returns the classes of the requests since the last call.
-func (w *world) asked() string {
+func (f *fixture) asked() string {
 	var out []string
-	for class, n := range w.Coder.Requests() {
+	for class, n := range f.Coder.Requests() {
 		class = strings.ReplaceAll(class, "/api/v2/", "")
 		out = append(out, fmt.Sprintf("%d %s", n, class))
 	}
-	w.Coder.ResetRequests()
+	f.Coder.ResetRequests()
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
-func (w *world) wantAsked(want string) {
-	w.T.Helper()
-	if got := w.asked(); got != want {
-		w.T.Errorf("asked %q, want %q", got, want)
+func (f *fixture) wantAsked(want string) {
+	f.T.Helper()
+	if got := f.asked(); got != want {
+		f.T.Errorf("asked %q, want %q", got, want)
 	}
 }
 
 // wantHeld compares the licenses in Coder, and compares the record with the operator's licenses.
-func (w *world) wantHeld(held, ours []string) {
-	w.T.Helper()
+func (f *fixture) wantHeld(held, ours []string) {
+	f.T.Helper()
 	var texts, ids []string
-	for _, l := range w.Coder.Licenses() {
+	for _, l := range f.Coder.Licenses() {
 		texts = append(texts, l.Text)
 	}
 	for _, text := range ours {
-		ids = append(ids, identityOf(w.T, text))
+		ids = append(ids, identityOf(f.T, text))
 	}
 	if diff := cmp.Diff(held, texts); diff != "" {
-		w.T.Errorf("licenses (-want +got):\n%s", diff)
+		f.T.Errorf("licenses (-want +got):\n%s", diff)
 	}
-	if !slices.Equal(ids, w.own) {
-		w.T.Errorf("recorded %q, want %q", w.own, ids)
+	if !slices.Equal(ids, f.own) {
+		f.T.Errorf("recorded %q, want %q", f.own, ids)
 	}
 }
 
@@ -156,15 +156,15 @@ func identityOf(t *testing.T, text string) string {
 }
 
 // checkSilence searches for parts of licenses in all reported texts.
-func (w *world) checkSilence() {
-	values := map[string]bool{w.token: true}
-	for _, text := range append([]string{w.license}, texts(w.Coder)...) {
+func (f *fixture) checkSilence() {
+	values := map[string]bool{f.token: true}
+	for _, text := range append([]string{f.license}, texts(f.Coder)...) {
 		for _, part := range strings.Split(text, ".") {
 			values[part] = len(part) > 8
 		}
 	}
 	maps.DeleteFunc(values, func(_ string, secret bool) bool { return !secret })
-	w.CheckSilence(values, nil, w.said...)
+	f.CheckSilence(values, nil, f.said...)
 }
 
 func texts(coder *coderdtest.Server) []string {
