@@ -30,7 +30,7 @@ CGO_ENABLED=1 "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -
 if [ ${#shared[@]} != 0 ]; then
   # With the race detector they try every fifth step (crashtest.Stride), fewer seeds or nothing.
   step "go test of the simulations, every step, without the race detector"
-  mapfile -t simulations < <({ git grep -l internal/kube/crashtest -- '*_test.go' | xargs -n 1 dirname; echo internal/apiserver/mirror; } | sort -u | sed 's|^|./|')
+  mapfile -t simulations < <({ git grep -lE 'internal/(kube/crashtest|coderd/ensure/ensuretest)"' -- '*_test.go' | xargs -n 1 dirname; echo internal/apiserver/mirror; } | sort -u | sed 's|^|./|')
   "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run 'Crash|Trouble|AnyPath|AnyAnswer|Converges|AtRest|AreLost|FiftyThousand' "${simulations[@]}" || status=$?
 fi
 exit "$status"

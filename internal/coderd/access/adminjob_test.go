@@ -11,37 +11,38 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestUsersExist(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
-	got := w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	if reasons(got) != "AdminJobRunning" {
+	f := newFixture(t)
+	f.addAda()
+	got := f.pass()
+	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if ensuretest.Reasons(got.Events) != "AdminJobRunning" {
 		t.Errorf("events %v", got.Events)
 	}
-	creds := readAccount(w.secret("dev-operator-credentials"))
+	creds := readAccount(f.Secret("dev-operator-credentials"))
 	if !strings.HasPrefix(creds.username, Username+"-") || len(creds.username) > 32 || creds.email != creds.username+"@coder-k8s.invalid" {
 		t.Errorf("account %q %q", creds.username, creds.email)
 	}
 	job := &batchv1.Job{}
-	if !w.get(jobName, job) || !metav1.IsControlledBy(job, w.cp) {
+	if !f.Get(jobName, job) || !metav1.IsControlledBy(job, f.cp) {
 		t.Fatalf("Job owners %v", job.OwnerReferences)
 	}
 
-	w.writes = 0
-	got = w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	if w.writes != 0 || len(got.Events) != 0 {
-		t.Errorf("waiting makes %d writes, events %v", w.writes, got.Events)
+	f.Writes = 0
+	got = f.pass()
+	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if f.Writes != 0 || len(got.Events) != 0 {
+		t.Errorf("waiting makes %d writes, events %v", f.Writes, got.Events)
 	}
 
-	w.runJob()
-	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	w.checkWhole()
-	if w.get(jobName, job) || w.get("dev-initial-admin", &corev1.Secret{}) {
+	f.runJob()
+	got = f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.checkWhole()
+	if f.Get(jobName, job) || f.HasSecret("dev-initial-admin") {
 		t.Error("the Job or an initial admin is there")
 	}
 }
@@ -49,7 +50,7 @@ func TestUsersExist(t *testing.T) {
 // podOf returns the pod of a finished Job with this termination message.
 func podOf(said string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: said}},
 		}}},
@@ -71,21 +72,21 @@ func TestAdminJobFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.addAda()
-			w.pass()
+			f := newFixture(t)
+			f.addAda()
+			f.pass()
 			if c.said != "" {
-				w.put(podOf(c.said))
+				f.Create(podOf(c.said))
 			}
 			job := &batchv1.Job{}
-			w.get(jobName, job)
-			w.endJob(job, batchv1.JobFailed)
-			got := w.pass()
-			wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+			f.Get(jobName, job)
+			f.endJob(job, batchv1.JobFailed)
+			got := f.pass()
+			f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 			if !strings.Contains(got.Message, c.says) || (c.saysNot != "" && strings.Contains(got.Message, c.saysNot)) {
 				t.Errorf("message %q, want %q and not %q", got.Message, c.says, c.saysNot)
 			}
-			if reasons(got) != "AdminJobFailed" || got.Events[0].Type != corev1.EventTypeWarning {
+			if ensuretest.Reasons(got.Events) != "AdminJobFailed" || got.Events[0].Type != corev1.EventTypeWarning {
 				t.Errorf("events %v", got.Events)
 			}
 		})
@@ -93,66 +94,66 @@ func TestAdminJobFails(t *testing.T) {
 }
 
 func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
+	f := newFixture(t)
+	f.addAda()
 	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
-		got := w.pass()
-		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !w.get(jobName, &batchv1.Job{}) {
-			got = w.pass()
+		got := f.pass()
+		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !f.Get(jobName, &batchv1.Job{}) {
+			got = f.pass()
 		}
 		job := &batchv1.Job{}
-		w.get(jobName, job)
-		w.endJob(job, batchv1.JobFailed)
-		got = w.pass()
-		wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+		f.Get(jobName, job)
+		f.endJob(job, batchv1.JobFailed)
+		got = f.pass()
+		f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 		if got.RequeueAfter != want {
 			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
 		}
-		w.asked()
-		w.writes = 0
-		again := w.pass()
-		if again.Message != got.Message || len(again.Events) != 0 || w.writes != 0 || w.asked() > 1 {
-			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, w.writes)
+		f.Asked()
+		f.Writes = 0
+		again := f.pass()
+		if again.Message != got.Message || len(again.Events) != 0 || f.Writes != 0 || f.Asked() > 1 {
+			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, f.Writes)
 		}
-		w.forward(want)
+		f.Forward(want)
 	}
 	// A change of the spec may have fixed the cause, so the Job is retried without a delay.
-	w.pass()
-	w.pass()
+	f.pass()
+	f.pass()
 	job := &batchv1.Job{}
-	w.get(jobName, job)
-	w.endJob(job, batchv1.JobFailed)
-	w.pass()
-	w.cp.Generation++
-	w.pass()
-	w.pass()
-	if !w.get(jobName, job) || jobEnd(job) != "" {
+	f.Get(jobName, job)
+	f.endJob(job, batchv1.JobFailed)
+	f.pass()
+	f.cp.Generation++
+	f.pass()
+	f.pass()
+	if !f.Get(jobName, job) || jobEnd(job) != "" {
 		t.Error("the Job was not started again after a change of the spec")
 	}
-	w.settle()
-	w.checkWhole()
+	f.settle()
+	f.checkWhole()
 }
 
 func TestAdminJobInAnotherDatabase(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
-	w.pass()
+	f := newFixture(t)
+	f.addAda()
+	f.pass()
 	job := &batchv1.Job{}
-	w.get(jobName, job)
-	w.endJob(job, batchv1.JobComplete)
-	got := w.pass()
-	wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+	f.Get(jobName, job)
+	f.endJob(job, batchv1.JobComplete)
+	got := f.pass()
+	f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
 	if !strings.Contains(got.Message, "CODER_PG_CONNECTION_URL") {
 		t.Errorf("message %q", got.Message)
 	}
 }
 
 func TestJobOfSomebodyElse(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
-	w.put(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: jobName}})
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNotOwned)
-	if !w.get(jobName, &batchv1.Job{}) {
+	f := newFixture(t)
+	f.addAda()
+	f.Create(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: jobName}})
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNotOwned)
+	if !f.Get(jobName, &batchv1.Job{}) {
 		t.Error("the Job was deleted")
 	}
 }
@@ -160,39 +161,39 @@ func TestJobOfSomebodyElse(t *testing.T) {
 // A control plane that is created again on the database of an earlier one gets access, although the
 // account of the earlier one still exists.
 func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.addAda()
-	w.revoke()
-	w.cp.UID = "second"
-	w.remove(w.secret("dev-initial-admin"))
-	w.restart()
-	w.settle()
-	w.checkWhole()
+	f := newFixture(t)
+	f.settle()
+	f.addAda()
+	f.revoke()
+	f.cp.UID = "second"
+	f.Delete(f.Secret("dev-initial-admin"))
+	f.restart()
+	f.settle()
+	f.checkWhole()
 }
 
 // The operator was interrupted before it created the first user, and someone else created it before
 // the next attempt.
 func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
-	for name, prepare := range map[string]func(w *world){
-		"between two passes": func(w *world) {
-			remove := w.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonUnreachable)
+	for name, prepare := range map[string]func(f *fixture){
+		"between two passes": func(f *fixture) {
+			remove := f.Coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
+			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonUnreachable)
 			remove()
-			w.addAda()
+			f.addAda()
 		},
-		"within a pass": func(w *world) {
-			w.addAda()
-			w.coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+		"within a pass": func(f *fixture) {
+			f.addAda()
+			f.Coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
+			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			prepare(w)
-			w.settle()
-			w.checkWhole()
-			if w.get("dev-initial-admin", &corev1.Secret{}) {
+			f := newFixture(t)
+			prepare(f)
+			f.settle()
+			f.checkWhole()
+			if f.HasSecret("dev-initial-admin") {
 				t.Error("made an initial admin where people had accounts")
 			}
 		})
@@ -202,32 +203,32 @@ func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 // The database was replaced by an empty one: the operator starts again and keeps the passwords that
 // users already have.
 func TestDatabaseIsReplacedByAnEmptyOne(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	before := readAccount(w.secret("dev-initial-admin")).password
-	w.coder = coderdtest.New(t, coderdtest.WithClock(w.clock))
-	w.settle()
-	w.checkWhole()
-	w.checkAdmin()
-	if after := readAccount(w.secret("dev-initial-admin")).password; after != before {
+	f := newFixture(t)
+	f.settle()
+	before := readAccount(f.Secret("dev-initial-admin")).password
+	f.Coder = coderdtest.New(t, coderdtest.WithClock(f.Clock))
+	f.settle()
+	f.checkWhole()
+	f.checkAdmin()
+	if after := readAccount(f.Secret("dev-initial-admin")).password; after != before {
 		t.Error("the password of the initial admin changed")
 	}
 }
 
 // The credentials were deleted while a Job with these credentials existed.
 func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
-	w := newWorld(t)
-	w.addAda()
-	w.pass()
+	f := newFixture(t)
+	f.addAda()
+	f.pass()
 	first := &batchv1.Job{}
-	w.get(jobName, first)
-	w.endJob(first, batchv1.JobFailed)
-	w.remove(w.secret("dev-operator-credentials"))
-	got := w.pass()
-	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	w.settle()
-	w.checkWhole()
-	if now := (&batchv1.Job{}); w.get(jobName, now) {
+	f.Get(jobName, first)
+	f.endJob(first, batchv1.JobFailed)
+	f.Delete(f.Secret("dev-operator-credentials"))
+	got := f.pass()
+	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	f.settle()
+	f.checkWhole()
+	if now := (&batchv1.Job{}); f.Get(jobName, now) {
 		t.Error("the Job is left")
 	}
 }

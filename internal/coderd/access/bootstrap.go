@@ -7,7 +7,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // session is a session of Coder that was opened with a password. It ends with the pass.
@@ -67,7 +67,7 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	})
 	switch {
 	case coderd.IsConflict(err):
-		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
 	case err != nil:
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
@@ -114,7 +114,7 @@ func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *accou
 // created the account, accept deletes the Job.
 func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
 	if !isOwner(user) {
-		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"user %q in Coder does not have the role owner, which the operator needs; give it back in Coder", user.Username)
 	}
 	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
@@ -135,12 +135,12 @@ func (p *pass) loginFailure(creds *account, err error) error {
 	name := CredentialsSecretName(p.cp)
 	switch {
 	case coderd.IsUnauthorized(err):
-		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"Coder does not accept the password of the operator's user %q: the account was changed, suspended or deleted, or the database was "+
 				"restored. Set its password in Coder to the one in Secret %q, or delete that Secret, and the operator makes itself a new account",
 			creds.username, name)
 	case coderd.IsForbidden(err):
-		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false), "+
 				"or give the operator a token in spec.operatorAccess.tokenSecretRef", creds.username, err)
 	default:

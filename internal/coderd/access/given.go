@@ -8,7 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // given verifies the token from spec.operatorAccess.tokenSecretRef. That Secret belongs to the user
@@ -25,7 +25,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	verified, err := p.verify(ctx, token, lifeOf)
 	switch {
 	case coderd.IsUnauthorized(err):
-		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retrySecret,
+		return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retrySecret,
 			"Coder does not accept the token in key %q of Secret %q (spec.operatorAccess.tokenSecretRef): it is wrong, revoked or expired; "+
 				"put a new one there", ref.Key, ref.Name)
 	case err != nil:
@@ -35,7 +35,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 		return notOwner(verified.user, "give it the role, or give the operator the token of an owner")
 	}
 	p.result.TokenRef = &ref
-	p.result.RequeueAfter = p.recheck()
+	p.result.RequeueAfter = recheck
 	if err := p.withdrawToken(ctx); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.Token
 // lifetime, but not earlier than warnBefore before the token expires. Since Coder 2.34.3, using a
 // token no longer extends its lifetime.
 func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretReference) {
-	p.ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
 	if life.ExpiresAt.IsZero() {
 		return
 	}
@@ -70,7 +70,7 @@ func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretRe
 		p.result.RequeueAfter = min(p.result.RequeueAfter, left)
 		return
 	}
-	p.ready(coderv1alpha1.ReasonTokenExpiring, fmt.Sprintf(
+	p.result.Ready(coderv1alpha1.ReasonTokenExpiring, fmt.Sprintf(
 		"Coder accepts the token in key %q of Secret %q (spec.operatorAccess.tokenSecretRef), but it expires at %s; put a new token there before that",
 		ref.Key, ref.Name, expires.Format(time.RFC3339)))
 }
@@ -81,16 +81,16 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	case err != nil:
 		return "", err
 	case secret == nil:
-		return "", outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
+		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) does not exist in namespace %q; create it, or remove tokenSecretRef", ref.Name, p.cp.Namespace)
 	case p.isTokenSecret(secret):
-		return "", outcome.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+		return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
 			"spec.operatorAccess.tokenSecretRef names Secret %q, which the operator made itself; "+
 				"remove tokenSecretRef, or name a Secret of your own", ref.Name)
 	}
 	token := strings.TrimSpace(string(secret.Data[ref.Key]))
 	if token == "" {
-		return "", outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
+		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) has no token in key %q; add it", ref.Name, ref.Key)
 	}
 	return token, nil

@@ -3,8 +3,6 @@ package access
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,15 +12,14 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const (
-	// defaultTrust is how long the verification of a token is cached.
-	defaultTrust = time.Minute
-	// defaultRecheck is the interval at which a working token is checked again.
-	defaultRecheck = time.Hour
+	// trust is how long the verification of a token is cached.
+	trust = time.Minute
+	// recheck is the longest interval at which a working token is checked again.
+	recheck = time.Hour
 )
 
 // Manager manages the operator's access to Coder. Client is required; every other field may be
@@ -39,23 +36,16 @@ type Manager struct {
 	Random func() (string, error)
 	// NewClient creates a client for Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Trust is how long the verification of a token is cached. 0 means one minute.
-	Trust time.Duration
-	// Recheck is the longest interval at which a working token is checked again. 0 means one hour.
-	Recheck time.Duration
 
-	mu       sync.Mutex
-	verified map[types.UID]verification
+	verified ensure.Cache[types.UID, verification]
 }
 
-// verification records that Coder accepted a token.
+// verification is Coder's response about a token.
 type verification struct {
-	subject [sha256.Size]byte
-	user    coderd.User
+	user coderd.User
 	// life describes a token from spec.operatorAccess.tokenSecretRef. It is zero if Coder does not
 	// return it.
-	life  coderd.TokenInfo
-	until time.Time
+	life coderd.TokenInfo
 }
 
 // Request is one control plane for which Manager obtains access.
@@ -74,17 +64,13 @@ type Request struct {
 // backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	err := p.ensure(ctx)
-	return p.finish(err)
+	err := p.result.Finish(p.ensure(ctx))
+	return p.result, err
 }
 
 // Forget drops the cached verification of a control plane's token, so that the next Ensure asks
 // Coder. Callers that receive a 401 call it.
-func (m *Manager) Forget(controlPlane types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.verified, controlPlane)
-}
+func (m *Manager) Forget(controlPlane types.UID) { m.verified.Forget(controlPlane) }
 
 // pass is one call of Ensure or Revoke.
 type pass struct {
@@ -93,22 +79,13 @@ type pass struct {
 	req    Request
 	result Result
 	// secrets reads and writes the Secrets of the control plane.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// swept counts the tokens that this pass deleted in Coder.
 	swept int
 }
 
 func (m *Manager) newPass(req Request) *pass {
 	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: m.secretsOf(req.ControlPlane)}
-}
-
-// finish returns the Result of a pass that may have been stopped.
-func (p *pass) finish(err error) (Result, error) {
-	s, err := outcome.End(err)
-	if s != nil {
-		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
-	}
-	return p.result, err
 }
 
 func (p *pass) ensure(ctx context.Context) error {
@@ -123,10 +100,6 @@ func (p *pass) ensure(ctx context.Context) error {
 	}
 }
 
-func (p *pass) ready(reason, message string) {
-	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
-}
-
 // connect returns a client for this control plane's Coder. The token may be empty.
 func (p *pass) connect(token string) (*coderd.Client, error) {
 	connect := p.NewClient
@@ -137,38 +110,51 @@ func (p *pass) connect(token string) (*coderd.Client, error) {
 	return c, answered(coderv1alpha1.ReasonUnreachable, err)
 }
 
-// believed returns the cached verification of a token that Coder accepted.
-func (m *Manager) believed(controlPlane types.UID, subject [sha256.Size]byte) (verification, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.verified[controlPlane]
-	return v, ok && v.subject == subject && m.now().Before(v.until)
-}
-
-func (m *Manager) believe(controlPlane types.UID, v verification) {
-	trust := m.Trust
-	if trust == 0 {
-		trust = defaultTrust
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.verified == nil {
-		m.verified = map[types.UID]verification{}
-	}
-	v.until = m.now().Add(trust)
-	m.verified[controlPlane] = v
-}
-
-func (m *Manager) now() time.Time {
-	if m.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return m.Clock.Now()
-}
+func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
 
 func (m *Manager) random() (string, error) {
 	if m.Random == nil {
 		return rand.Text(), nil
 	}
 	return m.Random()
+}
+
+// State is the result of a pass.
+type State = ensure.State
+
+// The states of a pass.
+const (
+	Ready   = ensure.Ready
+	Waiting = ensure.Waiting
+	Failed  = ensure.Failed
+)
+
+const (
+	soon           = 5 * time.Second
+	retryFailed    = time.Minute
+	retrySecret    = 30 * time.Second
+	lifetimeWanted = 7 * 24 * time.Hour
+	// warnBefore is the longest time before its expiry at which a given token is reported as
+	// expiring.
+	warnBefore = 14 * 24 * time.Hour
+)
+
+// Result is the result of a pass.
+type Result struct {
+	ensure.Result
+	// TokenRef is the token to use. It is kept while Coder does not respond and while only the
+	// initial admin is missing. It is nil if there is no token or Coder refuses it.
+	TokenRef *coderv1alpha1.TokenSecretReference
+	// ExpiresAt is the time when that token expires, if known.
+	ExpiresAt *time.Time
+}
+
+// answered maps the error of a request: an outage or a rate limit becomes Waiting, a refusal becomes
+// Failed with the given reason.
+func answered(reason string, err error) error {
+	return ensure.Answers{
+		Unreachable: ensure.Answer{Reason: coderv1alpha1.ReasonUnreachable, After: soon},
+		RateLimited: ensure.Fewer(coderv1alpha1.ReasonWaiting, soon, soon),
+		Other:       ensure.Answer{Reason: reason, After: retryFailed},
+	}.Stop(err)
 }

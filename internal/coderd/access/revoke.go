@@ -10,7 +10,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // Revoke removes everything that the operator created for its access: its tokens in Coder, then the
@@ -22,9 +22,10 @@ func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.withdraw(ctx)
 	if err == nil {
-		p.ready(coderv1alpha1.ReasonTokenRevoked, "the operator holds no token of its own in Coder")
+		p.result.Ready(coderv1alpha1.ReasonTokenRevoked, "the operator holds no token of its own in Coder")
 	}
-	return p.finish(err)
+	err = p.result.Finish(err)
+	return p.result, err
 }
 
 // disabled reports Ready once nothing is left of the operator's access.
@@ -32,7 +33,7 @@ func (p *pass) disabled(ctx context.Context) error {
 	if err := p.withdraw(ctx); err != nil {
 		return err
 	}
-	p.ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
+	p.result.Ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
 	return nil
 }
 
@@ -49,21 +50,36 @@ func (p *pass) withdraw(ctx context.Context) error {
 	}
 	if creds != nil {
 		// Delete the Job first, so that it cannot create an account afterwards.
-		if err := p.deleteJob(ctx); err != nil && outcome.Stopped(err) == nil {
+		if err := p.deleteJob(ctx); err != nil && ensure.Stopped(err) == nil {
 			return err
 		}
 	}
-	if err := p.takeBack(ctx, tokens, creds); err != nil {
+	if err := p.takeBack(ctx, tokens, creds); err != nil || creds == nil {
 		return err
 	}
-	if creds != nil {
-		tokens = append(tokens, creds)
-	}
-	return p.deleteSecrets(ctx, tokens)
+	return p.secrets.Delete(ctx, creds)
 }
 
-func (p *pass) deleteSecrets(ctx context.Context, secrets []*corev1.Secret) error {
-	for _, secret := range secrets {
+// withdrawToken revokes a token that the operator created and keeps its account, which is used
+// again if the token is removed from the spec.
+func (p *pass) withdrawToken(ctx context.Context) error {
+	tokens, err := p.tokenSecrets(ctx)
+	if err != nil || len(tokens) == 0 {
+		return err
+	}
+	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
+	if err != nil {
+		return err
+	}
+	return p.takeBack(ctx, tokens, creds)
+}
+
+// takeBack deletes the operator's tokens in Coder, and then their Secrets.
+func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
+	if err := p.revokeTokens(ctx, tokens, creds); err != nil {
+		return err
+	}
+	for _, secret := range tokens {
 		if err := p.secrets.Delete(ctx, secret); err != nil {
 			return err
 		}
@@ -94,29 +110,12 @@ func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
 	return all, nil
 }
 
-// withdrawToken revokes a token that the operator created and keeps its account, which is used
-// again if the token is removed from the spec.
-func (p *pass) withdrawToken(ctx context.Context) error {
-	tokens, err := p.tokenSecrets(ctx)
-	if err != nil || len(tokens) == 0 {
-		return err
-	}
-	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
-	if err != nil {
-		return err
-	}
-	if err := p.takeBack(ctx, tokens, creds); err != nil {
-		return err
-	}
-	return p.deleteSecrets(ctx, tokens)
-}
-
-// takeBack deletes the operator's tokens in Coder. It uses one of these tokens, which it deletes
+// revokeTokens deletes the operator's tokens in Coder. It uses one of these tokens, which it deletes
 // last, or the credentials if Coder refuses all tokens. If Coder refuses the credentials as well,
 // no token is left that works.
-func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
+func (p *pass) revokeTokens(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
 	for _, token := range tokens {
-		done, err := p.takeBackWith(ctx, readToken(token))
+		done, err := p.revokeWith(ctx, readToken(token))
 		if done || err != nil {
 			return err
 		}
@@ -124,11 +123,11 @@ func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *cor
 	if creds == nil || !readAccount(creds).complete() {
 		return nil
 	}
-	return p.takeBackByLogin(ctx, readAccount(creds))
+	return p.revokeByLogin(ctx, readAccount(creds))
 }
 
-// takeBackWith uses the token itself. It returns done=false if Coder refuses the token.
-func (p *pass) takeBackWith(ctx context.Context, t *storedToken) (done bool, err error) {
+// revokeWith uses the token itself. It returns done=false if Coder refuses the token.
+func (p *pass) revokeWith(ctx context.Context, t *storedToken) (done bool, err error) {
 	if !t.usable() {
 		return false, nil
 	}
@@ -149,7 +148,7 @@ func (p *pass) takeBackWith(ctx context.Context, t *storedToken) (done bool, err
 	return true, nil
 }
 
-func (p *pass) takeBackByLogin(ctx context.Context, creds *account) error {
+func (p *pass) revokeByLogin(ctx context.Context, creds *account) error {
 	anonymous, err := p.connect("")
 	if err != nil {
 		return err

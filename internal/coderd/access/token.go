@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const roleOwner = "owner"
@@ -75,15 +74,15 @@ func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 func (p *pass) verify(
 	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
 ) (verification, error) {
-	subject := sha256.Sum256([]byte(p.req.URL + "\x00" + token))
-	if known, ok := p.believed(p.cp.UID, subject); ok {
-		return known, nil
+	now, about := p.now(), ensure.DigestOf(p.req.URL, token)
+	if known, ok := p.verified.Get(p.cp.UID, about, now); ok {
+		return known.Value, nil
 	}
 	api, err := p.connect(token)
 	if err != nil {
 		return verification{}, err
 	}
-	v := verification{subject: subject}
+	var v verification
 	v.user, err = api.Me(ctx)
 	if err == nil && readLife != nil {
 		v.life, err = readLife(ctx, api, token)
@@ -93,7 +92,7 @@ func (p *pass) verify(
 		return verification{}, err
 	}
 	if isOwner(v.user) {
-		p.believe(p.cp.UID, v)
+		p.verified.Put(p.cp.UID, ensure.Entry[verification]{Value: v, Digest: about, Until: now.Add(trust)})
 	}
 	return v, nil
 }
@@ -188,10 +187,123 @@ func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept
 func isOwner(user coderd.User) bool { return slices.Contains(user.Roles, roleOwner) }
 
 func notOwner(user coderd.User, remedy string) error {
-	return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
+	return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 		"Coder accepts the token, but its user %q does not have the role owner, which the operator needs; %s", user.Username, remedy)
 }
 
 func describeToken(what string, t *storedToken) string {
 	return fmt.Sprintf("%s token %q of user %q in Coder; it runs out at %s", what, t.name, t.user, t.expires.Format(time.RFC3339))
+}
+
+const acceptedMessage = "Coder accepts the operator's token"
+
+// own creates and maintains a token of the operator's own account.
+func (p *pass) own(ctx context.Context) error {
+	stored, err := p.loadToken(ctx)
+	if err != nil {
+		return err
+	}
+	access, err := p.tokenAccess(ctx, stored)
+	if err != nil {
+		return err
+	}
+	if err := p.dropRenamed(ctx); err != nil {
+		return err
+	}
+	p.useToken(access)
+	note, err := p.initialAdmin(ctx, access)
+	if err != nil {
+		return err
+	}
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, acceptedMessage+note)
+	return nil
+}
+
+// tokenAccess returns a token that Coder accepts: the stored one, or a new one.
+func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedToken, error) {
+	if stored.usable() {
+		p.useToken(stored)
+		verified, err := p.verify(ctx, stored.value, nil)
+		switch {
+		case err == nil:
+			return p.keepFresh(ctx, stored, verified.user)
+		case !coderd.IsUnauthorized(err):
+			return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
+		}
+		p.dropToken()
+	}
+	session, err := p.signIn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer session.end(ctx)
+	stored, err = p.mint(ctx, session.client, session.user, stored, "")
+	if err != nil {
+		return nil, err
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonTokenMinted, describeToken("minted", stored))
+	return stored, nil
+}
+
+// keepFresh rotates a token that Coder accepts once it is old enough, and deletes the replaced one.
+func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.User) (*storedToken, error) {
+	api, err := p.connect(stored.value)
+	if err != nil {
+		return nil, err
+	}
+	if !isOwner(user) {
+		p.dropToken()
+		return nil, notOwner(user, "give it back in Coder")
+	}
+	if !p.now().Before(stored.renewAt()) {
+		stored, err = p.mint(ctx, api, user, stored, stored.id)
+		if err != nil {
+			return nil, err
+		}
+		p.useToken(stored)
+		p.result.Events.Normal(coderv1alpha1.ReasonTokenRotated, describeToken("rotated", stored))
+		if api, err = p.connect(stored.value); err != nil {
+			return nil, err
+		}
+	}
+	return stored, p.finishRotation(ctx, api, stored)
+}
+
+// finishRotation deletes the replaced token. Until that is done, its id is in an annotation of the
+// Secret.
+func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *storedToken) error {
+	previous := stored.secret.Annotations[AnnotationPreviousTokenID]
+	if previous == "" {
+		return nil
+	}
+	if err := api.DeleteToken(ctx, coderd.Me, previous); err != nil && !coderd.IsNotFound(err) {
+		return answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	ensure.Annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
+	return p.secrets.Save(ctx, stored.secret)
+}
+
+// useToken reports the token in the Result.
+func (p *pass) useToken(stored *storedToken) {
+	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
+	expires := stored.expires
+	p.result.ExpiresAt = &expires
+	p.result.RequeueAfter = min(recheck, max(stored.renewAt().Sub(p.now()), time.Second))
+}
+
+// dropToken removes a token that does not work from the Result.
+func (p *pass) dropToken() { p.result.TokenRef, p.result.ExpiresAt = nil, nil }
+
+// dropRenamed deletes the token Secret of an earlier spec.operatorAccess.generatedTokenSecretName.
+// Its token was deleted in Coder when the current one was created.
+func (p *pass) dropRenamed(ctx context.Context) error {
+	ref := p.cp.Status.OperatorTokenSecretRef
+	if ref == nil || ref.Name == TokenSecretName(p.cp) {
+		return nil
+	}
+	secret, err := p.secrets.Get(ctx, ref.Name)
+	if err != nil || secret == nil || !p.isTokenSecret(secret) {
+		return err
+	}
+	return p.secrets.Delete(ctx, secret)
 }

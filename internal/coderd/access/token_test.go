@@ -11,68 +11,69 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 const day = 24 * time.Hour
 
 func TestRotationAtTwoThirds(t *testing.T) {
-	w := newWorld(t, coderdtest.WithMaxTokenLifetimes(3*day, day))
-	w.pass()
-	first := w.token()
+	f := newFixture(t, coderdtest.WithMaxTokenLifetimes(3*day, day))
+	f.pass()
+	first := f.token()
 
-	w.forward(2*day - time.Second)
-	got := w.pass()
-	if w.token() != first || len(got.Events) != 0 || got.RequeueAfter != time.Second {
+	f.Forward(2*day - time.Second)
+	got := f.pass()
+	if f.token() != first || len(got.Events) != 0 || got.RequeueAfter != time.Second {
 		t.Fatalf("a second before: events %v, requeue after %v", got.Events, got.RequeueAfter)
 	}
 
-	w.forward(time.Second)
-	got = w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if reasons(got) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
+	f.Forward(time.Second)
+	got = f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if ensuretest.Reasons(got.Events) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
 		t.Errorf("events %v", got.Events)
 	}
-	w.checkWhole()
-	if w.token() == first {
+	f.checkWhole()
+	if f.token() == first {
 		t.Error("the token is the old one")
 	}
-	if _, err := w.as(first).Me(w.ctx); !coderd.IsUnauthorized(err) {
+	if _, err := f.as(first).Me(f.Ctx); !coderd.IsUnauthorized(err) {
 		t.Errorf("the old token still works: %v", err)
 	}
-	if want := w.clock.Now().Add(3 * day); !got.ExpiresAt.Equal(want) {
+	if want := f.Clock.Now().Add(3 * day); !got.ExpiresAt.Equal(want) {
 		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
 	}
 
 	// The two names alternate.
-	w.forward(2 * day)
-	w.settle()
-	w.checkWhole()
-	if name := w.coder.TokenNames(Username)[0]; name != TokenName(w.cp) {
+	f.Forward(2 * day)
+	f.settle()
+	f.checkWhole()
+	if name := f.Coder.TokenNames(Username)[0]; name != TokenName(f.cp) {
 		t.Errorf("token name %q", name)
 	}
 }
 
 func TestTokenThatRanOutIsRenewed(t *testing.T) {
-	w := newWorld(t)
-	w.pass()
-	w.forward(8 * day)
-	got := w.pass()
-	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if reasons(got) != "TokenMinted" {
+	f := newFixture(t)
+	f.pass()
+	f.Forward(8 * day)
+	got := f.pass()
+	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if ensuretest.Reasons(got.Events) != "TokenMinted" {
 		t.Errorf("events %v", got.Events)
 	}
-	w.checkWhole()
+	f.checkWhole()
 }
 
 // An expired token keeps its name, and some versions of Coder list it only on request.
 func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 	for _, release := range coderdtest.Releases() {
 		t.Run(string(release), func(t *testing.T) {
-			w := newWorld(t, coderdtest.WithRelease(release))
-			w.pass()
-			w.forward(8 * day)
-			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-			w.checkWhole()
+			f := newFixture(t, coderdtest.WithRelease(release))
+			f.pass()
+			f.Forward(8 * day)
+			f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+			f.checkWhole()
 		})
 	}
 }
@@ -81,97 +82,95 @@ func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 func TestTokenOfATakenName(t *testing.T) {
 	for name, processed := range map[string]bool{"by a token that is there": true, "by a token that is gone": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.coder.Fail(coderdtest.Fault{
+			f := newFixture(t)
+			f.Coder.Fail(coderdtest.Fault{
 				Method: "POST", PathPrefix: "/api/v2/users/me/keys/tokens", Status: 409, Processed: processed, Times: 1,
 			})
-			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-			w.checkWhole()
+			f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+			f.checkWhole()
 		})
 	}
 }
 
 func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
-	w := newWorld(t)
-	w.pass()
-	w.addAda()
-	secret := w.secret("dev-operator-token")
-	secret.Data["token"] = []byte(w.ada)
-	if err := w.client.Update(w.ctx, secret); err != nil {
-		t.Fatal(err)
-	}
-	w.pass()
-	w.checkWhole()
-	if len(w.coder.TokenNames("ada")) != 1 {
+	f := newFixture(t)
+	f.pass()
+	f.addAda()
+	secret := f.Secret("dev-operator-token")
+	secret.Data["token"] = []byte(f.ada)
+	f.Update(secret)
+	f.pass()
+	f.checkWhole()
+	if len(f.Coder.TokenNames("ada")) != 1 {
 		t.Error("revoked a token that is not the operator's")
 	}
 }
 
 func TestRenamedTokenSecret(t *testing.T) {
-	w := newWorld(t)
-	w.cp.Status.OperatorTokenSecretRef = w.pass().TokenRef
-	w.cp.Spec.OperatorAccess.GeneratedTokenSecretName = "other"
-	got := w.pass()
-	if got.TokenRef.Name != "other" || w.get("dev-operator-token", &corev1.Secret{}) {
+	f := newFixture(t)
+	f.cp.Status.OperatorTokenSecretRef = f.pass().TokenRef
+	f.cp.Spec.OperatorAccess.GeneratedTokenSecretName = "other"
+	got := f.pass()
+	if got.TokenRef.Name != "other" || f.HasSecret("dev-operator-token") {
 		t.Errorf("token ref %v", got.TokenRef)
 	}
-	if names := w.coder.TokenNames(Username); len(names) != 1 {
+	if names := f.Coder.TokenNames(Username); len(names) != 1 {
 		t.Errorf("tokens %q", names)
 	}
 }
 
 func TestRefusedCredentials(t *testing.T) {
-	w := newWorld(t)
-	w.pass()
-	w.coder.SuspendUser(Username)
-	w.restart()
+	f := newFixture(t)
+	f.pass()
+	f.Coder.SuspendUser(Username)
+	f.restart()
 	for range 2 {
-		w.writes = 0
-		got := w.pass()
-		wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
-		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || w.writes != 0 || got.TokenRef != nil {
-			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, w.writes, got.TokenRef)
+		f.Writes = 0
+		got := f.pass()
+		f.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
+		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || f.Writes != 0 || got.TokenRef != nil {
+			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, f.Writes, got.TokenRef)
 		}
 	}
 	// The remedy from the message.
-	w.addAda()
-	w.remove(w.secret("dev-operator-credentials"))
-	w.settle()
-	w.checkWhole()
+	f.addAda()
+	f.Delete(f.Secret("dev-operator-credentials"))
+	f.settle()
+	f.checkWhole()
 }
 
 func TestPasswordLoginDisabled(t *testing.T) {
-	w := newWorld(t, coderdtest.WithPasswordLoginDisabled())
-	got := w.pass()
-	wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
+	f := newFixture(t, coderdtest.WithPasswordLoginDisabled())
+	got := f.pass()
+	f.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
 	if !strings.Contains(got.Message, "CODER_DISABLE_PASSWORD_AUTH") {
 		t.Errorf("message %q", got.Message)
 	}
 }
 
 func TestUnreachable(t *testing.T) {
-	for name, prepare := range map[string]func(w *world){
-		"fresh":      func(*world) {},
-		"with token": func(w *world) { w.pass() },
+	for name, prepare := range map[string]func(f *fixture){
+		"fresh":      func(*fixture) {},
+		"with token": func(f *fixture) { f.pass() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			prepare(w)
-			w.writes = 0
-			up := w.coder.Fail(coderdtest.Fault{Status: 502})
+			f := newFixture(t)
+			prepare(f)
+			f.Writes = 0
+			up := f.Coder.Fail(coderdtest.Fault{Status: 502})
 			for range 3 {
-				got := w.pass()
-				wantState(t, got, Waiting, coderv1alpha1.ReasonUnreachable)
-				if len(got.Events) != 0 || w.writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
-					t.Errorf("events %v, %d writes, requeue after %v", got.Events, w.writes, got.RequeueAfter)
+				got := f.pass()
+				f.WantState(got.Result, Waiting, coderv1alpha1.ReasonUnreachable)
+				if len(got.Events) != 0 || f.Writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
+					t.Errorf("events %v, %d writes, requeue after %v", got.Events, f.Writes, got.RequeueAfter)
 				}
 				if kept := got.TokenRef != nil; kept != (name == "with token") {
 					t.Errorf("token ref %v", got.TokenRef)
 				}
 			}
 			up()
-			w.settle()
-			w.checkWhole()
+			f.settle()
+			f.checkWhole()
 		})
 	}
 }
@@ -194,16 +193,16 @@ func TestRefusals(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.coder.Fail(c.fault)
-			got := w.pass()
-			wantState(t, got, c.state, c.reason)
+			f := newFixture(t)
+			f.Coder.Fail(c.fault)
+			got := f.pass()
+			f.WantState(got.Result, c.state, c.reason)
 			if got.RequeueAfter != c.after {
 				t.Errorf("requeue after %v, want %v", got.RequeueAfter, c.after)
 			}
-			w.coder.ClearFaults()
-			w.settle()
-			w.checkWhole()
+			f.Coder.ClearFaults()
+			f.settle()
+			f.checkWhole()
 		})
 	}
 }
@@ -217,19 +216,19 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 			}},
 		} {
 			t.Run(name+" of "+kind, func(t *testing.T) {
-				w := newWorld(t)
+				f := newFixture(t)
 				theirs := &corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, OwnerReferences: owner},
+					ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: name, OwnerReferences: owner},
 					Data:       map[string][]byte{"token": []byte("keep")},
 				}
-				w.put(theirs)
-				got := w.pass()
-				wantState(t, got, Failed, coderv1alpha1.ReasonNotOwned)
+				f.Create(theirs)
+				got := f.pass()
+				f.WantState(got.Result, Failed, coderv1alpha1.ReasonNotOwned)
 				if !strings.Contains(got.Message, name) {
 					t.Errorf("message %q", got.Message)
 				}
-				w.revoke()
-				if after := w.secret(name); after.ResourceVersion != theirs.ResourceVersion {
+				f.revoke()
+				if after := f.Secret(name); after.ResourceVersion != theirs.ResourceVersion {
 					t.Error("the Secret was touched")
 				}
 			})
@@ -238,12 +237,12 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 }
 
 func TestSecretOfAnEarlierControlPlane(t *testing.T) {
-	w := newWorld(t)
-	w.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testNamespace, Name: "dev-operator-token",
+	f := newFixture(t)
+	f.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ensuretest.Namespace, Name: "dev-operator-token",
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: coderv1alpha1.GroupVersion.String(), Kind: "CoderControlPlane", Name: testName, UID: "earlier", Controller: new(true),
 		}},
 	}})
-	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+	f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
 }

@@ -12,6 +12,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // verdict is the result of comparing the requested license with Coder.
@@ -31,29 +32,49 @@ type verdict struct {
 	keepsOld     bool
 }
 
-// licenses reconciles the licenses in Coder with the request.
-func (p *pass) licenses(ctx context.Context) error {
+// ensureHeld reconciles the licenses in Coder with the request. The Stop is the state of the license
+// if Coder responded. The entitlements can then still be read.
+func (p *pass) ensureHeld(ctx context.Context) (*ensure.Stop, error) {
 	p.text = strings.TrimSpace(p.req.License)
 	if p.req.Unread || p.text == "" && len(p.own) == 0 {
-		return nil
+		return nil, nil
 	}
 	if p.text != "" {
 		claims, err := coderd.ParseLicense(p.text)
 		if err != nil {
-			return heard(coderv1alpha1.ReasonInvalidLicense, 0, fmt.Sprintf("what spec.licenseSecretRef names is %v", err))
+			return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "what spec.licenseSecretRef names is %v", err), nil
 		}
 		p.claims, p.result.ExpiresAt = claims, claims.ExpiresAt
 	}
-	v, known := p.memory.licenses.about(p.licensesSubject(), p.now)
-	if !known {
-		var err error
-		if v, err = p.bring(ctx); err != nil {
-			return answered(err)
+	known, ok := p.held.Get(p.req.Key, p.digest(), p.now)
+	if !ok {
+		v, err := p.bring(ctx)
+		if coderd.IsUnauthorized(err) || coderd.IsForbidden(err) {
+			return ensure.Stopped(answers.Stop(err)), nil
 		}
-		p.believeLicenses(v)
+		if err != nil {
+			return nil, answers.Stop(err)
+		}
+		known = p.remember(v)
 	}
-	p.wake(p.memory.licenses.until)
-	return p.judge(v)
+	p.wake(known.Until)
+	return p.judge(known.Value), nil
+}
+
+// digest identifies everything on which the licenses in Coder depend.
+func (p *pass) digest() ensure.Digest {
+	return ensure.DigestOf(append([]string{p.req.Instance, p.text}, p.own...)...)
+}
+
+// remember caches the verdict, at most until the license's term begins.
+func (p *pass) remember(v verdict) ensure.Entry[verdict] {
+	until := p.now.Add(DefaultRest)
+	if v.waitsForTerm && p.claims.NotBefore.Before(until) {
+		until = *p.claims.NotBefore
+	}
+	known := ensure.Entry[verdict]{Value: v, Digest: p.digest(), Until: until}
+	p.held.Put(p.req.Key, known)
+	return known
 }
 
 // bring uploads the license to Coder, and removes the operator's licenses that it replaces.
@@ -111,7 +132,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		}
 		p.own = own
 	}
-	p.changing()
+	p.Forget(p.req.Key) // The change may succeed or fail.
 	added, err := p.connected.AddLicense(ctx, p.text)
 	switch {
 	case coderd.IsInvalid(err):
@@ -157,7 +178,7 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 		why = "because spec.licenseSecretRef asks for none"
 	}
 	for _, l := range old {
-		p.changing()
+		p.Forget(p.req.Key)
 		err := p.connected.DeleteLicense(ctx, l.ID)
 		if coderd.IsNotFound(err) {
 			continue

@@ -12,75 +12,76 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // TestReplacedLicensesGo prevents a bug of the predecessor (K9): any license counted as applied,
 // and old ones stayed.
 func TestReplacedLicensesGo(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	theirs, first, second := license(400), license(100), license(200)
-	w.coder.AddLicense(theirs)
+	f.Coder.AddLicense(theirs)
 
-	result := w.want("\n"+first+"\n", Ready, coderv1alpha1.ReasonApplied)
-	w.wantHeld([]string{theirs, first}, []string{first})
+	result := f.want("\n"+first+"\n", Ready, coderv1alpha1.ReasonApplied)
+	f.wantHeld([]string{theirs, first}, []string{first})
 	if !result.Applied || result.Hash != hash(first) || !result.ExpiresAt.Equal(begin.AddDate(0, 0, 100)) || !result.AppliedAt.Truncate(time.Second).Equal(begin) {
 		t.Errorf("%+v", result)
 	}
-	if reasons(result) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
+	if ensuretest.Reasons(result.Events) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
 		t.Errorf("events %+v", result.Events)
 	}
-	if result = w.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
+	if result = f.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
 		t.Errorf("again: %+v", result)
 	}
 
-	w.forward(time.Minute)
-	result = w.want(second, Ready, coderv1alpha1.ReasonApplied)
-	w.wantHeld([]string{theirs, second}, []string{second})
-	if reasons(result) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
+	f.Forward(time.Minute)
+	result = f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.wantHeld([]string{theirs, second}, []string{second})
+	if ensuretest.Reasons(result.Events) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
 		t.Errorf("%+v", result)
 	}
 
-	result = w.want("", None, "")
-	w.wantHeld([]string{theirs}, nil)
-	if reasons(result) != "LicenseRemoved" || result.Hash != "" || result.ExpiresAt != nil {
+	result = f.want("", None, "")
+	f.wantHeld([]string{theirs}, nil)
+	if ensuretest.Reasons(result.Events) != "LicenseRemoved" || result.Hash != "" || result.ExpiresAt != nil {
 		t.Errorf("%+v", result)
 	}
-	if result = w.want("", None, ""); len(result.Events) > 0 {
+	if result = f.want("", None, ""); len(result.Events) > 0 {
 		t.Errorf("again: %+v", result.Events)
 	}
 }
 
 func TestTheNewLicenseIsThereBeforeTheOldOneGoes(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	first, second := license(100), license(200)
-	w.want(first, Ready, coderv1alpha1.ReasonApplied)
-	remove := w.coder.Fail(coderdtest.Fault{Method: "DELETE"})
-	w.want(second, Waiting, coderv1alpha1.ReasonError)
-	w.wantHeld([]string{first, second}, []string{first, second})
+	f.want(first, Ready, coderv1alpha1.ReasonApplied)
+	remove := f.Coder.Fail(coderdtest.Fault{Method: "DELETE"})
+	f.want(second, Waiting, coderv1alpha1.ReasonError)
+	f.wantHeld([]string{first, second}, []string{first, second})
 	remove()
-	w.want(second, Ready, coderv1alpha1.ReasonApplied)
-	w.wantHeld([]string{second}, []string{second})
+	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.wantHeld([]string{second}, []string{second})
 }
 
 func TestALicenseOfAPersonStays(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	theirs := license(100)
-	w.coder.AddLicense(theirs)
-	result := w.want(theirs, Ready, coderv1alpha1.ReasonApplied)
+	f.Coder.AddLicense(theirs)
+	result := f.want(theirs, Ready, coderv1alpha1.ReasonApplied)
 	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "somebody else added it") {
 		t.Errorf("%+v", result)
 	}
-	w.wantHeld([]string{theirs}, nil)
-	w.want("", None, "")
-	w.wantHeld([]string{theirs}, nil)
+	f.wantHeld([]string{theirs}, nil)
+	f.want("", None, "")
+	f.wantHeld([]string{theirs}, nil)
 }
 
 func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		w := newLicensedWorld(t)
+		f := newLicensedFixture(t)
 		text := license(100)
-		w.license = text
-		req := w.request()
+		f.license = text
+		req := f.request()
 		if lost {
 			// An earlier attempt was recorded, and Coder completed it late.
 			req.Own = []string{identityOf(t, text)}
@@ -88,9 +89,9 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 		connect := req.Connect
 		req.Connect = func(ctx context.Context) (Coder, error) {
 			coder, err := connect(ctx)
-			return &late{Coder: coder, arrive: func() { w.coder.AddLicense(text) }}, err
+			return &late{Coder: coder, arrive: func() { f.Coder.AddLicense(text) }}, err
 		}
-		result, err := w.manager.Ensure(t.Context(), req)
+		result, err := f.manager.Ensure(t.Context(), req)
 		if err != nil || result.State != Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
 			t.Errorf("recorded before: %t: %+v, %v", lost, result, err)
 		}
@@ -98,42 +99,42 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 }
 
 func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	text := license(100)
-	w.want(text, Ready, coderv1alpha1.ReasonApplied)
-	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
-	w.forward(DefaultRest)
-	if result := w.want(text, Ready, coderv1alpha1.ReasonApplied); !result.Applied {
+	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.Coder.RemoveLicense(f.Coder.Licenses()[0].ID)
+	f.Forward(DefaultRest)
+	if result := f.want(text, Ready, coderv1alpha1.ReasonApplied); !result.Applied {
 		t.Errorf("%+v", result)
 	}
-	w.wantHeld([]string{text}, []string{text})
+	f.wantHeld([]string{text}, []string{text})
 	// The same for a license that is no longer requested.
-	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
-	if result := w.want("", None, ""); len(result.Events) > 0 || len(result.Own) > 0 {
+	f.Coder.RemoveLicense(f.Coder.Licenses()[0].ID)
+	if result := f.want("", None, ""); len(result.Events) > 0 || len(result.Own) > 0 {
 		t.Errorf("%+v", result)
 	}
 }
 
 func TestLicensesWithoutAnIDAreTold(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	// Coder generates a random UUID for a license without one. The record therefore contains an id
 	// that is derived from the claims.
 	first, second := noUUID(begin.AddDate(1, 0, 0)), noUUID(begin.AddDate(2, 0, 0))
-	w.want(first, Ready, coderv1alpha1.ReasonApplied)
-	w.want(second, Ready, coderv1alpha1.ReasonApplied)
-	w.wantHeld([]string{second}, []string{second})
+	f.want(first, Ready, coderv1alpha1.ReasonApplied)
+	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.wantHeld([]string{second}, []string{second})
 }
 
 func TestAReissuedLicenseOfTheSameID(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	id := uuid.New()
 	first := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(1, 0, 0)})
 	second := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(2, 0, 0)})
-	w.want(first, Ready, coderv1alpha1.ReasonApplied)
-	w.want(second, Ready, coderv1alpha1.ReasonApplied)
-	w.wantHeld([]string{second}, []string{second})
-	w.want("", None, "")
-	w.wantHeld(nil, nil)
+	f.want(first, Ready, coderv1alpha1.ReasonApplied)
+	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.wantHeld([]string{second}, []string{second})
+	f.want("", None, "")
+	f.wantHeld(nil, nil)
 }
 
 func TestRefusedLicenses(t *testing.T) {
@@ -148,9 +149,9 @@ func TestRefusedLicenses(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newLicensedWorld(t)
-			w.want(old, Ready, coderv1alpha1.ReasonApplied)
-			result := w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			f := newLicensedFixture(t)
+			f.want(old, Ready, coderv1alpha1.ReasonApplied)
+			result := f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
 			if !strings.Contains(result.Message, test.said) || strings.Contains(result.Message, test.text) || result.Hash != "" || result.AppliedAt != nil {
 				t.Errorf("%+v", result)
 			}
@@ -159,57 +160,57 @@ func TestRefusedLicenses(t *testing.T) {
 			}
 			// The license is uploaded once per hour, without writing the record, and the old one
 			// stays.
-			records := w.records
-			w.asked()
-			if again := w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
+			records := f.records
+			f.asked()
+			if again := f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
 				t.Errorf("%q, then %q", result.Message, again.Message)
 			}
-			w.wantAsked("")
-			w.forward(DefaultRest)
-			w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
-			if got := texts(w.coder); !slices.Equal(got, []string{old}) || w.records != records {
-				t.Errorf("licenses %q, %d records", got, w.records-records)
+			f.wantAsked("")
+			f.Forward(DefaultRest)
+			f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			if got := texts(f.Coder); !slices.Equal(got, []string{old}) || f.records != records {
+				t.Errorf("licenses %q, %d records", got, f.records-records)
 			}
 			// A valid license resolves it.
 			good := license(300)
-			w.want(good, Ready, coderv1alpha1.ReasonApplied)
-			w.wantHeld([]string{good}, []string{good})
+			f.want(good, Ready, coderv1alpha1.ReasonApplied)
+			f.wantHeld([]string{good}, []string{good})
 		})
 	}
 }
 
 func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	text := license(100)
-	w.want(text, Ready, coderv1alpha1.ReasonApplied)
-	w.unread = true
-	w.forward(DefaultRest)
-	w.asked()
-	if result := w.want("", None, ""); result.Allowance == nil {
+	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.unread = true
+	f.Forward(DefaultRest)
+	f.asked()
+	if result := f.want("", None, ""); result.Allowance == nil {
 		t.Errorf("%+v", result)
 	}
-	w.wantAsked("1 GET entitlements")
-	w.wantHeld([]string{text}, []string{text})
+	f.wantAsked("1 GET entitlements")
+	f.wantHeld([]string{text}, []string{text})
 }
 
 func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	none := Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled", HighAvailability: "not_entitled"}
-	result := w.want(license(100), Failed, coderv1alpha1.ReasonNotSupported)
+	result := f.want(license(100), Failed, coderv1alpha1.ReasonNotSupported)
 	if result.Allowance == nil || *result.Allowance != none || result.RequeueAfter != DefaultRest || len(result.Events)+len(result.Own) != 0 {
 		t.Errorf("%+v", result)
 	}
-	w.asked()
-	w.want(w.license, Failed, coderv1alpha1.ReasonNotSupported)
-	w.wantAsked("")
+	f.asked()
+	f.want(f.license, Failed, coderv1alpha1.ReasonNotSupported)
+	f.wantAsked("")
 	// A build that supports licenses replaces it.
-	licensed := newLicensedWorld(t)
-	w.coder, w.token, w.instance = licensed.coder, licensed.token, "v2"
-	w.want(w.license, Ready, coderv1alpha1.ReasonApplied)
+	licensed := newLicensedFixture(t)
+	f.Coder, f.token, f.instance = licensed.Coder, licensed.token, "v2"
+	f.want(f.license, Ready, coderv1alpha1.ReasonApplied)
 	// And back again: the operator's license is not forgotten.
-	w.coder = coderdtest.New(t)
-	w.token, w.instance = w.coder.AddUser("ada", "owner"), "v3"
-	if result := w.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
+	f.Coder = coderdtest.New(t)
+	f.token, f.instance = f.Coder.AddUser("ada", "owner"), "v3"
+	if result := f.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
 		t.Errorf("%+v", result)
 	}
 }
@@ -233,28 +234,28 @@ func TestAnswersThatAreNone(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			t.Run(method+" "+test.name, func(t *testing.T) {
-				w := newLicensedWorld(t)
+				f := newLicensedFixture(t)
 				first, second := license(100), license(200)
-				w.want(first, Ready, coderv1alpha1.ReasonApplied)
-				f := test.fault
-				f.Method, f.PathPrefix = method, "/api/v2/licenses"
-				remove := w.coder.Fail(f)
+				f.want(first, Ready, coderv1alpha1.ReasonApplied)
+				fault := test.fault
+				fault.Method, fault.PathPrefix = method, "/api/v2/licenses"
+				remove := f.Coder.Fail(fault)
 				reason, state := test.reason, test.state
 				if method == "DELETE" && test.name == "404" {
 					state, reason = Ready, coderv1alpha1.ReasonApplied
 				}
-				result := w.want(second, state, reason)
+				result := f.want(second, state, reason)
 				if state != Ready && result.RequeueAfter != test.after {
 					t.Errorf("looks again after %s, want %s", result.RequeueAfter, test.after)
 				}
 				message := result.Message
-				if again := w.want(second, state, reason); again.Message != message && state != Ready {
+				if again := f.want(second, state, reason); again.Message != message && state != Ready {
 					t.Errorf("%q, then %q", message, again.Message)
 				}
 				remove()
-				w.want(second, Ready, coderv1alpha1.ReasonApplied)
+				f.want(second, Ready, coderv1alpha1.ReasonApplied)
 				if state != Ready {
-					w.wantHeld([]string{second}, []string{second})
+					f.wantHeld([]string{second}, []string{second})
 				}
 			})
 		}
@@ -264,10 +265,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 // TestWithoutATokenNothingIsDecided: a failure to read the token is a Kubernetes error.
 func TestWithoutATokenNothingIsDecided(t *testing.T) {
 	for _, text := range []string{"", license(100)} {
-		w := newLicensedWorld(t)
-		w.license, w.connectErr = text, errors.New("no Secret now")
-		if _, err := w.try(); !errors.Is(err, w.connectErr) || w.asked() != "" {
-			t.Errorf("%v, want %v", err, w.connectErr)
+		f := newLicensedFixture(t)
+		f.license, f.connectErr = text, errors.New("no Secret now")
+		if _, err := f.try(); !errors.Is(err, f.connectErr) || f.asked() != "" {
+			t.Errorf("%v, want %v", err, f.connectErr)
 		}
 	}
 }

@@ -2,23 +2,50 @@ package licensing
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// DefaultRest is how long responses of Coder are cached if Manager.Rest is 0.
-const DefaultRest = time.Hour
+const (
+	// DefaultRest is how long responses of Coder are cached.
+	DefaultRest = time.Hour
+
+	soon             = 5 * time.Second
+	retryUnreachable = 15 * time.Second
+	retryFailed      = time.Minute
+)
+
+// State is the result of a pass.
+type State = ensure.State
+
+// The states of a pass.
+const (
+	// None means that no license is requested and none of the operator's licenses is left.
+	None State = ""
+
+	Ready   = ensure.Ready
+	Waiting = ensure.Waiting
+	Failed  = ensure.Failed
+)
+
+const mustOwn = "Coder does not let the operator manage licenses; its account needs the role owner: %s"
+
+// answers maps the errors of requests about licenses.
+var answers = ensure.Answers{
+	Unreachable:  ensure.Answer{Reason: coderv1alpha1.ReasonError, After: retryUnreachable},
+	RateLimited:  ensure.Fewer(coderv1alpha1.ReasonPending, soon, soon),
+	Unauthorized: ensure.Answer{Reason: coderv1alpha1.ReasonForbidden, After: retryFailed, Format: mustOwn},
+	Forbidden:    ensure.Answer{Reason: coderv1alpha1.ReasonForbidden, After: retryFailed, Format: mustOwn},
+	Other:        ensure.Answer{Reason: coderv1alpha1.ReasonError, After: retryFailed},
+}
 
 // Coder is the subset of coderd.Client that this package uses. The token must belong to an owner.
 type Coder interface {
@@ -33,11 +60,9 @@ type Coder interface {
 type Manager struct {
 	// Clock is used to evaluate expiry. Nil means the real clock.
 	Clock clock.PassiveClock
-	// Rest is how long responses of Coder are cached. 0 means DefaultRest.
-	Rest time.Duration
 
-	mu       sync.Mutex
-	memories map[string]memory
+	held         ensure.Cache[string, verdict]
+	entitlements ensure.Cache[string, Allowance]
 }
 
 // Request is one control plane whose license is reconciled.
@@ -60,67 +85,49 @@ type Request struct {
 	Connect func(ctx context.Context) (Coder, error)
 }
 
+// Allowance is what the licenses of a Coder allow, in the values of the API.
+type Allowance struct {
+	// Tier is none, trial, enterprise, premium or unknown.
+	Tier string
+	// ExternalProvisioners, WorkspaceProxy and HighAvailability are entitled,
+	// grace_period, not_entitled or unknown.
+	ExternalProvisioners string
+	WorkspaceProxy       string
+	HighAvailability     string
+}
+
+// Result is the result of a pass. The Reason is empty with None.
+type Result struct {
+	ensure.Result
+	// Own are the identities, to be recorded, of the licenses that the operator added or is about
+	// to add.
+	Own []string
+	// Applied reports that this pass uploaded the license to Coder.
+	Applied bool
+	// AppliedAt is when the requested license was uploaded to Coder, and Hash the SHA-256 of its
+	// text. They are empty if Coder does not have the license.
+	AppliedAt *time.Time
+	Hash      string
+	// ExpiresAt is when the requested license expires, whether Coder has it or not.
+	ExpiresAt *time.Time
+	// Allowance is what the licenses allow. It is nil if Coder did not return it; AllowanceErr is
+	// then the reason.
+	Allowance    *Allowance
+	AllowanceErr error
+}
+
 // Ensure reconciles the license with the request. It is level-triggered: it can be called at any
 // time and any number of times. A returned error comes from Record or Connect and is to be retried
 // with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
-	p := &pass{Manager: m, req: req, now: m.clock().Now(), own: slices.Clone(req.Own), memory: m.recall(req.Key)}
-	err := p.ensure(ctx)
-	m.keep(req.Key, p.memory)
-	return p.finish(err)
+	p := &pass{Manager: m, req: req, now: ensure.Now(m.Clock), own: slices.Clone(req.Own)}
+	return p.finish(p.ensure(ctx))
 }
 
 // Forget drops the cached responses for a control plane.
 func (m *Manager) Forget(key string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.memories, key)
-}
-
-func (m *Manager) clock() clock.PassiveClock {
-	if m.Clock == nil {
-		return clock.RealClock{}
-	}
-	return m.Clock
-}
-
-func (m *Manager) rest() time.Duration {
-	if m.Rest == 0 {
-		return DefaultRest
-	}
-	return m.Rest
-}
-
-// memory holds the cached responses for one control plane.
-type memory struct {
-	licenses     belief[verdict]
-	entitlements belief[Allowance]
-}
-
-// belief is a cached response, a hash of everything that it depends on, and its expiry.
-type belief[T any] struct {
-	subject [sha256.Size]byte
-	answer  T
-	until   time.Time
-}
-
-func (b belief[T]) about(subject [sha256.Size]byte, now time.Time) (T, bool) {
-	return b.answer, b.subject == subject && now.Before(b.until)
-}
-
-func (m *Manager) recall(key string) memory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.memories[key]
-}
-
-func (m *Manager) keep(key string, what memory) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.memories == nil {
-		m.memories = map[string]memory{}
-	}
-	m.memories[key] = what
+	m.held.Forget(key)
+	m.entitlements.Forget(key)
 }
 
 // pass is one call of Ensure.
@@ -128,7 +135,6 @@ type pass struct {
 	*Manager
 	req    Request
 	now    time.Time
-	memory memory
 	result Result
 
 	// text and claims describe the requested license.
@@ -152,22 +158,24 @@ func (p *pass) coder(ctx context.Context) (Coder, error) {
 }
 
 func (p *pass) ensure(ctx context.Context) error {
-	p.result.RequeueAfter = p.rest()
-	err := p.licenses(ctx)
-	if err != nil && !isHeard(err) {
+	p.result.RequeueAfter = DefaultRest
+	stop, err := p.ensureHeld(ctx)
+	if err != nil {
 		return err
 	}
-	return errors.Join(err, p.entitlements(ctx))
+	err = p.readEntitlements(ctx)
+	if stop != nil {
+		return stop
+	}
+	return err
 }
 
 // finish returns the Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	p.result.Own = p.own
-	s, err := outcome.End(err)
-	if s != nil {
-		p.result.State, p.result.Reason, p.result.Message = s.State, s.Reason, s.Message
-		p.requeue(s.After)
-	}
+	rest := p.result.RequeueAfter
+	err = p.result.Finish(err)
+	p.result.RequeueAfter = steps.Sooner(rest, p.result.RequeueAfter)
 	p.result.Message = p.silenced(p.result.Message)
 	for i := range p.result.Events {
 		p.result.Events[i].Message = p.silenced(p.result.Events[i].Message)
@@ -184,52 +192,57 @@ func (p *pass) silenced(said string) string {
 }
 
 func (p *pass) requeue(after time.Duration) {
-	if after > 0 && after < p.result.RequeueAfter {
-		p.result.RequeueAfter = after
-	}
+	p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, after)
 }
 
-func (p *pass) ready(reason, message string) {
-	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
-}
-
-// subject returns a hash of everything that a cached response depends on.
-func subject(parts ...string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-}
-
-func (p *pass) licensesSubject() [sha256.Size]byte {
-	return subject(append([]string{p.req.Instance, p.text}, p.own...)...)
-}
-
-// believeLicenses caches the verdict, at most until the license's term begins.
-func (p *pass) believeLicenses(v verdict) {
-	until := p.now.Add(p.rest())
-	if v.waitsForTerm && p.claims.NotBefore.Before(until) {
-		until = *p.claims.NotBefore
-	}
-	p.memory.licenses = belief[verdict]{subject: p.licensesSubject(), answer: v, until: until}
-}
-
-// changing is called before every change in Coder. It drops the cached responses, because the
-// change may succeed or fail.
-func (p *pass) changing() { p.memory = memory{} }
-
-// answered maps the error of a call to Coder to a Stop. Other errors are returned as they are.
-func answered(err error) error {
-	var own *coderd.Error
-	switch {
-	case err == nil:
+// readEntitlements reads what the licenses allow. If Coder does not return that, the state of the
+// license does not change, and the next attempt follows soon.
+func (p *pass) readEntitlements(ctx context.Context) error {
+	about := ensure.DigestOf(p.req.Instance)
+	if known, ok := p.entitlements.Get(p.req.Key, about, p.now); ok {
+		p.result.Allowance = &known.Value
+		p.wake(known.Until)
 		return nil
-	case !errors.As(err, &own):
-		return err
-	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
-		return heard(coderv1alpha1.ReasonForbidden, retryFailed,
-			fmt.Sprintf("Coder does not let the operator manage licenses; its account needs the role owner: %v", err))
-	case coderd.IsRateLimited(err):
-		return outcome.Waits(coderv1alpha1.ReasonPending, max(own.RetryAfter, soon), "Coder asks for fewer requests: %v", err)
-	case coderd.IsUnreachable(err):
-		return outcome.Waits(coderv1alpha1.ReasonError, retryUnreachable, "%v", err)
 	}
-	return outcome.Fails(coderv1alpha1.ReasonError, retryFailed, "%v", err)
+	coder, err := p.coder(ctx)
+	if err != nil {
+		return err
+	}
+	var allowance Allowance
+	answer, err := coder.Entitlements(ctx)
+	switch {
+	case coderd.IsNotSupported(err):
+		none := string(coderd.NotEntitled)
+		allowance = Allowance{Tier: string(coderd.TierNone), ExternalProvisioners: none, WorkspaceProxy: none, HighAvailability: none}
+	case err != nil:
+		p.result.AllowanceErr = err
+		p.requeue(retryAfter(err))
+		return nil
+	default:
+		allowance = Allowance{
+			Tier:                 string(answer.Tier()),
+			ExternalProvisioners: entitlement(answer.Of(coderd.FeatureExternalProvisioners)),
+			WorkspaceProxy:       entitlement(answer.Of(coderd.FeatureWorkspaceProxy)),
+			HighAvailability:     entitlement(answer.Of(coderd.FeatureHighAvailability)),
+		}
+	}
+	p.result.Allowance = &allowance
+	p.entitlements.Put(p.req.Key, ensure.Entry[Allowance]{Value: allowance, Digest: about, Until: p.now.Add(p.result.RequeueAfter)})
+	return nil
+}
+
+// entitlement maps values that the API does not define, for example of a newer Coder, to unknown.
+func entitlement(e coderd.Entitlement) string {
+	known := []coderd.Entitlement{coderd.Entitled, coderd.GracePeriod, coderd.NotEntitled}
+	if !slices.Contains(known, e) {
+		e = coderd.EntitlementUnknown
+	}
+	return string(e)
+}
+
+func retryAfter(err error) time.Duration {
+	if after := coderd.RetryAfter(err); after > 0 {
+		return max(after, soon)
+	}
+	return retryUnreachable
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 
 // judge evaluates the verdict at the current time: a cached verdict stays, but the license may have
 // expired since.
-func (p *pass) judge(v verdict) error {
+func (p *pass) judge(v verdict) *ensure.Stop {
 	switch {
 	case v.unsupported:
 		message := "this Coder takes no licenses: it is the AGPL build, or too old; "
@@ -25,7 +26,7 @@ func (p *pass) judge(v verdict) error {
 		} else {
 			message += "use Coder's official image, or remove spec.licenseSecretRef"
 		}
-		return heard(coderv1alpha1.ReasonNotSupported, 0, message)
+		return ensure.Fails(coderv1alpha1.ReasonNotSupported, 0, "%s", message)
 	case p.text == "":
 		return nil
 	case v.refused != "":
@@ -36,7 +37,7 @@ func (p *pass) judge(v verdict) error {
 	return p.term(v)
 }
 
-func (p *pass) refused(v verdict) error {
+func (p *pass) refused(v verdict) *ensure.Stop {
 	message := "Coder does not accept the license that spec.licenseSecretRef names: " + v.refused
 	if end := p.end(); end != nil && !p.now.Before(*end) {
 		message += "; its term has ended (status.licenseExpiresAt)"
@@ -45,12 +46,12 @@ func (p *pass) refused(v verdict) error {
 	if v.keepsOld {
 		message += "; the one before stays until then"
 	}
-	return heard(coderv1alpha1.ReasonInvalidLicense, 0, message)
+	return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s", message)
 }
 
 // term reports the state of the license's term: expired, in its grace period, expiring, not begun
 // or valid. It also schedules the next change of that state.
-func (p *pass) term(v verdict) error {
+func (p *pass) term(v verdict) *ensure.Stop {
 	whose := ""
 	if !v.ours {
 		whose = "; somebody else added it, so that it stays in Coder when spec.licenseSecretRef changes"
@@ -60,21 +61,21 @@ func (p *pass) term(v verdict) error {
 	days := p.notice()
 	switch {
 	case passed(ends, p.now):
-		return heard(coderv1alpha1.ReasonLicenseExpired, 0,
+		return ensure.Fails(coderv1alpha1.ReasonLicenseExpired, 0, "%s",
 			"the license in Coder has expired (status.licenseExpiresAt), and allows nothing any more"+renew+whose)
 	case passed(expires, p.now):
-		p.ready(coderv1alpha1.ReasonLicenseInGracePeriod,
+		p.result.Ready(coderv1alpha1.ReasonLicenseInGracePeriod,
 			"the license in Coder has expired (status.licenseExpiresAt); what it allows works only until the end of its grace period"+renew+whose)
 		p.wake(*ends)
 	case expires != nil && !p.now.Before(expires.Add(-days)):
-		p.ready(coderv1alpha1.ReasonLicenseExpiring, fmt.Sprintf(
+		p.result.Ready(coderv1alpha1.ReasonLicenseExpiring, fmt.Sprintf(
 			"Coder has the license, which expires within %d days (status.licenseExpiresAt)%s%s", int(days/(24*time.Hour)), renew, whose))
 		p.wake(*expires)
 	case v.waitsForTerm:
-		p.ready(coderv1alpha1.ReasonApplied, "Coder has the license, which begins to count later"+keeps(v)+whose)
+		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license, which begins to count later"+keeps(v)+whose)
 		p.wake(*p.claims.NotBefore)
 	default:
-		p.ready(coderv1alpha1.ReasonApplied, "Coder has the license that spec.licenseSecretRef names"+whose)
+		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license that spec.licenseSecretRef names"+whose)
 		if expires != nil {
 			p.wake(expires.Add(-days))
 		}

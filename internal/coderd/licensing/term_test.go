@@ -6,9 +6,97 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
+
+func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
+	f := newLicensedFixture(t)
+	result := f.want("", None, "")
+	if diff := cmp.Diff(&Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled", HighAvailability: "not_entitled"}, result.Allowance); diff != "" {
+		t.Errorf("without a license (-want +got):\n%s", diff)
+	}
+	f.wantAsked("1 GET entitlements")
+	f.Coder.AddLicense(license(100))
+	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "grace_period")
+	f.Coder.SetFeature(coderd.FeatureExternalProvisioners, "from the future")
+	f.Forward(DefaultRest)
+	result = f.want("", None, "")
+	if diff := cmp.Diff(&Allowance{Tier: "premium", ExternalProvisioners: "unknown", WorkspaceProxy: "grace_period", HighAvailability: "entitled"}, result.Allowance); diff != "" {
+		t.Errorf("with a person's license (-want +got):\n%s", diff)
+	}
+}
+
+func TestTwoCallsAnHourAtRest(t *testing.T) {
+	f := newLicensedFixture(t)
+	text := license(400)
+	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.asked()
+	records := f.records
+	for range 3 {
+		// Passes with other causes make no request.
+		for range 4 {
+			result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+			if result.Allowance == nil || result.Hash == "" {
+				t.Errorf("%+v", result)
+			}
+			f.wantAsked("")
+			f.Forward(time.Minute)
+		}
+		result := f.pass()
+		if result.RequeueAfter != DefaultRest-4*time.Minute {
+			t.Errorf("looks again after %s", result.RequeueAfter)
+		}
+		f.Forward(result.RequeueAfter)
+		f.pass()
+		f.wantAsked("1 GET entitlements, 1 GET licenses")
+	}
+	if f.records != records {
+		t.Errorf("%d records", f.records-records)
+	}
+}
+
+func TestAChangeIsSeenAtOnce(t *testing.T) {
+	f := newLicensedFixture(t)
+	f.want("", None, "")
+	if result := f.want(license(100), Ready, coderv1alpha1.ReasonApplied); result.Allowance.Tier != "premium" {
+		t.Errorf("added: %+v", result.Allowance)
+	}
+	if result := f.want("", None, ""); result.Allowance.Tier != "none" {
+		t.Errorf("removed: %+v", result.Allowance)
+	}
+	f.Coder.AddLicense(license(200))
+	f.instance = "v2"
+	if result := f.pass(); result.Allowance.Tier != "premium" {
+		t.Errorf("another Coder: %+v", result.Allowance)
+	}
+	f.manager.Forget("uid")
+	f.asked()
+	f.pass()
+	f.wantAsked("1 GET entitlements")
+}
+
+func TestCoderThatDoesNotSayWhatIsAllowed(t *testing.T) {
+	f := newLicensedFixture(t)
+	f.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Times: 1})
+	f.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Status: 429, RetryAfter: time.Minute, Times: 1})
+	text := license(100)
+	for _, after := range []time.Duration{retryUnreachable, time.Minute} {
+		result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+		if result.Allowance != nil || result.AllowanceErr == nil || result.RequeueAfter != after {
+			t.Errorf("%+v, want another look after %s", result, after)
+		}
+		f.Forward(after)
+	}
+	result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	if result.Allowance == nil || result.AllowanceErr != nil || result.RequeueAfter != DefaultRest-retryUnreachable-time.Minute {
+		t.Errorf("%+v", result)
+	}
+}
 
 const day = 24 * time.Hour
 
@@ -39,13 +127,13 @@ func TestExpiryIsTold(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newLicensedWorld(t)
+			f := newLicensedFixture(t)
 			text := coderdtest.NewLicense(coderdtest.License{
 				FeatureSet: "premium", Trial: test.trial, NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.Add(end), GraceEnds: begin.Add(end + 10*day),
 			})
 			for _, m := range test.moments {
-				w.clock.SetTime(begin.Add(m.at))
-				result := w.want(text, m.state, m.reason)
+				f.Clock.SetTime(begin.Add(m.at))
+				result := f.want(text, m.state, m.reason)
 				if result.Allowance == nil || result.Allowance.Tier != m.tier || !result.ExpiresAt.Equal(begin.Add(end)) {
 					t.Errorf("%s: %+v until %s", m.at, result.Allowance, result.ExpiresAt)
 				}
@@ -62,44 +150,44 @@ func TestExpiryIsTold(t *testing.T) {
 
 // TestItLooksAgainWhenSomethingIsDue: nothing else triggers a pass when a license expires.
 func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	for _, due := range []time.Duration{70 * day, 100 * day, 110 * day} {
-		w.clock.SetTime(begin.Add(due - time.Minute))
-		w.restart()
-		before := w.want(orElse(w.license, license(100)), Ready, w.reasonNow())
+		f.Clock.SetTime(begin.Add(due - time.Minute))
+		f.restart()
+		before := f.want(orElse(f.license, license(100)), Ready, f.reasonNow())
 		if before.RequeueAfter != time.Minute {
 			t.Errorf("%s: looks again after %s, want a minute", due, before.RequeueAfter)
 		}
-		w.forward(before.RequeueAfter)
-		w.asked()
-		if after := w.pass(); after.Reason == before.Reason {
+		f.Forward(before.RequeueAfter)
+		f.asked()
+		if after := f.pass(); after.Reason == before.Reason {
 			t.Errorf("%s: still %s", due, after.Reason)
 		}
 		// The entitlements may have changed with it.
-		w.wantAsked("1 GET entitlements")
+		f.wantAsked("1 GET entitlements")
 	}
 }
 
 func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
-	w := newLicensedWorld(t)
+	f := newLicensedFixture(t)
 	old := license(100)
 	next := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium", NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0)})
-	w.want(old, Ready, coderv1alpha1.ReasonApplied)
-	result := w.want(next, Ready, coderv1alpha1.ReasonApplied)
+	f.want(old, Ready, coderv1alpha1.ReasonApplied)
+	result := f.want(next, Ready, coderv1alpha1.ReasonApplied)
 	if !strings.Contains(result.Message, "begins to count later; the one before stays until then") || result.Allowance.Tier != "premium" {
 		t.Errorf("%+v", result)
 	}
-	w.wantHeld([]string{old, next}, []string{old, next})
-	w.forward(DefaultRest)
-	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
+	f.wantHeld([]string{old, next}, []string{old, next})
+	f.Forward(DefaultRest)
+	if result = f.want(next, Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
-	w.forward(result.RequeueAfter)
-	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || reasons(result) != "LicenseRemoved" {
+	f.Forward(result.RequeueAfter)
+	if result = f.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || ensuretest.Reasons(result.Events) != "LicenseRemoved" {
 		t.Errorf("%+v", result)
 	}
-	w.wantHeld([]string{next}, []string{next})
-	if !slices.Contains(w.own, identityOf(t, next)) {
+	f.wantHeld([]string{next}, []string{next})
+	if !slices.Contains(f.own, identityOf(t, next)) {
 		t.Error("the new one is not recorded")
 	}
 }
@@ -112,8 +200,8 @@ func orElse(text, other string) string {
 }
 
 // reasonNow returns the reason for license(100) at the current time.
-func (w *world) reasonNow() string {
-	switch age := w.clock.Now().Sub(begin); {
+func (f *fixture) reasonNow() string {
+	switch age := f.Clock.Now().Sub(begin); {
 	case age < 70*day:
 		return coderv1alpha1.ReasonApplied
 	case age < 100*day:

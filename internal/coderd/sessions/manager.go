@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -111,16 +112,8 @@ func (m *Manager) retire(s *Session, after time.Time) {
 
 // Run revokes retired tokens periodically, until the context is canceled.
 func (m *Manager) Run(ctx context.Context) error {
-	ticker := time.NewTicker(sweepInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			m.Sweep(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	wait.UntilWithContext(ctx, m.Sweep, sweepInterval)
+	return nil
 }
 
 // Sweep ends the sessions whose control plane is gone or has other rules, and revokes the tokens

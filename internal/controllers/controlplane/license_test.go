@@ -20,6 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -363,7 +364,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	want := f.Object().Status
 
 	s := f.r.newScope(stale.DeepCopy())
-	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{State: access.Ready, TokenRef: want.OperatorTokenSecretRef}
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: access.Ready}, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
 	f.Get("coder", s.Deployment)
 	if err := f.r.ensureLicense(t.Context(), s); err != nil {
@@ -383,7 +384,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	f.putLicense(f.licenseFor(200))
 	f.coder.ResetRequests()
 	s = f.r.newScope(stale.DeepCopy())
-	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{State: access.Ready, TokenRef: want.OperatorTokenSecretRef}
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: access.Ready}, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
 	var wait *steps.Waiting
 	if err := f.r.ensureLicense(t.Context(), s); !errors.As(err, &wait) || f.coder.Writes() != 0 || len(s.cp.Status.LicenseUUIDs) != 0 {
@@ -399,7 +400,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 func TestTheLicenseInReady(t *testing.T) {
 	result := func(state licensing.State, reason string, own ...string) func(*scope) {
 		return func(s *scope) {
-			s.license.result = &licensing.Result{State: state, Reason: reason, Message: "m", Own: own}
+			s.license.result = &licensing.Result{Result: ensure.Result{State: state, Reason: reason, Message: "m"}, Own: own}
 		}
 	}
 	for name, test := range map[string]struct {
@@ -461,7 +462,7 @@ func TestNoAnswerKeepsTheRecord(t *testing.T) {
 	s.cp.Status.LicenseLastApplied, s.cp.Status.LicenseExpiresAt = &at, &at
 	for name, result := range map[string]*licensing.Result{
 		"not asked": nil,
-		"no answer": {State: licensing.Waiting, Reason: "Error", Own: []string{"a"}, ExpiresAt: ptr.To(s.Now)},
+		"no answer": {Result: ensure.Result{State: licensing.Waiting, Reason: "Error"}, Own: []string{"a"}, ExpiresAt: ptr.To(s.Now)},
 	} {
 		s.license.result = result
 		got := statusOf(s)

@@ -18,6 +18,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -121,9 +122,9 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 }
 
 // connect returns a client for the Coder of a control plane with the operator's token.
-func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (keys.API, error) {
+func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
 	missing := func(reason, format string, args ...any) error {
-		return &keys.Unavailable{Reason: reason, Message: fmt.Sprintf("CoderControlPlane %q ", cp.Name) + fmt.Sprintf(format, args...)}
+		return ensure.Unavailable(reason, time.Minute, "CoderControlPlane %q %s", cp.Name, fmt.Sprintf(format, args...))
 	}
 	ref := cp.Status.OperatorTokenSecretRef
 	switch {

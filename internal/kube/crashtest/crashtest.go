@@ -78,6 +78,13 @@ func (f *Fault) switchOff(off bool) (before bool) {
 	return before
 }
 
+// Steps returns the number of writes and requests since Set.
+func (f *Fault) Steps() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
+}
+
 // Around runs one write or request, unless the process has ended.
 func (f *Fault) Around(do func() error) error { return f.around(nil, do) }
 

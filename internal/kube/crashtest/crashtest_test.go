@@ -45,8 +45,8 @@ func TestFault(t *testing.T) {
 			if diff := cmp.Diff([][]int{c.done, c.told}, [][]int{done, told}); diff != "" {
 				t.Errorf("done and told (-want +got):\n%s", diff)
 			}
-			if want := c.at == 2; f.Struck() != want {
-				t.Errorf("struck %t, want %t", f.Struck(), want)
+			if want := c.at == 2; f.Struck() != want || f.Steps() != 3 {
+				t.Errorf("struck %t, want %t; %d steps", f.Struck(), want, f.Steps())
 			}
 		})
 	}

@@ -4,28 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
-
-// hearing is the cached answer of Coder about one provisioner.
-type hearing struct {
-	// subject identifies everything that the answer depends on.
-	subject   [sha256.Size]byte
-	at, until time.Time
-	result    Result
-	// quietUntil is when Coder may be called again after it asked for fewer requests.
-	quietUntil time.Time
-}
 
 // Ensure makes the Secret contain the key that the spec asks for. It is level-triggered. A returned
 // error comes from Kubernetes and is retried with backoff. All other failures are in the Result.
@@ -33,7 +22,7 @@ type hearing struct {
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.ensure(ctx)
-	if isStop(err) {
+	if ensure.Stopped(err) != nil {
 		err = nil
 	}
 	return p.result, err
@@ -44,32 +33,28 @@ func (p *pass) ensure(ctx context.Context) error {
 		return err
 	}
 	if p.req.Refused != nil {
-		p.result.Key, p.result.Stalled, p.result.RequeueAfter = *p.req.Refused, true, retryFailed
-		return &stop{p.req.Refused.Message}
+		p.result.Stalled = true
+		return p.stop(*p.req.Refused, retryFailed)
 	}
 	switch cp := p.req.ControlPlane; {
 	case cp == nil:
-		return p.unavailable(&Unavailable{
-			Reason:  coderv1alpha1.ReasonControlPlaneUnavailable,
-			Message: fmt.Sprintf("CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)),
-		})
+		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
+			"CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)))
 	case cp.DeletionTimestamp != nil:
-		return p.unavailable(&Unavailable{
-			Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf("CoderControlPlane %q is being deleted", cp.Name),
-		})
+		return p.unavailable(ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed,
+			"CoderControlPlane %q is being deleted", cp.Name))
 	}
 	if p.recall() {
 		return nil
 	}
 	api, err := p.Connect(ctx, p.req.ControlPlane)
-	var missing *Unavailable
 	switch {
-	case errors.As(err, &missing):
-		return p.unavailable(missing)
+	case ensure.IsUnavailable(err):
+		return p.unavailable(ensure.Stopped(err))
 	case err == nil:
 		err = p.ask(ctx, api)
 	}
-	if err == nil || isStop(err) {
+	if err == nil || ensure.Stopped(err) != nil {
 		p.remember()
 	}
 	return err
@@ -86,13 +71,12 @@ func (p *pass) load(ctx context.Context) error {
 	}
 	if secret != nil && !p.secrets.Mine(secret) {
 		p.result.Secret = p.notOwned(secret)
-		p.result.Key = unknown(p.result.Secret.Reason, "waits for the Secret: "+p.result.Secret.Message)
 		p.result.Stalled = p.result.Secret.Reason == coderv1alpha1.ReasonNotOwned
-		p.result.RequeueAfter = retryFailed
+		after := retryFailed
 		if !p.result.Stalled {
-			p.result.RequeueAfter = retrySoon
+			after = retrySoon
 		}
-		return &stop{p.result.Secret.Message}
+		return p.stop(unknown(p.result.Secret.Reason, "waits for the Secret: "+p.result.Secret.Message), after)
 	}
 	if secret != nil {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
@@ -146,7 +130,7 @@ func (p *pass) moveField(ctx context.Context) error {
 
 // put writes the key to the Secret's data.
 func (s *stored) put() {
-	ownsecret.Put(s.secret, s.field, s.text)
+	ensure.SetValue(s.secret, s.field, s.text)
 }
 
 // makeStored prepares a new Secret if there is none.
@@ -180,22 +164,8 @@ func (p *pass) report() {
 	}
 }
 
-// unavailable ends a pass in which Coder cannot be called. The existing key stays in use.
-func (p *pass) unavailable(why *Unavailable) error {
-	p.Forget(p.cr.UID)
-	finding := fails(why.Reason, why.Message)
-	p.result.ControlPlane = &finding
-	p.result.Entitled = unknown(why.Reason, "Coder cannot be asked: "+why.Message)
-	p.result.Key = unknown(why.Reason, "no key can be made: "+why.Message)
-	if p.result.SecretRef != nil {
-		p.result.Key.Message = "the key in the Secret stays in use, and Coder cannot be asked about it: " + why.Message
-	}
-	p.result.RequeueAfter = retryFailed
-	return &stop{why.Message}
-}
-
-// subject returns a hash of everything on which Coder's answer depends.
-func (p *pass) subject() [sha256.Size]byte {
+// digest identifies everything on which Coder's answer depends.
+func (p *pass) digest() ensure.Digest {
 	cp := p.req.ControlPlane
 	parts := []any{
 		cp.UID, cp.Status.URL, cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef,
@@ -213,37 +183,25 @@ func (p *pass) subject() [sha256.Size]byte {
 
 // recall uses the cached answer of Coder as the result, and reports whether it is still valid.
 func (p *pass) recall() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h, ok := p.heard[p.cr.UID]
 	now := p.now()
-	switch {
-	case !ok || h.subject != p.subject(), !now.Before(h.until):
-		return false
-	case h.result.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(h.at) >= p.req.MaxAge:
+	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
+	if !ok || known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge {
 		return false
 	}
 	version := p.result.SecretVersion
-	p.result = h.result
+	p.result = known.Value
 	p.result.Events, p.result.SecretVersion = nil, version
-	p.result.RequeueAfter = h.until.Sub(now)
+	p.result.RequeueAfter = known.Until.Sub(now)
 	return true
 }
 
 func (p *pass) remember() {
 	after := p.result.RequeueAfter
 	if after == 0 {
-		after = p.trust()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.heard == nil {
-		p.heard = map[types.UID]hearing{}
+		after = trust
 	}
 	now := p.now()
-	h := p.heard[p.cr.UID]
-	h.subject, h.at, h.until, h.result = p.subject(), now, now.Add(after), p.result
-	p.heard[p.cr.UID] = h
+	p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: now.Add(after)})
 }
 
 func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
@@ -251,4 +209,142 @@ func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
 		return ""
 	}
 	return cr.Spec.ControlPlaneRef.Name
+}
+
+// ask compares the key in Coder with the wanted one, and creates a key if that is necessary and
+// allowed.
+func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
+	if err := p.silent(); err != nil {
+		return p.answered(err)
+	}
+	allowed, err := p.entitled(ctx, api)
+	if err != nil {
+		return err
+	}
+	org, err := api.OrganizationByName(ctx, resources.OrganizationName(p.cr))
+	if coderd.IsNotFound(err) && !coderd.IsNotSupported(err) {
+		return p.refuse(coderv1alpha1.ReasonOrganizationNotFound, fmt.Sprintf(
+			"Coder has no organization %q; make it there, or correct spec.organizationName", resources.OrganizationName(p.cr)))
+	}
+	if err != nil {
+		return p.answered(err)
+	}
+	p.result.OrganizationID, p.result.OrganizationName = org.ID.String(), org.Name
+	known, err := p.check(ctx, api)
+	if err != nil {
+		return p.answered(err)
+	}
+	w := p.wanted(org)
+	v := decide(p.stored, known, w, p.now())
+	switch {
+	case v.why != "" && !allowed:
+		return p.notAllowed(v.why, known != nil)
+	case v.why != "":
+		err = p.makeKey(ctx, api, w, v.why)
+	default:
+		err = p.keep(ctx, v.adopt)
+	}
+	if err != nil {
+		return err
+	}
+	p.report()
+	p.settle(w)
+	return nil
+}
+
+func (p *pass) wanted(org coderd.Organization) wanted {
+	w := wanted{
+		controlPlane: p.req.ControlPlane.Name, org: org, names: resources.KeyNames(p.cr),
+		tags: p.cr.Spec.Tags, tagsHash: resources.TagsHash(p.cr.Spec.Tags),
+	}
+	if after := p.cr.Spec.Key.RotateAfter; after != nil {
+		w.rotateAfter = after.Duration
+	}
+	return w
+}
+
+// entitled reports whether the licenses allow external provisioners. Coder answers this request for
+// any user.
+func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
+	e, err := api.Entitlements(ctx)
+	if err == nil {
+		if e.Of(coderd.FeatureExternalProvisioners).Allows() {
+			p.result.Entitled = holds(coderv1alpha1.ReasonEntitled, "the licenses of Coder allow external provisioners")
+			return true, nil
+		}
+		p.result.Entitled = fails(coderv1alpha1.ReasonNotEntitled,
+			"no license of Coder allows external provisioners, so no new key is made; add a license in Coder or in spec.licenseSecretRef of the control plane")
+		return false, nil
+	}
+	stopped := p.answered(err)
+	switch reason := p.result.Key.Reason; {
+	case ensure.Stopped(stopped) == nil:
+	case coderd.IsNotSupported(err):
+		p.result.Entitled = fails(reason, "this Coder takes no licenses, and has no external provisioners: "+p.result.Key.Message)
+	case coderd.IsForbidden(err):
+		p.result.Entitled = unknown(reason, p.result.Key.Message)
+	default:
+		p.result.Entitled = unknown(coderv1alpha1.ReasonEntitlementsQueryFailed, p.result.Key.Message)
+	}
+	return false, stopped
+}
+
+// check asks Coder for the key that the Secret contains. It returns nil if Coder does not know that
+// key. This works without a license.
+func (p *pass) check(ctx context.Context, api *coderd.Client) (*coderd.ProvisionerKey, error) {
+	if p.stored == nil || p.stored.text == "" {
+		return nil, nil
+	}
+	key, err := api.CheckProvisionerKey(ctx, p.stored.text)
+	switch {
+	case coderd.IsUnauthorized(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &key, nil
+}
+
+// keep keeps the existing key.
+func (p *pass) keep(ctx context.Context, adopt *Record) error {
+	s := p.stored
+	changed := false
+	if s.intent != nil {
+		if err := p.resolveIntent(ctx, s); err != nil {
+			return err
+		}
+		s.intent, changed = nil, true
+	}
+	if adopt != nil {
+		old := s.record
+		s.record, changed = adopt, true
+		for _, before := range []*Record{old, statusRecord(p.cr)} {
+			if before != nil {
+				s.replace(before)
+			}
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return p.save(ctx, s)
+}
+
+// settle reports that the key matches the spec.
+func (p *pass) settle(w wanted) {
+	r := p.stored.record
+	p.result.Key = holds(coderv1alpha1.ReasonProvisionerKeyReady,
+		fmt.Sprintf("Coder knows provisioner key %q of organization %q", r.Name, w.org.Name))
+	p.result.RequeueAfter = trust
+	if age, dated := r.age(p.now()); dated && w.rotateAfter > age {
+		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
+	}
+}
+
+func (p *pass) notAllowed(why string, works bool) error {
+	message := fmt.Sprintf("a new key is needed, because %s, and no license of Coder allows it", why)
+	if works {
+		message += "; the pods keep the one that they have"
+	}
+	return p.refuse(coderv1alpha1.ReasonNotEntitled, message)
 }

@@ -11,151 +11,152 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	result := w.settle()
-	w.checkWhole("gpu")
+	f := newFixture(t)
+	result := f.settle()
+	f.checkWhole("gpu")
 	wantKey(t, result, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
 	if result.Secret.Reason != coderv1alpha1.ReasonSecretReady || result.Entitled.Reason != coderv1alpha1.ReasonEntitled {
 		t.Errorf("Secret %+v, entitled %+v", result.Secret, result.Entitled)
 	}
-	if n := count(w.said, "Normal ProvisionerKeyCreated"); n != 1 {
-		t.Errorf("Events: %q", w.said)
+	if n := count(f.said, "Normal ProvisionerKeyCreated"); n != 1 {
+		t.Errorf("Events: %q", f.said)
 	}
 
-	w.asked()
-	before := w.writes
-	w.forward(59 * time.Minute)
-	if again := w.pass(); again.RequeueAfter != time.Minute {
+	f.Asked()
+	before := f.Writes
+	f.Forward(59 * time.Minute)
+	if again := f.pass(); again.RequeueAfter != time.Minute {
 		t.Errorf("it is looked at again after %v", again.RequeueAfter)
 	}
-	if asked := w.asked(); asked != 0 || w.writes != before {
-		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, w.writes-before)
+	if asked := f.Asked(); asked != 0 || f.Writes != before {
+		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, f.Writes-before)
 	}
-	w.forward(time.Minute)
-	w.pass()
-	if asked := w.asked(); asked == 0 || asked > 3 || w.writes != before {
-		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, w.writes-before)
+	f.Forward(time.Minute)
+	f.pass()
+	if asked := f.Asked(); asked == 0 || asked > 3 || f.Writes != before {
+		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, f.Writes-before)
 	}
 }
 
 // K13: the predecessor never checks the key again once the Secret contains one.
 func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	old := w.keys()[0]
-	w.coder.RemoveProvisionerKey(organization, "gpu")
+	f := newFixture(t)
+	f.settle()
+	old := f.keys()[0]
+	f.Coder.RemoveProvisionerKey(organization, "gpu")
 
-	w.forward(time.Hour)
-	w.settle()
-	w.checkWhole("gpu")
-	if w.keys()[0].ID == old.ID {
+	f.Forward(time.Hour)
+	f.settle()
+	f.checkWhole("gpu")
+	if f.keys()[0].ID == old.ID {
 		t.Error("the key is the old one")
 	}
 
 	// If pods are not ready, the key is checked earlier.
-	w.coder.RemoveProvisionerKey(organization, "gpu")
-	request := w.request()
+	f.Coder.RemoveProvisionerKey(organization, "gpu")
+	request := f.request()
 	request.MaxAge = time.Minute
-	w.forward(time.Minute)
-	if _, err := w.manager.Ensure(w.ctx, request); err != nil {
+	f.Forward(time.Minute)
+	if _, err := f.manager.Ensure(f.Ctx, request); err != nil {
 		t.Fatal(err)
 	}
-	w.settle()
-	w.checkWhole("gpu")
+	f.settle()
+	f.checkWhole("gpu")
 }
 
 // K14: the predecessor deletes the old key before the pods have the new one.
 func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	old := w.keys()[0].ID.String()
-	w.slow = true
-	w.cr.Spec.Tags = map[string]string{"zone": "b"}
-	w.pass()
-	w.pass()
-	if names := w.keyNames(); names != "gpu gpu-2" {
+	f := newFixture(t)
+	f.settle()
+	old := f.keys()[0].ID.String()
+	f.slow = true
+	f.cr.Spec.Tags = map[string]string{"zone": "b"}
+	f.pass()
+	f.pass()
+	if names := f.keyNames(); names != "gpu gpu-2" {
 		t.Fatalf("keys while the old pods run: %s", names)
 	}
-	current := w.cr.Status.ProvisionerKeyID
+	current := f.cr.Status.ProvisionerKeyID
 
 	// There is one pod of each revision. The old one is terminating.
-	w.pods = []string{old, current}
-	w.pass()
-	if names := w.keyNames(); names != "gpu gpu-2" {
+	f.pods = []string{old, current}
+	f.pass()
+	if names := f.keyNames(); names != "gpu gpu-2" {
 		t.Fatalf("keys while an old pod ends: %s", names)
 	}
-	w.pods = []string{current}
-	w.pass()
-	w.checkWhole("gpu-2")
+	f.pods = []string{current}
+	f.pass()
+	f.checkWhole("gpu-2")
 
 	// The next replacement uses the first name again.
-	w.cr.Spec.Tags = nil
-	w.pass()
-	w.pods = []string{w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.checkWhole("gpu")
+	f.cr.Spec.Tags = nil
+	f.pass()
+	f.pods = []string{f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.checkWhole("gpu")
 }
 
 // K14, second half: the predecessor creates a new key for a new Secret, and leaves the old Secret.
 func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	before := w.keys()[0]
-	w.slow = true
-	w.cr.Spec.Key.SecretName = "elsewhere"
-	w.pods = []string{"", before.ID.String()}
-	w.pass()
-	if w.secret(secretName) == nil {
+	f := newFixture(t)
+	f.settle()
+	before := f.keys()[0]
+	f.slow = true
+	f.cr.Spec.Key.SecretName = "elsewhere"
+	f.pods = []string{"", before.ID.String()}
+	f.pass()
+	if !f.HasSecret(secretName) {
 		t.Fatal("the Secret is gone while a pod may read it")
 	}
-	w.pods = []string{before.ID.String()}
-	w.pass()
-	w.checkWhole("gpu")
-	if w.keys()[0].ID != before.ID {
+	f.pods = []string{before.ID.String()}
+	f.pass()
+	f.checkWhole("gpu")
+	if f.keys()[0].ID != before.ID {
 		t.Error("a new key was made")
 	}
-	if w.secret(secretName) != nil {
+	if f.HasSecret(secretName) {
 		t.Error("the old Secret is left")
 	}
 }
 
 // K15: the predecessor deletes a key with the wanted name, also that of another owner.
 func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
-	w := newWorld(t)
-	w.coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
-	foreign := w.keys()[0]
+	f := newFixture(t)
+	f.Coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
+	foreign := f.keys()[0]
 	for range 3 {
-		result := w.pass()
+		result := f.pass()
 		wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 		if !result.Stalled || !strings.Contains(result.Key.Message, "spec.key.name") {
 			t.Errorf("stalled %v, message %q", result.Stalled, result.Key.Message)
 		}
-		w.forward(result.RequeueAfter)
+		f.Forward(result.RequeueAfter)
 	}
-	if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
+	if all := f.keys(); len(all) != 1 || all[0].ID != foreign.ID {
 		t.Fatalf("keys: %+v", all)
 	}
-	if w.secret(secretName) != nil {
+	if f.HasSecret(secretName) {
 		t.Error("a Secret was made")
 	}
-	w.coder.RemoveProvisionerKey(organization, "gpu")
-	w.settle()
-	w.checkWhole("gpu")
+	f.Coder.RemoveProvisionerKey(organization, "gpu")
+	f.settle()
+	f.checkWhole("gpu")
 }
 
 // K15 as a race: another cluster creates the key after the lookup and before the creation.
 func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
-	w := newWorld(t)
-	stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
-	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+	f := newFixture(t)
+	stop := f.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
+	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 	stop()
-	w.coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
-	w.forward(time.Hour)
-	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
-	if names := w.keyNames(); names != "gpu" {
+	f.Coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
+	f.Forward(time.Hour)
+	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+	if names := f.keyNames(); names != "gpu" {
 		t.Errorf("keys: %s", names)
 	}
 }
@@ -165,21 +166,21 @@ func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
 func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 	for name, tags := range map[string]map[string]string{"with a daemon": {"zone": "a"}, "with other tags": {"zone": "x"}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost})
-			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-			if s := readStored(w.secret(secretName), "key"); s.intent == nil {
+			f := newFixture(t)
+			stop := f.Coder.Fail(coderdtest.Fault{Method: http.MethodPost})
+			wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+			if s := readStored(f.Secret(secretName), "key"); s.intent == nil {
 				t.Fatal("no intent")
 			}
 			stop()
-			w.coder.AddProvisionerKey(organization, "gpu", tags)
+			f.Coder.AddProvisionerKey(organization, "gpu", tags)
 			if name == "with a daemon" {
-				w.coder.AddProvisionerDaemon(organization, "gpu", "theirs")
+				f.Coder.AddProvisionerDaemon(organization, "gpu", "theirs")
 			}
-			foreign := w.keys()[0]
-			w.forward(time.Hour)
-			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
-			if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
+			foreign := f.keys()[0]
+			f.Forward(time.Hour)
+			wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+			if all := f.keys(); len(all) != 1 || all[0].ID != foreign.ID {
 				t.Errorf("keys: %+v", all)
 			}
 		})
@@ -188,49 +189,49 @@ func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 
 // K16: the predecessor stops at the entitlement and does nothing more.
 func TestK16WithoutALicenseTheKeyStaysAndNoneIsMade(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.coder.SetFeature(feature, "not_entitled")
-	w.forward(time.Hour)
-	result := w.pass()
+	f := newFixture(t)
+	f.settle()
+	f.Coder.SetFeature(feature, "not_entitled")
+	f.Forward(time.Hour)
+	result := f.pass()
 	wantKey(t, result, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
 	if result.Entitled.Status != metav1.ConditionFalse || result.Entitled.Reason != coderv1alpha1.ReasonNotEntitled || result.SecretRef == nil {
 		t.Fatalf("entitled %+v, Secret %+v", result.Entitled, result.SecretRef)
 	}
-	w.cr.Spec.Tags = nil
-	result = w.pass()
+	f.cr.Spec.Tags = nil
+	result = f.pass()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if result.SecretRef == nil || len(w.keys()) != 1 {
-		t.Errorf("Secret %+v, keys %s", result.SecretRef, w.keyNames())
+	if result.SecretRef == nil || len(f.keys()) != 1 {
+		t.Errorf("Secret %+v, keys %s", result.SecretRef, f.keyNames())
 	}
-	w.coder.SetFeature(feature, "grace_period")
-	w.forward(time.Hour)
-	w.settle()
-	w.checkWhole("gpu-2")
+	f.Coder.SetFeature(feature, "grace_period")
+	f.Forward(time.Hour)
+	f.settle()
+	f.checkWhole("gpu-2")
 }
 
 func TestWithoutALicenseNothingIsMade(t *testing.T) {
-	w := newWorld(t)
-	w.coder.SetFeature(feature, "not_entitled")
-	result := w.pass()
+	f := newFixture(t)
+	f.Coder.SetFeature(feature, "not_entitled")
+	result := f.pass()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if w.writes != 0 || !result.Stalled {
-		t.Errorf("%d writes, stalled %v", w.writes, result.Stalled)
+	if f.Writes != 0 || !result.Stalled {
+		t.Errorf("%d writes, stalled %v", f.Writes, result.Stalled)
 	}
 }
 
 func TestTheAGPLBuildIsNotSupportedAndNoError(t *testing.T) {
-	w := newWorld(t)
-	w.coder = coderdtest.New(t)
-	w.token = w.coder.AddUser("operator", "owner")
-	result := w.ensure()
+	f := newFixture(t)
+	f.Coder = coderdtest.New(t)
+	f.token = f.Coder.AddUser("operator", "owner")
+	result := f.ensure()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
 	if result.Entitled.Reason != coderv1alpha1.ReasonNotSupported || result.RequeueAfter < time.Hour || !result.Stalled {
 		t.Errorf("%+v", result)
 	}
-	w.asked()
-	w.ensure()
-	if asked := w.asked(); asked != 0 {
+	f.Asked()
+	f.ensure()
+	if asked := f.Asked(); asked != 0 {
 		t.Errorf("it asks again at once: %d", asked)
 	}
 }
@@ -252,136 +253,130 @@ func TestWhatCoderMayAnswer(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.settle()
-			before := w.writes
-			w.forward(time.Hour)
-			w.coder.Fail(c.fault)
-			result := w.pass()
+			f := newFixture(t)
+			f.settle()
+			before := f.Writes
+			f.Forward(time.Hour)
+			f.Coder.Fail(c.fault)
+			result := f.pass()
 			wantKey(t, result, c.status, c.reason)
 			if result.SecretRef == nil || result.Record == nil || result.RequeueAfter <= 0 {
 				t.Errorf("the key is lost, or not looked at again: %+v", result)
 			}
-			w.coder.ClearFaults()
-			w.forward(result.RequeueAfter)
-			w.settle()
-			w.checkWhole("gpu")
-			if w.writes != before {
-				t.Errorf("%d writes because of it", w.writes-before)
+			f.Coder.ClearFaults()
+			f.Forward(result.RequeueAfter)
+			f.settle()
+			f.checkWhole("gpu")
+			if f.Writes != before {
+				t.Errorf("%d writes because of it", f.Writes-before)
 			}
 		})
 	}
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	w := newWorld(t)
-	w.coder.Fail(coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second, Times: 1})
-	if result := w.pass(); result.RequeueAfter != 40*time.Second {
+	f := newFixture(t)
+	f.Coder.Fail(coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second, Times: 1})
+	if result := f.pass(); result.RequeueAfter != 40*time.Second {
 		t.Fatalf("it waits %v", result.RequeueAfter)
 	}
-	w.asked()
-	w.forward(39 * time.Second)
-	w.cr.Spec.Tags = nil
-	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonRateLimited)
-	w.run(w.manager.Withdraw)
-	if asked := w.asked(); asked != 0 {
+	f.Asked()
+	f.Forward(39 * time.Second)
+	f.cr.Spec.Tags = nil
+	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonRateLimited)
+	f.run(f.manager.Withdraw)
+	if asked := f.Asked(); asked != 0 {
 		t.Errorf("it asks %d times before its time", asked)
 	}
-	w.forward(time.Second)
-	w.settle()
-	w.checkWhole("gpu")
+	f.Forward(time.Second)
+	f.settle()
+	f.checkWhole("gpu")
 }
 
 func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		coderv1alpha1.ReasonControlPlaneUnavailable: func(w *world) { w.cp = nil },
-		coderv1alpha1.ReasonOperatorAccessDisabled:  func(w *world) { w.cp.Spec.OperatorAccess.Disabled = true },
+	for name, change := range map[string]func(f *fixture){
+		coderv1alpha1.ReasonControlPlaneUnavailable: func(f *fixture) { f.cp = nil },
+		coderv1alpha1.ReasonOperatorAccessDisabled:  func(f *fixture) { f.cp.Spec.OperatorAccess.Disabled = true },
 	} {
-		w := newWorld(t)
-		w.settle()
-		w.asked()
-		change(w)
-		result := w.pass()
+		f := newFixture(t)
+		f.settle()
+		f.Asked()
+		change(f)
+		result := f.pass()
 		wantKey(t, result, metav1.ConditionUnknown, name)
-		if result.ControlPlane == nil || result.SecretRef == nil || w.asked() != 0 {
+		if result.ControlPlane == nil || result.SecretRef == nil || f.Asked() != 0 {
 			t.Errorf("%s: %+v", name, result)
 		}
 	}
 }
 
 func TestAnotherOrganizationOrControlPlaneGetsANewKey(t *testing.T) {
-	w := newWorld(t)
-	w.coder.AddOrganization("sales")
-	w.settle()
-	w.cr.Spec.OrganizationName = "sales"
-	w.settle()
-	if w.keyNames() != "" || len(w.coder.ProvisionerKeys("sales")) != 1 {
-		t.Fatalf("keys: %q, sales %+v", w.keyNames(), w.coder.ProvisionerKeys("sales"))
+	f := newFixture(t)
+	f.Coder.AddOrganization("sales")
+	f.settle()
+	f.cr.Spec.OrganizationName = "sales"
+	f.settle()
+	if f.keyNames() != "" || len(f.Coder.ProvisionerKeys("sales")) != 1 {
+		t.Fatalf("keys: %q, sales %+v", f.keyNames(), f.Coder.ProvisionerKeys("sales"))
 	}
-	old := w.cp
-	if err := w.client.Create(w.ctx, old.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
-	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
-	w.cr.Spec.ControlPlaneRef.Name = "prod"
-	w.settle()
-	if all := w.coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
+	old := f.cp
+	f.Create(old.DeepCopy())
+	f.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
+	f.cr.Spec.ControlPlaneRef.Name = "prod"
+	f.settle()
+	if all := f.Coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
 		t.Errorf("keys: %+v", all)
 	}
 }
 
 func TestASecretThatWasEmptiedOrFilledWithSomethingElseIsFilledAgain(t *testing.T) {
 	for _, text := range []string{"", "nonsense", strings.Repeat("x", 43)} {
-		w := newWorld(t)
-		w.settle()
-		secret := w.secret(secretName)
+		f := newFixture(t)
+		f.settle()
+		secret := f.Secret(secretName)
 		secret.Data["key"] = []byte(text)
-		w.update(secret)
-		w.settle()
-		w.checkWhole("gpu-2")
+		f.Update(secret)
+		f.settle()
+		f.checkWhole("gpu-2")
 	}
 }
 
 func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
-	w := newWorld(t)
-	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: secretName}, Data: map[string][]byte{"key": []byte("theirs")}}
-	if err := w.client.Create(w.ctx, theirs); err != nil {
-		t.Fatal(err)
-	}
-	result := w.ensure()
+	f := newFixture(t)
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: secretName}, Data: map[string][]byte{"key": []byte("theirs")}}
+	f.Create(theirs)
+	result := f.ensure()
 	if result.Secret.Reason != coderv1alpha1.ReasonNotOwned || result.SecretRef != nil || !result.Stalled {
 		t.Fatalf("%+v", result)
 	}
-	if w.asked() != 0 || string(w.secret(secretName).Data["key"]) != "theirs" {
+	if f.Asked() != 0 || string(f.Secret(secretName).Data["key"]) != "theirs" {
 		t.Error("Coder was asked, or the Secret was written")
 	}
 }
 
 // The Secret and the status of the public predecessor do not cause a new key.
 func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
-	w := newWorld(t)
-	text := w.coder.AddProvisionerKey(organization, "gpu", w.cr.Spec.Tags)
-	before := w.keys()[0]
+	f := newFixture(t)
+	text := f.Coder.AddProvisionerKey(organization, "gpu", f.cr.Spec.Tags)
+	before := f.keys()[0]
 	yes := true
-	w.cr.Status.ProvisionerKeyID, w.cr.Status.ProvisionerKeyName = before.ID.String(), "gpu"
+	f.cr.Status.ProvisionerKeyID, f.cr.Status.ProvisionerKeyName = before.ID.String(), "gpu"
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: secretName,
+			Namespace: ensuretest.Namespace, Name: secretName,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "coder.com/v1alpha1", Kind: "CoderProvisioner", Name: testName, UID: w.cr.UID, Controller: &yes,
+				APIVersion: "coder.com/v1alpha1", Kind: "CoderProvisioner", Name: testName, UID: f.cr.UID, Controller: &yes,
 			}},
 		},
 		Data: map[string][]byte{"key": []byte(text)},
 	}
-	if err := w.client.Create(w.ctx, secret); err != nil {
-		t.Fatal(err)
-	}
-	w.settle()
-	w.checkWhole("gpu")
-	w.cr.Spec.Key.SecretName = "elsewhere"
-	w.settle()
-	w.checkWhole("gpu")
-	if w.keys()[0].ID != before.ID {
+	f.Create(secret)
+	f.settle()
+	f.checkWhole("gpu")
+	f.cr.Spec.Key.SecretName = "elsewhere"
+	f.settle()
+	f.checkWhole("gpu")
+	if f.keys()[0].ID != before.ID {
 		t.Error("a new key was made")
 	}
 }
@@ -389,144 +384,144 @@ func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 // There are three changes while no old pod ends. No pod loses its key, and in the end one key
 // remains.
 func TestAReplacementDuringAReplacement(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.slow = true
+	f := newFixture(t)
+	f.settle()
+	f.slow = true
 	var ids []string
 	for _, zone := range []string{"b", "c", "d"} {
-		ids = append(ids, w.cr.Status.ProvisionerKeyID)
-		w.cr.Spec.Tags = map[string]string{"zone": zone}
-		w.pods = ids
-		w.pass()
+		ids = append(ids, f.cr.Status.ProvisionerKeyID)
+		f.cr.Spec.Tags = map[string]string{"zone": zone}
+		f.pods = ids
+		f.pass()
 	}
-	if names := w.keyNames(); names != "gpu gpu-2 gpu-3 gpu-4" {
+	if names := f.keyNames(); names != "gpu gpu-2 gpu-3 gpu-4" {
 		t.Fatalf("keys: %s", names)
 	}
-	w.pods = []string{w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.checkWhole("gpu-4")
+	f.pods = []string{f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.checkWhole("gpu-4")
 }
 
 // A second name that belongs to another owner is skipped.
 func TestTheSecondNameMayBeTaken(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.coder.AddProvisionerKey(organization, "gpu-2", nil)
-	w.cr.Spec.Tags = nil
-	w.settle()
-	if names := w.keyNames(); names != "gpu-2 gpu-3" {
+	f := newFixture(t)
+	f.settle()
+	f.Coder.AddProvisionerKey(organization, "gpu-2", nil)
+	f.cr.Spec.Tags = nil
+	f.settle()
+	if names := f.keyNames(); names != "gpu-2 gpu-3" {
 		t.Errorf("keys: %s", names)
 	}
 }
 
 // The Secret was deleted during a replacement. Both keys are found through the status and the pods.
 func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	first := w.cr.Status.ProvisionerKeyID
-	w.slow = true
-	w.cr.Spec.Tags = nil
-	w.pass()
-	w.delete(secretName)
-	w.pods = []string{first, w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.pods = []string{w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.checkWhole("gpu-3")
+	f := newFixture(t)
+	f.settle()
+	first := f.cr.Status.ProvisionerKeyID
+	f.slow = true
+	f.cr.Spec.Tags = nil
+	f.pass()
+	f.Delete(f.Secret(secretName))
+	f.pods = []string{first, f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.pods = []string{f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.checkWhole("gpu-3")
 }
 
 func TestOwnKeysWaitForTheirPods(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.cr.Spec.PSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk"}
-	if result := w.run(w.manager.Release); result.Forgotten || len(w.keys()) != 1 {
+	f := newFixture(t)
+	f.settle()
+	f.cr.Spec.PSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk"}
+	if result := f.run(f.manager.Release); result.Forgotten || len(f.keys()) != 1 {
 		t.Fatalf("the key is deleted while pods hold it: %+v", result)
 	}
-	w.pods = []string{""}
-	if result := w.run(w.manager.Release); !result.Forgotten || len(w.keys()) != 0 || w.secret(secretName) != nil {
-		t.Fatalf("%+v, keys %s", result, w.keyNames())
+	f.pods = []string{""}
+	if result := f.run(f.manager.Release); !result.Forgotten || len(f.keys()) != 0 || f.HasSecret(secretName) {
+		t.Fatalf("%+v, keys %s", result, f.keyNames())
 	}
-	w.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
-	w.asked()
-	w.run(w.manager.Release)
-	if asked := w.asked(); asked != 0 {
+	f.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
+	f.Asked()
+	f.run(f.manager.Release)
+	if asked := f.Asked(); asked != 0 {
 		t.Errorf("it asks Coder %d times although it has no key", asked)
 	}
 }
 
 // K18: the predecessor removes the finalizer whatever happens to the key.
 func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.coder.Fail(coderdtest.Fault{DropConnection: true})
-	result := w.run(w.manager.Withdraw)
+	f := newFixture(t)
+	f.settle()
+	f.Coder.Fail(coderdtest.Fault{DropConnection: true})
+	result := f.run(f.manager.Withdraw)
 	if len(result.Left) != 1 || result.Left[0].Name != "gpu" || result.RequeueAfter <= 0 {
 		t.Fatalf("%+v", result)
 	}
-	events := w.manager.Abandon(w.request(), result.Left, "Coder gave no answer")
+	events := f.manager.Abandon(f.request(), result.Left, "Coder gave no answer")
 	if len(events) != 1 || !strings.Contains(events[0].Message, `left behind: provisioner key "gpu" in organization "coder"`) {
 		t.Errorf("Events: %+v", events)
 	}
-	w.coder.ClearFaults()
-	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 || w.keyNames() != "" {
-		t.Errorf("%+v, keys %s", result, w.keyNames())
+	f.Coder.ClearFaults()
+	if result := f.run(f.manager.Withdraw); len(result.Left) != 0 || f.keyNames() != "" {
+		t.Errorf("%+v, keys %s", result, f.keyNames())
 	}
 }
 
 func TestDeletionOfAKeyGoesByItsID(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.coder.RemoveProvisionerKey(organization, "gpu")
-	w.coder.AddProvisionerKey(organization, "gpu", nil)
-	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 {
+	f := newFixture(t)
+	f.settle()
+	f.Coder.RemoveProvisionerKey(organization, "gpu")
+	f.Coder.AddProvisionerKey(organization, "gpu", nil)
+	if result := f.run(f.manager.Withdraw); len(result.Left) != 0 {
 		t.Fatalf("%+v", result)
 	}
-	if w.keyNames() != "gpu" {
+	if f.keyNames() != "gpu" {
 		t.Error("someone else's key of that name was deleted")
 	}
 }
 
 func TestAControlPlaneThatIsGoneHoldsNothingUp(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.cp = nil
-	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 || count(w.said, "Warning ProvisionerKeyLeftBehind") != 1 {
-		t.Errorf("%+v, Events %q", result, w.said)
+	f := newFixture(t)
+	f.settle()
+	f.cp = nil
+	if result := f.run(f.manager.Withdraw); len(result.Left) != 0 || count(f.said, "Warning ProvisionerKeyLeftBehind") != 1 {
+		t.Errorf("%+v, Events %q", result, f.said)
 	}
 }
 
 // A change that was interrupted and then reverted leaves no key.
 func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	tags := w.cr.Spec.Tags
-	w.cr.Spec.Tags = nil
-	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Processed: true, DropConnection: true, Times: 1})
-	w.pass()
-	if names := w.keyNames(); names != "gpu gpu-2" {
+	f := newFixture(t)
+	f.settle()
+	tags := f.cr.Spec.Tags
+	f.cr.Spec.Tags = nil
+	f.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Processed: true, DropConnection: true, Times: 1})
+	f.pass()
+	if names := f.keyNames(); names != "gpu gpu-2" {
 		t.Fatalf("keys: %s", names)
 	}
-	w.cr.Spec.Tags = tags
-	w.settle()
-	w.checkWhole("gpu")
+	f.cr.Spec.Tags = tags
+	f.settle()
+	f.checkWhole("gpu")
 }
 
 // The name of the Secret changes and changes back, with a replacement in between.
 func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	first := w.cr.Status.ProvisionerKeyID
-	w.slow, w.pods = true, []string{first}
-	w.cr.Spec.Key.SecretName = "elsewhere"
-	w.pass()
-	w.cr.Spec.Tags = nil
-	w.pass()
-	w.cr.Spec.Key.SecretName = ""
-	w.pass()
-	w.pods = []string{w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.checkWhole("")
-	if w.secret("elsewhere") != nil {
+	f := newFixture(t)
+	f.settle()
+	first := f.cr.Status.ProvisionerKeyID
+	f.slow, f.pods = true, []string{first}
+	f.cr.Spec.Key.SecretName = "elsewhere"
+	f.pass()
+	f.cr.Spec.Tags = nil
+	f.pass()
+	f.cr.Spec.Key.SecretName = ""
+	f.pass()
+	f.pods = []string{f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.checkWhole("")
+	if f.HasSecret("elsewhere") {
 		t.Error("the other Secret is left")
 	}
 }
@@ -534,35 +529,33 @@ func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
 // The Secret with the new name is deleted while the one with the old name still contains the
 // previous key.
 func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.slow, w.pods = true, []string{w.cr.Status.ProvisionerKeyID}
-	w.cr.Spec.Key.SecretName = "elsewhere"
-	w.pass()
-	w.cr.Spec.Tags = nil
-	w.pass()
-	w.delete("elsewhere")
-	w.pass()
-	w.pods = []string{w.cr.Status.ProvisionerKeyID}
-	w.pass()
-	w.checkWhole("")
+	f := newFixture(t)
+	f.settle()
+	f.slow, f.pods = true, []string{f.cr.Status.ProvisionerKeyID}
+	f.cr.Spec.Key.SecretName = "elsewhere"
+	f.pass()
+	f.cr.Spec.Tags = nil
+	f.pass()
+	f.Delete(f.Secret("elsewhere"))
+	f.pass()
+	f.pods = []string{f.cr.Status.ProvisionerKeyID}
+	f.pass()
+	f.checkWhole("")
 }
 
 // An intent in a control plane that no longer answers does not block another control plane.
 func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
-	w := newWorld(t)
-	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
-	w.pass()
-	old := w.cp.DeepCopy()
+	f := newFixture(t)
+	f.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
+	f.pass()
+	old := f.cp.DeepCopy()
 	old.Spec.OperatorAccess.Disabled = true
-	if err := w.client.Create(w.ctx, old); err != nil {
-		t.Fatal(err)
-	}
-	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
-	w.cr.Spec.ControlPlaneRef.Name = "prod"
-	w.settle()
-	w.checkWhole("gpu")
-	if count(w.said, "Warning ProvisionerKeyLeftBehind") != 1 {
-		t.Errorf("Events: %q", w.said)
+	f.Create(old)
+	f.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
+	f.cr.Spec.ControlPlaneRef.Name = "prod"
+	f.settle()
+	f.checkWhole("gpu")
+	if count(f.said, "Warning ProvisionerKeyLeftBehind") != 1 {
+		t.Errorf("Events: %q", f.said)
 	}
 }

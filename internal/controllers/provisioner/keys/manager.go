@@ -2,11 +2,10 @@ package keys
 
 import (
 	"context"
-	"errors"
-	"sync"
+	"net/http"
+	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -14,31 +13,17 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
-	// defaultTrust is how long an answer about a valid key is cached.
-	defaultTrust = time.Hour
+	// trust is how long an answer about a valid key is cached.
+	trust = time.Hour
 	// retryFailed is the interval after a rejected request, and retrySoon the one after an outage.
 	retryFailed = 5 * time.Minute
 	retrySoon   = 15 * time.Second
 )
-
-// API is the part of Coder's API that this package uses. *coderd.Client implements it.
-type API interface {
-	Entitlements(ctx context.Context) (coderd.Entitlements, error)
-	OrganizationByName(ctx context.Context, name string) (coderd.Organization, error)
-	ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]coderd.ProvisionerKey, error)
-	CreateProvisionerKey(ctx context.Context, org uuid.UUID, name string, tags map[string]string) (string, error)
-	DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name string) error
-	CheckProvisionerKey(ctx context.Context, plaintext string) (coderd.ProvisionerKey, error)
-	ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]coderd.ProvisionerDaemon, error)
-}
-
-var _ API = (*coderd.Client)(nil)
 
 // Manager manages the keys of all provisioners. Client and Connect are required. It is safe for
 // concurrent use with different provisioners.
@@ -48,25 +33,15 @@ type Manager struct {
 	// Metadata lists the metadata of Secrets. It may be a cache. Nil means Client.
 	Metadata client.Reader
 	// Connect returns a client for the Coder of a control plane with the operator's token. It
-	// returns an *Unavailable if Coder cannot be called.
-	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error)
+	// returns ensure.Unavailable if Coder cannot be called.
+	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error)
 	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
-	// Trust is how long Coder's answer is cached if nothing changes. 0 means an hour.
-	Trust time.Duration
 
-	mu    sync.Mutex
-	heard map[types.UID]hearing
+	// heard holds the results, and quiet the times before which Coder wants no further request.
+	heard ensure.Cache[types.UID, Result]
+	quiet ensure.Cache[types.UID, struct{}]
 }
-
-// Unavailable is the reason why Coder cannot be called. No request was sent.
-type Unavailable struct {
-	// Reason is a constant of api/v1alpha1.
-	Reason, Message string
-}
-
-// Error implements error.
-func (u *Unavailable) Error() string { return u.Message }
 
 // Request describes the provisioner whose key is managed.
 type Request struct {
@@ -109,7 +84,7 @@ func unknown(reason, message string) Finding {
 }
 
 // Event is an event to record for the provisioner.
-type Event = outcome.Event
+type Event = ensure.Event
 
 // Result is the result of a pass. Its messages do not change from pass to pass, and contain no
 // secret.
@@ -137,7 +112,7 @@ type Result struct {
 	// Left are the keys that could not be deleted.
 	Left []Record
 	// Events must be recorded whatever the result of the pass is, also if it returned an error.
-	Events outcome.Events
+	Events ensure.Events
 }
 
 // pass is the state of one call of the Manager.
@@ -147,23 +122,22 @@ type pass struct {
 	cr     *coderv1alpha1.CoderProvisioner
 	result Result
 	// secrets reads and writes the Secrets of the provisioner.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// stored is the content of the Secret, or nil if there is none.
 	stored *stored
 }
 
 func (m *Manager) newPass(req Request) *pass {
 	cr := req.Provisioner
-	return &pass{Manager: m, req: req, cr: cr, secrets: ownsecret.Secrets{
+	return &pass{Manager: m, req: req, cr: cr, secrets: ensure.Secrets{
 		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.Labels(cr.Name),
 	}}
 }
 
 // Forget drops the cached answer of Coder about a provisioner, so that the next pass asks again.
 func (m *Manager) Forget(provisioner types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.heard, provisioner)
+	m.heard.Forget(provisioner)
+	m.quiet.Forget(provisioner)
 }
 
 func (m *Manager) metadata() client.Reader {
@@ -173,26 +147,81 @@ func (m *Manager) metadata() client.Reader {
 	return m.Metadata
 }
 
-func (m *Manager) now() time.Time {
-	if m.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return m.Clock.Now()
+func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
+
+// answers maps the errors of Coder.
+var answers = ensure.Answers{
+	NotSupported: ensure.Answer{Reason: coderv1alpha1.ReasonNotSupported, After: trust},
+	Unreachable:  ensure.Answer{Reason: coderv1alpha1.ReasonUnreachable, After: retrySoon},
+	RateLimited:  ensure.Fewer(coderv1alpha1.ReasonRateLimited, retrySoon, time.Second),
+	Unauthorized: ensure.Answer{Reason: coderv1alpha1.ReasonTokenRefused, After: 2 * retrySoon, Format: "Coder does not accept the operator's token: %s"},
+	NotEntitled:  ensure.Answer{Reason: coderv1alpha1.ReasonNotEntitled, After: retryFailed},
+	Forbidden:    ensure.Answer{Reason: coderv1alpha1.ReasonForbidden, After: retryFailed},
+	Other:        ensure.Answer{Reason: coderv1alpha1.ReasonProvisionerKeyFailed, After: retryFailed},
 }
 
-func (m *Manager) trust() time.Duration {
-	if m.Trust == 0 {
-		return defaultTrust
+// answered reports a failed request to Coder as the state of the key, and ends the pass. An error
+// that does not come from Coder is returned unchanged.
+func (p *pass) answered(err error) error {
+	err = p.judge(err)
+	why := ensure.Stopped(err)
+	if why == nil {
+		return err
 	}
-	return m.Trust
+	key := fails(why.Reason, why.Message)
+	if why.Reason == coderv1alpha1.ReasonUnreachable && p.result.SecretRef != nil {
+		key = unknown(why.Reason, "the key in the Secret stays in use, and Coder gave no answer about it: "+why.Message)
+	}
+	p.result.Stalled = slices.Contains([]string{
+		coderv1alpha1.ReasonNotSupported, coderv1alpha1.ReasonNotEntitled, coderv1alpha1.ReasonForbidden,
+	}, why.Reason)
+	return p.stop(key, why.After)
 }
 
-// stop is an error that ends a pass. The result contains the reason.
-type stop struct{ message string }
+// judge maps an error of Coder. If Coder asks for fewer requests, no further one is sent for that
+// time.
+func (p *pass) judge(err error) error {
+	err = answers.Stop(err)
+	if why := ensure.Stopped(err); why != nil && why.Reason == coderv1alpha1.ReasonRateLimited {
+		p.quiet.Put(p.cr.UID, ensure.Entry[struct{}]{Until: p.now().Add(why.After)})
+	}
+	return err
+}
 
-func (s *stop) Error() string { return s.message }
+// silent returns an error if Coder asked for no further requests at this time.
+func (p *pass) silent() error {
+	now := p.now()
+	quiet, ok := p.quiet.Get(p.cr.UID, ensure.Digest{}, now)
+	if !ok {
+		return nil
+	}
+	return &coderd.Error{
+		Op: "asking Coder", StatusCode: http.StatusTooManyRequests, RetryAfter: quiet.Until.Sub(now),
+		Message: "it wants no request before the time that it gave is over",
+	}
+}
 
-func isStop(err error) bool {
-	var s *stop
-	return errors.As(err, &s)
+// refuse ends a pass with a problem that a user must fix.
+func (p *pass) refuse(reason, message string) error {
+	p.result.Stalled = true
+	return p.stop(fails(reason, message), retryFailed)
+}
+
+// unavailable ends a pass in which Coder cannot be called. The existing key stays in use.
+func (p *pass) unavailable(why *ensure.Stop) error {
+	p.Forget(p.cr.UID)
+	finding := fails(why.Reason, why.Message)
+	p.result.ControlPlane = &finding
+	p.result.Entitled = unknown(why.Reason, "Coder cannot be asked: "+why.Message)
+	key := unknown(why.Reason, "no key can be made: "+why.Message)
+	if p.result.SecretRef != nil {
+		key.Message = "the key in the Secret stays in use, and Coder cannot be asked about it: " + why.Message
+	}
+	return p.stop(key, retryFailed)
+}
+
+// stop ends a pass with the state of the key.
+func (p *pass) stop(key Finding, after time.Duration) error {
+	p.result.Key, p.result.RequeueAfter = key, after
+	return ensure.Fails(key.Reason, after, "%s", key.Message)
 }

@@ -5,221 +5,221 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestTheNewRegistrationComesFirst(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	old := w.token()
-	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	theirs := w.other.AddProxy("sydney", "Theirs", "/x.png")
-	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
-	if result.TokenRef == nil || result.AccessURL != accessURL || w.token() != old || len(w.coder.Proxies()) != 1 {
+	f := newFixture(t)
+	f.settle()
+	old := f.token()
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	theirs := f.other.AddProxy("sydney", "Theirs", "/x.png")
+	result := f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+	if result.TokenRef == nil || result.AccessURL != accessURL || f.token() != old || len(f.Coder.Proxies()) != 1 {
 		t.Errorf("the old registration is gone before there is a new one: %+v", result)
 	}
-	w.other.RemoveProxy(theirs.Name)
-	result = w.settle()
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-	w.checkNone(w.coder.Proxies())
-	if result.ProxyID != w.only(w.other).ID.String() {
+	f.other.RemoveProxy(theirs.Name)
+	result = f.settle()
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.checkNone(f.Coder.Proxies())
+	if result.ProxyID != f.only(f.other).ID.String() {
 		t.Errorf("result %+v", result)
 	}
 }
 
 func TestTheSameCoderByAnotherWayIsTheSameRegistration(t *testing.T) {
-	w := newWorld(t)
-	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	w.settle()
-	id, token := w.only(w.other).ID, w.token()
-	w.viaBootstrap()
-	w.settle()
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if w.only(w.other).ID != id || w.token() != token {
+	f := newFixture(t)
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	f.settle()
+	id, token := f.only(f.other).ID, f.token()
+	f.viaBootstrap()
+	f.settle()
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if f.only(f.other).ID != id || f.token() != token {
 		t.Error("it was registered anew")
 	}
-	if through := w.read(tokenSecret).Annotations[AnnotationThrough]; through != "Secret/owner/token" {
+	if through := f.Secret(tokenSecret).Annotations[AnnotationThrough]; through != "Secret/owner/token" {
 		t.Errorf("it would be removed through %q", through)
 	}
 }
 
 func TestAFormerCoderThatIsAwayIsTriedForAnHour(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	end := w.coder.Fail(coderdtest.Fault{DropConnection: true})
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	f := newFixture(t)
+	f.settle()
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	end := f.Coder.Fail(coderdtest.Fault{DropConnection: true})
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 	if result.RequeueAfter != time.Minute || !strings.Contains(result.Message, "not removed yet") {
 		t.Errorf("result %+v", result)
 	}
-	w.forward(59 * time.Minute)
-	if again := w.pass(); again.Message != result.Message || len(again.Events) != 0 {
-		t.Errorf("message %q, Events %q", again.Message, reasons(again))
+	f.Forward(59 * time.Minute)
+	if again := f.pass(); again.Message != result.Message || len(again.Events) != 0 {
+		t.Errorf("message %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 	}
-	w.forward(time.Minute)
-	result = w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if reasons(result) != "UnregistrationSkipped" || !strings.Contains(result.Events[0].Message, w.coder.URL) {
+	f.Forward(time.Minute)
+	result = f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if ensuretest.Reasons(result.Events) != "UnregistrationSkipped" || !strings.Contains(result.Events[0].Message, f.Coder.URL) {
 		t.Errorf("Events %+v", result.Events)
 	}
 	end()
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if again := w.pass(); again.RequeueAfter < 50*time.Minute || len(again.Events) != 0 {
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if again := f.pass(); again.RequeueAfter < 50*time.Minute || len(again.Events) != 0 {
 		t.Errorf("it is not at rest: %+v", again)
 	}
 }
 
 func TestAFormerCoderThatComesBackIsCleaned(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.proxy.Spec.ControlPlaneRef.Name = "next"
-	end := w.coder.Fail(coderdtest.Fault{Status: 503})
-	w.pass()
+	f := newFixture(t)
+	f.settle()
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	end := f.Coder.Fail(coderdtest.Fault{Status: 503})
+	f.pass()
 	end()
-	w.forward(time.Minute)
-	if got := reasons(w.pass()); got != "Unregistered" {
+	f.Forward(time.Minute)
+	if got := ensuretest.Reasons(f.pass().Events); got != "Unregistered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkNone(w.coder.Proxies())
+	f.checkNone(f.Coder.Proxies())
 }
 
 func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.proxy.Spec.ControlPlaneRef.Name = "next"
+	f := newFixture(t)
+	f.settle()
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
 	cp := &coderv1alpha1.CoderControlPlane{}
-	w.get("dev", cp)
-	w.drop(cp)
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if !strings.Contains(reasons(result), "UnregistrationSkipped") {
-		t.Errorf("Events %q", reasons(result))
+	f.Get("dev", cp)
+	f.Delete(cp)
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if !strings.Contains(ensuretest.Reasons(result.Events), "UnregistrationSkipped") {
+		t.Errorf("Events %q", ensuretest.Reasons(result.Events))
 	}
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestAnOwnTokenRegistersNothing(t *testing.T) {
-	w := newWorld(t)
-	w.giveToken()
-	w.coder.ResetRequests()
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if result.TokenRef.Name != "mine" || result.ProxyID != "" || !ptr.Deref(result.Registered, false) || w.coder.Writes() != 0 {
+	f := newFixture(t)
+	f.giveToken()
+	f.Coder.ResetRequests()
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if result.TokenRef.Name != "mine" || result.ProxyID != "" || !ptr.Deref(result.Registered, false) || f.Coder.Writes() != 0 {
 		t.Errorf("result %+v", result)
 	}
-	if w.get(tokenSecret, &corev1.Secret{}) {
+	if f.HasSecret(tokenSecret) {
 		t.Error("a Secret was made")
 	}
-	w.asked()
-	w.forward(30 * time.Minute)
-	w.pass()
-	if n := w.asked(); n != 0 {
+	f.Asked()
+	f.Forward(30 * time.Minute)
+	f.pass()
+	if n := f.Asked(); n != 0 {
 		t.Errorf("%d requests at rest", n)
 	}
 }
 
 func TestAnOwnTokenReplacesARegistrationOnlyIfCoderTakesIt(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.secret("bad", map[string]string{"token": "00000000-0000-0000-0000-000000000001:" + strings.Repeat("x", 64)})
-	w.proxy.Spec.ControlPlaneRef = nil
+	f := newFixture(t)
+	f.settle()
+	f.secret("bad", map[string]string{"token": "00000000-0000-0000-0000-000000000001:" + strings.Repeat("x", 64)})
+	f.proxy.Spec.ControlPlaneRef = nil
 	for name, reason := range map[string]string{"absent": coderv1alpha1.ReasonTokenSecretMissing, "bad": coderv1alpha1.ReasonTokenRefused} {
-		w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: name, Key: "token"}
-		result := w.pass()
-		wantState(t, result, Failed, reason)
-		if len(w.coder.Proxies()) != 1 || ptr.Deref(result.Registered, true) {
-			t.Errorf("%s: %d proxies, result %+v", name, len(w.coder.Proxies()), result)
+		f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: name, Key: "token"}
+		result := f.pass()
+		f.WantState(result.Result, Failed, reason)
+		if len(f.Coder.Proxies()) != 1 || ptr.Deref(result.Registered, true) {
+			t.Errorf("%s: %d proxies, result %+v", name, len(f.Coder.Proxies()), result)
 		}
 	}
-	w.proxy.Spec.ProxySessionTokenSecretRef.Name = tokenSecret
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonInvalidSpec)
-	w.giveToken()
-	w.settle()
-	if got := w.only(w.coder); got.Name != "by-hand" {
+	f.proxy.Spec.ProxySessionTokenSecretRef.Name = tokenSecret
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	f.giveToken()
+	f.settle()
+	if got := f.only(f.Coder); got.Name != "by-hand" {
 		t.Errorf("Coder has %+v", got)
 	}
-	if w.get(tokenSecret, &corev1.Secret{}) {
+	if f.HasSecret(tokenSecret) {
 		t.Error("the Secret of the former registration is left")
 	}
 }
 
 func TestAnOwnTokenThatCannotBeVerifiedIsUsed(t *testing.T) {
-	w := newWorld(t)
-	w.giveToken()
-	w.coder.Fail(coderdtest.Fault{DropConnection: true})
-	result := w.pass()
-	wantState(t, result, Unverified, coderv1alpha1.ReasonNotChecked)
+	f := newFixture(t)
+	f.giveToken()
+	f.Coder.Fail(coderdtest.Fault{DropConnection: true})
+	result := f.pass()
+	f.WantState(result.Result, Unverified, coderv1alpha1.ReasonNotChecked)
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
-	w.asked()
-	wantState(t, w.pass(), Unverified, coderv1alpha1.ReasonNotChecked)
-	if n := w.asked(); n != 0 {
+	f.Asked()
+	f.WantState(f.pass().Result, Unverified, coderv1alpha1.ReasonNotChecked)
+	if n := f.Asked(); n != 0 {
 		t.Errorf("%d requests at once again", n)
 	}
 }
 
 // TestK19DeletionUnregisters covers a fault of the predecessor: it left the record in Coder.
 func TestK19DeletionUnregisters(t *testing.T) {
-	for name, prepare := range map[string]func(w *world){
-		"control plane": func(*world) {},
-		"bootstrap":     func(w *world) { w.viaBootstrap() },
-		"lost Secret":   func(w *world) { w.settle(); w.drop(w.read(tokenSecret)) },
+	for name, prepare := range map[string]func(f *fixture){
+		"control plane": func(*fixture) {},
+		"bootstrap":     func(f *fixture) { f.viaBootstrap() },
+		"lost Secret":   func(f *fixture) { f.settle(); f.Delete(f.Secret(tokenSecret)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			prepare(w)
+			f := newFixture(t)
+			prepare(f)
 			if name != "lost Secret" {
-				w.settle()
+				f.settle()
 			}
-			result := w.remove()
-			wantState(t, result, Ready, coderv1alpha1.ReasonUnregistered)
-			if reasons(result) != "Unregistered" || len(result.LeftBehind) != 0 {
+			result := f.remove()
+			f.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
+			if ensuretest.Reasons(result.Events) != "Unregistered" || len(result.LeftBehind) != 0 {
 				t.Errorf("result %+v", result)
 			}
-			w.checkNone(w.coder.Proxies())
-			w.checkNone(w.other.Proxies())
-			wantState(t, w.remove(), Ready, coderv1alpha1.ReasonUnregistered)
+			f.checkNone(f.Coder.Proxies())
+			f.checkNone(f.other.Proxies())
+			f.WantState(f.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
 		})
 	}
 }
 
 func TestDeletionLeavesProxiesOfOthersAlone(t *testing.T) {
-	w := newWorld(t)
-	w.coder.AddProxy("sydney", "Theirs", "/x.png")
-	w.pass()
-	wantState(t, w.remove(), Ready, coderv1alpha1.ReasonUnregistered)
-	w.only(w.coder)
+	f := newFixture(t)
+	f.Coder.AddProxy("sydney", "Theirs", "/x.png")
+	f.pass()
+	f.WantState(f.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	f.only(f.Coder)
 
-	own := newWorld(t)
+	own := newFixture(t)
 	own.giveToken()
 	own.settle()
-	wantState(t, own.remove(), Ready, coderv1alpha1.ReasonUnregistered)
-	own.only(own.coder)
+	own.WantState(own.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	own.only(own.Coder)
 }
 
 func TestDeletionSaysWhatIsLeftBehind(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	end := w.coder.Fail(coderdtest.Fault{DropConnection: true})
-	result := w.remove()
-	wantState(t, result, Waiting, coderv1alpha1.ReasonUnreachable)
+	f := newFixture(t)
+	f.settle()
+	end := f.Coder.Fail(coderdtest.Fault{DropConnection: true})
+	result := f.remove()
+	f.WantState(result.Result, Waiting, coderv1alpha1.ReasonUnreachable)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `"sydney"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}
 	end()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	w.get("dev", cp)
-	w.drop(cp)
-	result = w.remove()
-	wantState(t, result, Ready, coderv1alpha1.ReasonUnregistered)
+	f.Get("dev", cp)
+	f.Delete(cp)
+	result = f.remove()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `no CoderControlPlane "dev"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}

@@ -4,223 +4,207 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 // scenario is a state that needs a number of steps.
 type scenario struct {
-	prepare func(w *world)
+	prepare func(f *fixture)
 	// deleted reports that the proxy is removed and not kept. gone reports that it no longer exists
 	// after the crash.
 	deleted, gone bool
 	// after runs after the crash, before the new process continues.
-	after func(w *world)
-	check func(w *world)
+	after func(f *fixture)
+	check func(f *fixture)
 }
 
 func scenarios() map[string]scenario {
-	whole := func(w *world) { w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
-	moved := func(w *world) {
-		w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-		w.checkNone(w.coder.Proxies())
+	whole := func(f *fixture) { f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
+	moved := func(f *fixture) {
+		f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+		f.checkNone(f.Coder.Proxies())
 	}
 	return map[string]scenario{
-		"create": {prepare: func(*world) {}, check: whole},
+		"create": {prepare: func(*fixture) {}, check: whole},
 		"create with values": {
-			prepare: func(w *world) {
-				w.proxy.Spec.Bootstrap.DisplayName, w.proxy.Spec.Bootstrap.Icon = "Sydney", "/emojis/1f30f.png"
+			prepare: func(f *fixture) {
+				f.proxy.Spec.Bootstrap.DisplayName, f.proxy.Spec.Bootstrap.Icon = "Sydney", "/emojis/1f30f.png"
 			},
-			check: func(w *world) { w.checkWhole(w.coder, "sydney", "Sydney", "/emojis/1f30f.png") },
+			check: func(f *fixture) { f.checkWhole(f.Coder, "sydney", "Sydney", "/emojis/1f30f.png") },
 		},
 		"rename": {
-			prepare: func(w *world) {
-				w.settle()
-				w.proxy.Spec.Bootstrap.ProxyName, w.proxy.Spec.Bootstrap.DisplayName = "oceania", "Oceania"
+			prepare: func(f *fixture) {
+				f.settle()
+				f.proxy.Spec.Bootstrap.ProxyName, f.proxy.Spec.Bootstrap.DisplayName = "oceania", "Oceania"
 			},
-			check: func(w *world) { w.checkWhole(w.coder, "oceania", "Oceania", coderd.DefaultProxyIcon) },
+			check: func(f *fixture) { f.checkWhole(f.Coder, "oceania", "Oceania", coderd.DefaultProxyIcon) },
 		},
 		"refused token": {
-			prepare: func(w *world) {
-				w.settle()
-				w.regenerate()
-				w.restart()
+			prepare: func(f *fixture) {
+				f.settle()
+				f.regenerate()
+				f.restart()
 			},
 			check: whole,
 		},
 		"lost Secret": {
-			prepare: func(w *world) {
-				w.settle()
-				w.drop(w.read(tokenSecret))
+			prepare: func(f *fixture) {
+				f.settle()
+				f.Delete(f.Secret(tokenSecret))
 			},
 			check: whole,
 		},
 		"deleted in Coder": {
-			prepare: func(w *world) {
-				w.settle()
-				w.coder.RemoveProxy("sydney")
-				w.restart()
+			prepare: func(f *fixture) {
+				f.settle()
+				f.Coder.RemoveProxy("sydney")
+				f.restart()
 			},
 			check: whole,
 		},
 		"another Coder": {
-			prepare: func(w *world) {
-				w.settle()
-				w.proxy.Spec.ControlPlaneRef.Name = "next"
+			prepare: func(f *fixture) {
+				f.settle()
+				f.proxy.Spec.ControlPlaneRef.Name = "next"
 			},
 			check: moved,
 		},
 		"another way": {
-			prepare: func(w *world) {
-				w.settle()
-				w.viaBootstrap()
+			prepare: func(f *fixture) {
+				f.settle()
+				f.viaBootstrap()
 			},
 			check: moved,
 		},
 		"created, then another Coder": {
-			prepare: func(*world) {},
-			after:   func(w *world) { w.proxy.Spec.ControlPlaneRef.Name = "next" },
+			prepare: func(*fixture) {},
+			after:   func(f *fixture) { f.proxy.Spec.ControlPlaneRef.Name = "next" },
 			check:   moved,
 		},
 		"created, then another name": {
-			prepare: func(*world) {},
-			after:   func(w *world) { w.proxy.Spec.Bootstrap.ProxyName = "oceania" },
-			check:   func(w *world) { w.checkWhole(w.coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
+			prepare: func(*fixture) {},
+			after:   func(f *fixture) { f.proxy.Spec.Bootstrap.ProxyName = "oceania" },
+			check:   func(f *fixture) { f.checkWhole(f.Coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
 		},
 		"another Coder, and back": {
-			prepare: func(w *world) {
-				w.settle()
-				w.proxy.Spec.ControlPlaneRef.Name = "next"
+			prepare: func(f *fixture) {
+				f.settle()
+				f.proxy.Spec.ControlPlaneRef.Name = "next"
 			},
-			after: func(w *world) { w.proxy.Spec.ControlPlaneRef.Name = "dev" },
-			check: func(w *world) {
-				whole(w)
-				w.checkNone(w.other.Proxies())
+			after: func(f *fixture) { f.proxy.Spec.ControlPlaneRef.Name = "dev" },
+			check: func(f *fixture) {
+				whole(f)
+				f.checkNone(f.other.Proxies())
 			},
 		},
 		"another Secret": {
-			prepare: func(w *world) {
-				w.settle()
-				w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
+			prepare: func(f *fixture) {
+				f.settle()
+				f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
 			},
-			after: func(w *world) { w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret },
-			check: func(w *world) {
-				whole(w)
-				if w.get("renamed", &corev1.Secret{}) {
-					w.t.Error("two Secrets are there")
+			after: func(f *fixture) { f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret },
+			check: func(f *fixture) {
+				whole(f)
+				if f.HasSecret("renamed") {
+					f.T.Error("two Secrets are there")
 				}
 			},
 		},
 		"own token": {
-			prepare: func(w *world) {
-				w.settle()
-				w.giveToken()
+			prepare: func(f *fixture) {
+				f.settle()
+				f.giveToken()
 			},
-			check: func(w *world) {
-				if got := w.only(w.coder); got.Name != "by-hand" {
-					w.t.Errorf("Coder has the proxy %q", got.Name)
+			check: func(f *fixture) {
+				if got := f.only(f.Coder); got.Name != "by-hand" {
+					f.T.Errorf("Coder has the proxy %q", got.Name)
 				}
-				if w.get(tokenSecret, &corev1.Secret{}) {
-					w.t.Error("the Secret of the former registration is left")
+				if f.HasSecret(tokenSecret) {
+					f.T.Error("the Secret of the former registration is left")
 				}
 			},
 		},
 		"delete": {
-			prepare: func(w *world) { w.settle() }, deleted: true,
-			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+			prepare: func(f *fixture) { f.settle() }, deleted: true,
+			check: func(f *fixture) { f.checkNone(f.Coder.Proxies()) },
 		},
 		"created, then deleted": {
-			prepare: func(*world) {}, gone: true,
-			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+			prepare: func(*fixture) {}, gone: true,
+			check: func(f *fixture) { f.checkNone(f.Coder.Proxies()) },
 		},
 	}
 }
 
-func (w *world) checkNone(proxies any) {
-	w.t.Helper()
+func (f *fixture) checkNone(proxies any) {
+	f.T.Helper()
 	if text := fmt.Sprintf("%+v", proxies); text != "[]" {
-		w.t.Errorf("proxies are left in Coder: %s", text)
+		f.T.Errorf("proxies are left in Coder: %s", text)
 	}
 }
 
 // regenerate creates a new token of the proxy as another client.
-func (w *world) regenerate() {
-	w.t.Helper()
-	p := w.only(w.coder)
-	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, p.ID, p.Name, p.DisplayName, p.Icon, true); err != nil {
-		w.t.Fatal(err)
+func (f *fixture) regenerate() {
+	f.T.Helper()
+	p := f.only(f.Coder)
+	if _, _, err := f.as("dev-operator-token", f.Coder).UpdateWorkspaceProxy(f.Ctx, p.ID, p.Name, p.DisplayName, p.Icon, true); err != nil {
+		f.T.Fatal(err)
 	}
 }
 
-// as returns a client of Coder without faults.
-func (w *world) as(secret, url string) *coderd.Client {
-	w.t.Helper()
-	c, err := coderd.New(coderd.Config{URL: url, Token: string(w.read(secret).Data["token"])})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c
+// as returns a client of Coder without faults, with the token in a Secret.
+func (f *fixture) as(secret string, coder *coderdtest.Server) *coderd.Client {
+	f.T.Helper()
+	return f.As(coder.URL, string(f.Secret(secret).Data["token"]))
 }
 
 // viaBootstrap makes the spec register in the other Coder with a user's token.
-func (w *world) viaBootstrap() {
-	w.proxy.Spec.ControlPlaneRef = nil
-	w.proxy.Spec.Bootstrap.CoderURL = w.other.URL
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "owner"}
+func (f *fixture) viaBootstrap() {
+	f.proxy.Spec.ControlPlaneRef = nil
+	f.proxy.Spec.Bootstrap.CoderURL = f.other.URL
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "owner"}
 }
 
 // giveToken makes the spec use the session token of a proxy that a user created.
-func (w *world) giveToken() {
-	w.t.Helper()
-	w.secret("mine", map[string]string{"token": w.coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
-	w.proxy.Spec.ControlPlaneRef = nil
-	w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
+func (f *fixture) giveToken() {
+	f.T.Helper()
+	f.secret("mine", map[string]string{"token": f.Coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
+	f.proxy.Spec.ControlPlaneRef = nil
+	f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
 }
 
-// TestCrash kills the process at every single write and request, once before the server receives it
-// and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
-	for name, s := range scenarios() {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
-				t.Parallel()
-				crashtest.EachStep(t, 2, func(at int) bool { return crashAt(t, s, at, lost) })
-			})
-		}
-	}
+	ensuretest.Crash(t, 2, scenarios(), func(t *testing.T, s scenario) (_ *ensuretest.Fixture, run, resume func()) {
+		f := newFixture(t)
+		s.prepare(f)
+		return f.Fixture, func() { s.run(f) }, func() { s.resume(f) }
+	})
 }
 
-// crashAt reports whether there was a step to crash at.
-func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
-	t.Helper()
-	w := newWorld(t)
-	s.prepare(w)
-	w.fault.Set(at, lost)
+func (s scenario) run(f *fixture) {
 	for range 3 {
 		if s.deleted {
-			_, _ = w.manager.Remove(w.ctx, Request{Proxy: w.proxy})
-		} else if result, err := w.try(); err == nil && result.State == Ready {
-			break
+			_, _ = f.manager.Remove(f.Ctx, Request{Proxy: f.proxy})
+		} else if result, err := f.try(); err == nil && result.State == Ready {
+			return
 		}
 	}
-	struck := w.fault.Struck()
-	w.restart()
+}
+
+// resume continues with a new process.
+func (s scenario) resume(f *fixture) {
+	f.restart()
 	if s.after != nil {
-		s.after(w)
+		s.after(f)
 	}
 	if s.deleted || s.gone {
-		w.remove()
+		f.remove()
 	} else {
-		w.settle()
-		w.restart()
-		w.settle()
+		f.settle()
+		f.restart()
+		f.settle()
 	}
-	s.check(w)
-	if t.Failed() {
-		t.Fatalf("after a crash at step %d", at)
-	}
-	return struck
+	s.check(f)
 }

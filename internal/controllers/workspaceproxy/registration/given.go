@@ -8,7 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
@@ -18,7 +18,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	for _, r := range records {
 		if r.secret.Name == ref.Name {
-			return outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
+			return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
 				"spec.proxySessionTokenSecretRef names Secret %q, which the operator made itself; name a Secret of your own, "+
 					"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
 		}
@@ -30,7 +30,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	}
 	if token == "" {
 		p.registered(false)
-		return outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
 			"there is no session token in key %q of Secret %q in namespace %q (spec.proxySessionTokenSecretRef); put it there",
 			ref.Key, ref.Name, p.proxy.Namespace)
 	}
@@ -42,14 +42,14 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if err != nil {
 		return err
 	}
-	if s := outcome.Stopped(unverified); s != nil && note != "" {
-		return &outcome.Stop{State: s.State, Reason: s.Reason, Message: s.Message + note, After: retryFailed}
+	if s := ensure.Stopped(unverified); s != nil && note != "" {
+		return &ensure.Stop{State: s.State, Reason: s.Reason, Message: s.Message + note, After: retryFailed}
 	}
 	if unverified != nil {
 		return unverified
 	}
-	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonTokenAccepted
-	p.result.Message = fmt.Sprintf("Coder at %s accepts the session token that spec.proxySessionTokenSecretRef names", strings.TrimSuffix(p.req.AccessURL, "/")) + note
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, fmt.Sprintf(
+		"Coder at %s accepts the session token that spec.proxySessionTokenSecretRef names", strings.TrimSuffix(p.req.AccessURL, "/"))+note)
 	p.result.RequeueAfter = p.untilRecheck()
 	if note != "" {
 		p.result.RequeueAfter = retryFailed
@@ -61,13 +61,13 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 // unverified and is not rejected: browsers and pods use that URL, and the operator may be unable to
 // reach it.
 func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretReference, token string) error {
-	what := subject(p.req.AccessURL, token)
-	if v, ok := p.believed(what); ok {
-		if v.unverified == nil {
+	about := ensure.DigestOf(p.req.AccessURL, token)
+	if p.believed(about) {
+		if p.checked.Value == nil {
 			p.registered(true)
 			return nil
 		}
-		return v.unverified
+		return p.checked.Value
 	}
 	api, err := p.dial(coderd.Config{URL: p.req.AccessURL})
 	if err == nil {
@@ -76,17 +76,17 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	switch {
 	case err == nil:
 		p.registered(true)
-		p.believe(what, nil)
+		p.believe(about, nil)
 		return nil
 	case coderd.IsUnauthorized(err):
 		p.registered(false)
-		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
+		return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 			"Coder at %s does not accept the session token in key %q of Secret %q (spec.proxySessionTokenSecretRef): it is wrong, "+
 				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
 	}
-	unverified := &outcome.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
+	unverified := &ensure.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
 		Message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
-	p.believe(what, unverified)
+	p.believe(about, unverified)
 	return unverified
 }
 

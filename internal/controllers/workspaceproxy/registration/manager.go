@@ -3,9 +3,8 @@ package registration
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
+	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,9 +15,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -54,16 +52,9 @@ type Manager struct {
 	// UserAgent is the user agent of the requests to Coder.
 	UserAgent string
 
-	mu       sync.Mutex
-	verified map[types.UID]verification
-}
-
-// verification is the cached result of a check: the registration was as the spec asks for, or could
-// not be verified.
-type verification struct {
-	subject    [sha256.Size]byte
-	at         time.Time
-	unverified *outcome.Stop
+	// verified holds the checks. A Stop means that the registration could not be verified, and nil
+	// that it was as the spec asks for.
+	verified ensure.Cache[types.UID, *ensure.Stop]
 }
 
 // Request describes the workspace proxy to register.
@@ -81,7 +72,8 @@ type Request struct {
 // All other failures are in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	return p.finish(p.ensure(ctx))
+	err := p.result.Finish(p.ensure(ctx))
+	return p.result, err
 }
 
 // Remove removes every registration that the operator created for this proxy. While Coder does not
@@ -91,15 +83,12 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
 	m.Forget(req.Proxy.UID)
 	p := m.newPass(req)
-	return p.finish(p.remove(ctx))
+	err := p.result.Finish(p.remove(ctx))
+	return p.result, err
 }
 
 // Forget drops the cached check of a proxy, so that the next Ensure asks Coder.
-func (m *Manager) Forget(proxy types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.verified, proxy)
-}
+func (m *Manager) Forget(proxy types.UID) { m.verified.Forget(proxy) }
 
 // pass is the state of one call of Ensure or Remove.
 type pass struct {
@@ -108,24 +97,17 @@ type pass struct {
 	req    Request
 	result Result
 	// secrets reads and writes the Secrets of the proxy.
-	secrets ownsecret.Secrets
+	secrets ensure.Secrets
 	// foreign is a Secret of another owner that has the name of the Secret with the token, or nil.
 	foreign *corev1.Secret
+	// checked is the check on which the result is based.
+	checked ensure.Entry[*ensure.Stop]
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ownsecret.Secrets{
+	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ensure.Secrets{
 		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
 	}}
-}
-
-// finish returns the Result of a pass that may have been stopped.
-func (p *pass) finish(err error) (Result, error) {
-	s, err := outcome.End(err)
-	if s != nil {
-		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
-	}
-	return p.result, err
 }
 
 func (p *pass) ensure(ctx context.Context) error {
@@ -171,48 +153,104 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-// subject returns a hash of everything on which a verification depends.
-func subject(parts ...string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-}
-
-// believed returns the cached check, and reports whether it is still valid.
-func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
-	age := recheckUnhealthy
-	if p.req.Healthy {
-		age = recheck
+// believed reports whether there is a valid check.
+func (p *pass) believed(about ensure.Digest) bool {
+	known, ok := p.verified.Get(p.proxy.UID, about, p.now())
+	if !ok || !p.req.Healthy && !p.now().Before(known.At.Add(recheckUnhealthy)) {
+		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	v, ok := p.verified[p.proxy.UID]
-	return v, ok && v.subject == what && p.now().Before(v.at.Add(age))
+	p.checked = known
+	return true
 }
 
 // believe caches the result of a check.
-func (p *pass) believe(what [sha256.Size]byte, unverified *outcome.Stop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.verified == nil {
-		p.verified = map[types.UID]verification{}
-	}
-	p.verified[p.proxy.UID] = verification{subject: what, at: p.now(), unverified: unverified}
+func (p *pass) believe(about ensure.Digest, unverified *ensure.Stop) {
+	now := p.now()
+	p.checked = ensure.Entry[*ensure.Stop]{Value: unverified, Digest: about, At: now, Until: now.Add(recheck)}
+	p.verified.Put(p.proxy.UID, p.checked)
 }
 
 // untilRecheck returns the time until the next check of a working registration.
-func (p *pass) untilRecheck() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if v, ok := p.verified[p.proxy.UID]; ok {
-		return max(v.at.Add(recheck).Sub(p.now()), time.Second)
-	}
-	return recheck
-}
+func (p *pass) untilRecheck() time.Duration { return max(p.checked.Until.Sub(p.now()), time.Second) }
 
-func (m *Manager) now() time.Time {
-	if m.Clock == nil {
-		return clock.RealClock{}.Now()
-	}
-	return m.Clock.Now()
-}
+func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
 
 func (m *Manager) timestamp() string { return m.now().UTC().Format(time.RFC3339) }
+
+// State is the result of a pass.
+type State = ensure.State
+
+// The states of a pass.
+const (
+	Ready   = ensure.Ready
+	Waiting = ensure.Waiting
+	Failed  = ensure.Failed
+	// Unverified means that there is a token that could not be checked, because the access URL does
+	// not answer the operator. The pods may still reach it.
+	Unverified State = "Unverified"
+)
+
+const (
+	retrySoon    = 5 * time.Second
+	retryAnswer  = 15 * time.Second
+	retryFailed  = time.Minute
+	retryLicense = 5 * time.Minute
+)
+
+// Result is the result of a pass.
+type Result struct {
+	ensure.Result
+	// TokenRef is the location of the session token for the pods. It is kept while Coder does not
+	// answer, and is nil if there is no token.
+	TokenRef *coderv1alpha1.TokenSecretReference
+	// AccessURL is the access URL of the Coder that this token is for. While a new registration is
+	// pending, it differs from that of the request. Empty means unknown.
+	AccessURL string
+	// ProxyID and ProxyName identify the registration, as far as it is known.
+	ProxyID, ProxyName string
+	// Registered reports whether the proxy is registered in Coder and Coder accepts the token. Nil
+	// means that this pass did not find out.
+	Registered *bool
+	// SecretForeign reports that the Secret for the token belongs to another owner.
+	SecretForeign bool
+	// LeftBehind describes the registrations that Remove could not remove.
+	LeftBehind []string
+}
+
+// answers maps the errors of requests to Coder.
+var answers = ensure.Answers{
+	NotSupported: ensure.Answer{
+		Reason: coderv1alpha1.ReasonNotSupported, After: retryLicense,
+		Format: "this Coder has no workspace proxies: it is the build without licensed features, or too old; use Coder's own image (%s)",
+	},
+	Unreachable: ensure.Answer{Reason: coderv1alpha1.ReasonUnreachable, After: retryAnswer},
+	RateLimited: ensure.Fewer(coderv1alpha1.ReasonRateLimited, retrySoon, retrySoon),
+	NotEntitled: ensure.Answer{
+		Reason: coderv1alpha1.ReasonNotEntitled, After: retryLicense,
+		Format: "the license of Coder does not allow workspace proxies; add one that does (%s)",
+	},
+	Unauthorized: ensure.Answer{
+		Reason: coderv1alpha1.ReasonTokenRefused, After: retryFailed,
+		Format: "Coder does not accept the token with which the proxy is registered (%s)",
+	},
+	Forbidden: ensure.Answer{
+		Reason: coderv1alpha1.ReasonForbidden, After: retryFailed,
+		Format: "the token with which the proxy is registered is not one of a user with the role owner (%s)",
+	},
+	Other: ensure.Answer{Reason: coderv1alpha1.ReasonCoderRefused, After: retryFailed},
+}
+
+// answered converts a failed request to Coder into a stop.
+func answered(err error) error {
+	err = answers.Stop(err)
+	if stop := ensure.Stopped(err); stop != nil {
+		stop.Message = Stable(stop.Message)
+	}
+	return err
+}
+
+// ownAddress matches the local address of a connection, which differs each time.
+var ownAddress = regexp.MustCompile(`\S+:\d+->`)
+
+// Stable returns the text of a connection error without parts that differ each time.
+func Stable(text string) string { return ownAddress.ReplaceAllString(text, "") }

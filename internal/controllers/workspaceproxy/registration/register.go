@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -11,7 +12,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
@@ -24,7 +25,7 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := p.believed(p.subjectOf(t, kept)); !ok || len(kept.former) > 0 {
+	if !p.believed(p.digest(t, kept)) || len(kept.former) > 0 {
 		if kept, err = p.verify(ctx, t, kept); err != nil {
 			return p.patient(err)
 		}
@@ -34,8 +35,7 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	if err != nil {
 		return err
 	}
-	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonRegistered
-	p.result.Message = fmt.Sprintf("Coder at %s knows the proxy %q and accepts its token", t.url, kept.Name) + note
+	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s knows the proxy %q and accepts its token", t.url, kept.Name)+note)
 	if note != "" {
 		p.result.RequeueAfter = retryFailed
 		return nil
@@ -47,16 +47,17 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 // patient turns a rejection of the operator's token for a control plane into a wait, because that
 // token is replaced automatically.
 func (p *pass) patient(err error) error {
-	ref, s := p.proxy.Spec.ControlPlaneRef, outcome.Stopped(err)
+	ref, s := p.proxy.Spec.ControlPlaneRef, ensure.Stopped(err)
 	if ref == nil || s == nil || s.Reason != coderv1alpha1.ReasonTokenRefused {
 		return err
 	}
-	return outcome.Waits(s.Reason, s.After, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
+	return ensure.Waits(s.Reason, s.After, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
 }
 
-func (p *pass) subjectOf(t *target, r *record) [32]byte {
+// digest identifies everything on which the check of a registration depends.
+func (p *pass) digest(t *target, r *record) ensure.Digest {
 	wanted := p.proxy.Spec.Bootstrap
-	return subject(t.url, t.through, t.token, r.URL, r.Through, r.ID, r.Name, r.token, r.accessURL, p.req.AccessURL,
+	return ensure.DigestOf(t.url, t.through, t.token, r.URL, r.Through, r.ID, r.Name, r.token, r.accessURL, p.req.AccessURL,
 		resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
 }
 
@@ -82,7 +83,7 @@ func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, er
 		return nil, err
 	}
 	p.use(kept)
-	p.believe(p.subjectOf(t, kept), nil)
+	p.believe(p.digest(t, kept), nil)
 	return kept, nil
 }
 
@@ -170,7 +171,7 @@ func (p *pass) stillThere(ctx context.Context) error {
 		return fmt.Errorf("reading CoderWorkspaceProxy %q: %w", p.proxy.Name, err)
 	}
 	if err != nil || live.UID != p.proxy.UID || !live.DeletionTimestamp.IsZero() {
-		return outcome.Waits(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
+		return ensure.Waits(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (p *pass) stillThere(ctx context.Context) error {
 // operator already has the name, nameIsFree returns it.
 func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name string) (*coderd.WorkspaceProxy, error) {
 	if err := coderd.CheckProxyName(name); err != nil {
-		return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
+		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
 	}
 	if err := p.checkSiblings(ctx, t, name); err != nil {
 		return nil, err
@@ -198,16 +199,11 @@ func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name str
 
 // knows reports whether the operator created the registration with this id.
 func (r *record) knows(id string) bool {
-	for _, one := range r.all() {
-		if one.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.all(), func(one registration) bool { return one.ID == id })
 }
 
 func nameTaken(name, url string) error {
-	return outcome.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
+	return ensure.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
 		"Coder at %s has a proxy named %q that this CoderWorkspaceProxy did not register, so it was not touched; "+
 			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
 }
@@ -229,7 +225,7 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 	case err != nil:
 		return nil, answered(err)
 	case token == "":
-		return nil, outcome.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
+		return nil, ensure.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
 	}
 	kept.token, kept.accessURL = token, p.req.AccessURL
 	if err := p.save(ctx, kept); err != nil {

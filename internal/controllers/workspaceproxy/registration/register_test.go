@@ -13,17 +13,18 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 func TestRegistersAndThenRests(t *testing.T) {
-	w := newWorld(t)
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if got := reasons(result); got != "Registered" {
+	f := newFixture(t)
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if got := ensuretest.Reasons(result.Events); got != "Registered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	got := w.only(w.coder)
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	got := f.only(f.Coder)
 	if result.ProxyID != got.ID.String() || result.ProxyName != "sydney" || result.AccessURL != accessURL ||
 		result.TokenRef == nil || result.TokenRef.Name != tokenSecret || !ptr.Deref(result.Registered, false) {
 		t.Errorf("result %+v", result)
@@ -31,77 +32,77 @@ func TestRegistersAndThenRests(t *testing.T) {
 	if result.RequeueAfter != time.Hour {
 		t.Errorf("looks again after %v, want an hour", result.RequeueAfter)
 	}
-	if !metav1.IsControlledBy(w.read(tokenSecret), w.proxy) {
+	if !metav1.IsControlledBy(f.Secret(tokenSecret), f.proxy) {
 		t.Error("the Secret is not the proxy's")
 	}
 
-	w.asked()
-	writes := w.writes
+	f.Asked()
+	writes := f.Writes
 	for range 5 {
-		w.forward(10 * time.Minute)
-		again := w.pass()
+		f.Forward(10 * time.Minute)
+		again := f.pass()
 		if again.Message != result.Message || len(again.Events) != 0 {
-			t.Errorf("at rest: %q, Events %q", again.Message, reasons(again))
+			t.Errorf("at rest: %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 		}
 	}
-	if n := w.asked(); n != 0 || w.writes != writes {
-		t.Errorf("%d requests and %d writes at rest", n, w.writes-writes)
+	if n := f.Asked(); n != 0 || f.Writes != writes {
+		t.Errorf("%d requests and %d writes at rest", n, f.Writes-writes)
 	}
-	w.forward(10 * time.Minute)
-	w.pass()
-	if n := w.asked(); n != 2 || w.writes != writes {
-		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, w.writes-writes)
+	f.Forward(10 * time.Minute)
+	f.pass()
+	if n := f.Asked(); n != 2 || f.Writes != writes {
+		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, f.Writes-writes)
 	}
 }
 
 func TestPodsThatAreNotReadyMakeItAskAgainSoon(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.healthy = false
-	w.regenerate()
-	w.asked()
-	w.forward(59 * time.Second)
-	w.pass()
-	if n := w.asked(); n != 0 {
+	f := newFixture(t)
+	f.settle()
+	f.healthy = false
+	f.regenerate()
+	f.Asked()
+	f.Forward(59 * time.Second)
+	f.pass()
+	if n := f.Asked(); n != 0 {
 		t.Errorf("%d requests within a minute", n)
 	}
-	w.forward(time.Second)
-	if got := reasons(w.pass()); got != "TokenRegenerated" {
+	f.Forward(time.Second)
+	if got := ensuretest.Reasons(f.pass().Events); got != "TokenRegenerated" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 // TestK19TheTokenIsVerifiedAgainstCoder covers a fault of the predecessor: it never checked the
 // token again.
 func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	old := w.token()
-	w.regenerate()
-	w.restart()
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	if got := reasons(result); got != "TokenRegenerated" {
+	f := newFixture(t)
+	f.settle()
+	old := f.token()
+	f.regenerate()
+	f.restart()
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	if got := ensuretest.Reasons(result.Events); got != "TokenRegenerated" {
 		t.Errorf("Events %q", got)
 	}
-	if w.token() == old {
+	if f.token() == old {
 		t.Error("the Secret has the old token")
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	w.restart()
-	if again := w.pass(); len(again.Events) != 0 {
-		t.Errorf("regenerated twice: %q", reasons(again))
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.restart()
+	if again := f.pass(); len(again.Events) != 0 {
+		t.Errorf("regenerated twice: %q", ensuretest.Reasons(again.Events))
 	}
 }
 
 // TestK19NameDisplayNameAndIconAreKeptInLine covers a fault of the predecessor: it ignored changes
 // of the spec.
 func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	id, token := w.only(w.coder).ID, w.token()
-	bootstrap := &w.proxy.Spec.Bootstrap
+	f := newFixture(t)
+	f.settle()
+	id, token := f.only(f.Coder).ID, f.token()
+	bootstrap := &f.proxy.Spec.Bootstrap
 	for _, step := range []func(){
 		func() { bootstrap.DisplayName = "Sydney, Australia" },
 		func() { bootstrap.Icon = "/emojis/1f30f.png" },
@@ -110,9 +111,9 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 		func() { bootstrap.DisplayName, bootstrap.Icon, bootstrap.ProxyName = "", "", "" },
 	} {
 		step()
-		result := w.pass()
-		wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-		if got := reasons(result); got != "RegistrationChanged" {
+		result := f.pass()
+		f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+		if got := ensuretest.Reasons(result.Events); got != "RegistrationChanged" {
 			t.Errorf("Events %q", got)
 		}
 		name, display, icon := "sydney", "sydney", coderd.DefaultProxyIcon
@@ -125,118 +126,118 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 		if bootstrap.Icon != "" {
 			icon = bootstrap.Icon
 		}
-		w.checkWhole(w.coder, name, display, icon)
+		f.checkWhole(f.Coder, name, display, icon)
 		if result.ProxyName != name {
 			t.Errorf("the result names %q, want %q", result.ProxyName, name)
 		}
 	}
-	if got := w.only(w.coder); got.ID != id || w.token() != token {
+	if got := f.only(f.Coder); got.ID != id || f.token() != token {
 		t.Error("the proxy was made anew, or its token")
 	}
 	// A user changes the proxy in Coder.
-	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, id, "elsewhere", "Elsewhere", "/x.png", false); err != nil {
+	if _, _, err := f.as("dev-operator-token", f.Coder).UpdateWorkspaceProxy(f.Ctx, id, "elsewhere", "Elsewhere", "/x.png", false); err != nil {
 		t.Fatal(err)
 	}
-	w.forward(time.Hour)
-	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.Forward(time.Hour)
+	f.settle()
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 // TestK19AProxyOfSomebodyElseIsNotSeized covers a fault of the predecessor: it regenerated the
 // token of another owner's proxy.
 func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
-	w := newWorld(t)
-	theirs := w.coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
+	f := newFixture(t)
+	theirs := f.Coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
 	for range 3 {
-		result := w.pass()
-		wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
+		result := f.pass()
+		f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
 		if result.TokenRef != nil || result.RequeueAfter < time.Minute || !strings.Contains(result.Message, `"sydney"`) {
 			t.Errorf("result %+v", result)
 		}
-		w.restart()
+		f.restart()
 	}
-	if got := w.only(w.coder); got != theirs {
+	if got := f.only(f.Coder); got != theirs {
 		t.Errorf("their proxy is %+v, was %+v", got, theirs)
 	}
-	if w.writes != 0 && w.get(tokenSecret, &corev1.Secret{}) {
+	if f.Writes != 0 && f.HasSecret(tokenSecret) {
 		t.Error("a Secret was made for nothing")
 	}
 	// Names are compared without regard to case.
-	w.coder.RemoveProxy("sydney")
-	w.coder.AddProxy("SYDNEY", "Theirs", "/x.png")
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNameTaken)
-	w.coder.RemoveProxy("SYDNEY")
-	wantState(t, w.settle(), Ready, coderv1alpha1.ReasonRegistered)
+	f.Coder.RemoveProxy("sydney")
+	f.Coder.AddProxy("SYDNEY", "Theirs", "/x.png")
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNameTaken)
+	f.Coder.RemoveProxy("SYDNEY")
+	f.WantState(f.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestARenameDoesNotSeizeEither(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	theirs := w.coder.AddProxy("oceania", "Theirs", "/x.png")
-	w.proxy.Spec.Bootstrap.ProxyName = "oceania"
-	w.coder.ResetRequests()
-	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
+	f := newFixture(t)
+	f.settle()
+	theirs := f.Coder.AddProxy("oceania", "Theirs", "/x.png")
+	f.proxy.Spec.Bootstrap.ProxyName = "oceania"
+	f.Coder.ResetRequests()
+	result := f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
 	if result.TokenRef == nil || !ptr.Deref(result.Registered, false) || result.ProxyName != "sydney" {
 		t.Errorf("what works is not told: %+v", result)
 	}
-	if n := w.coder.Writes(); n != 0 {
+	if n := f.Coder.Writes(); n != 0 {
 		t.Errorf("%d writes to Coder", n)
 	}
-	if p := w.coder.Proxies(); len(p) != 2 || p[1] != theirs {
+	if p := f.Coder.Proxies(); len(p) != 2 || p[1] != theirs {
 		t.Errorf("proxies %+v", p)
 	}
 }
 
 func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	younger := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
 		p.Name, p.UID = "perth", "other-uid"
 		p.Spec.Bootstrap.ProxyName = "Sydney"
 		p.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Minute))
 	})
-	w.put(younger)
-	w.coder.ResetRequests()
+	f.Create(younger)
+	f.Coder.ResetRequests()
 	for range 2 {
-		result, err := w.manager.Ensure(w.ctx, Request{Proxy: younger, AccessURL: accessURL})
+		result, err := f.manager.Ensure(f.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantState(t, result, Failed, coderv1alpha1.ReasonNameTaken)
-		if !strings.Contains(result.Message, `"sydney"`) || w.coder.Writes() != 0 {
-			t.Errorf("message %q, %d writes to Coder", result.Message, w.coder.Writes())
+		f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+		if !strings.Contains(result.Message, `"sydney"`) || f.Coder.Writes() != 0 {
+			t.Errorf("message %q, %d writes to Coder", result.Message, f.Coder.Writes())
 		}
-		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-		w.coder.ResetRequests()
+		f.settle()
+		f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		f.Coder.ResetRequests()
 	}
 	// When the older one is deleted, the younger one gets the name.
-	w.remove()
-	w.drop(w.proxy.DeepCopy())
-	result, err := w.manager.Ensure(w.ctx, Request{Proxy: younger, AccessURL: accessURL})
+	f.remove()
+	f.Delete(f.proxy.DeepCopy())
+	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 // TestACacheThatIsBehindCreatesNothing checks that nothing is registered for a deleted object,
 // because no later pass would remove it.
 func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		"gone": func(w *world) { w.drop(w.proxy.DeepCopy()) },
-		"another one": func(w *world) {
-			w.drop(w.proxy.DeepCopy())
+	for name, change := range map[string]func(f *fixture){
+		"gone": func(f *fixture) { f.Delete(f.proxy.DeepCopy()) },
+		"another one": func(f *fixture) {
+			f.Delete(f.proxy.DeepCopy())
 			again := newProxy()
 			again.UID = "another-uid"
-			w.put(again)
+			f.Create(again)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			change(w)
-			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonDeleting)
-			if len(w.coder.Proxies()) != 0 || w.get(tokenSecret, &corev1.Secret{}) {
+			f := newFixture(t)
+			change(f)
+			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonDeleting)
+			if len(f.Coder.Proxies()) != 0 || f.HasSecret(tokenSecret) {
 				t.Error("something was made")
 			}
 		})
@@ -244,91 +245,91 @@ func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
 }
 
 func TestOneNameInTwoCodersIsNoConflict(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	other := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
 		p.Name, p.UID, p.Spec.ControlPlaneRef.Name = "zurich", "other-uid", "next"
 		p.Spec.Bootstrap.ProxyName = "sydney"
 	})
-	w.put(other)
-	w.settle()
-	result, err := w.manager.Ensure(w.ctx, Request{Proxy: other, AccessURL: accessURL})
+	f.Create(other)
+	f.settle()
+	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: other, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestALostSecretIsMadeAgain(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	id := w.only(w.coder).ID
-	w.drop(w.read(tokenSecret))
-	result := w.pass()
-	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if w.only(w.coder).ID != id || reasons(result) != "TokenRegenerated" {
-		t.Errorf("made anew, or Events %q", reasons(result))
+	f := newFixture(t)
+	f.settle()
+	id := f.only(f.Coder).ID
+	f.Delete(f.Secret(tokenSecret))
+	result := f.pass()
+	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if f.only(f.Coder).ID != id || ensuretest.Reasons(result.Events) != "TokenRegenerated" {
+		t.Errorf("made anew, or Events %q", ensuretest.Reasons(result.Events))
 	}
 }
 
 func TestALostTokenIsMadeAgain(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
+	f := newFixture(t)
+	f.settle()
 	for _, value := range []string{"", "nonsense", "00000000-0000-0000-0000-000000000001:" + strings.Repeat("x", 64)} {
-		secret := w.read(tokenSecret)
+		secret := f.Secret(tokenSecret)
 		secret.Data = map[string][]byte{"token": []byte(value)}
-		w.change(secret)
-		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		f.Update(secret)
+		f.settle()
+		f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	}
 }
 
 func TestARegistrationDeletedInCoderIsMadeAnew(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	id := w.only(w.coder).ID
-	w.coder.RemoveProxy("sydney")
-	w.forward(time.Hour)
-	if got := reasons(w.pass()); got != "Registered" {
+	f := newFixture(t)
+	f.settle()
+	id := f.only(f.Coder).ID
+	f.Coder.RemoveProxy("sydney")
+	f.Forward(time.Hour)
+	if got := ensuretest.Reasons(f.pass().Events); got != "Registered" {
 		t.Errorf("Events %q", got)
 	}
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if w.only(w.coder).ID == id {
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if f.only(f.Coder).ID == id {
 		t.Error("a deleted proxy came back")
 	}
 }
 
 func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
-	w := newWorld(t)
-	w.secret(tokenSecret, map[string]string{"token": "theirs"})
-	w.asked()
-	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotOwned)
-	if !result.SecretForeign || result.TokenRef != nil || w.token() != "theirs" || w.asked() != 0 {
+	f := newFixture(t)
+	f.secret(tokenSecret, map[string]string{"token": "theirs"})
+	f.Asked()
+	result := f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
+	if !result.SecretForeign || result.TokenRef != nil || f.token() != "theirs" || f.Asked() != 0 {
 		t.Errorf("result %+v", result)
 	}
 	// A proxy that already has a Secret keeps working with that Secret.
-	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "free"
-	w.settle()
-	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
-	result = w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotOwned)
+	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "free"
+	f.settle()
+	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
+	result = f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
 	if result.TokenRef == nil || result.TokenRef.Name != "free" {
 		t.Errorf("the token in use is %v", result.TokenRef)
 	}
 }
 
 func TestTheSecretMovesWithItsName(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	id, token := w.only(w.coder).ID, w.token()
-	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
-	w.coder.ResetRequests()
-	result := w.settle()
-	if result.TokenRef.Name != "renamed" || string(w.read("renamed").Data["token"]) != token || w.get(tokenSecret, &corev1.Secret{}) {
+	f := newFixture(t)
+	f.settle()
+	id, token := f.only(f.Coder).ID, f.token()
+	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
+	f.Coder.ResetRequests()
+	result := f.settle()
+	if result.TokenRef.Name != "renamed" || string(f.Secret("renamed").Data["token"]) != token || f.HasSecret(tokenSecret) {
 		t.Errorf("token ref %v", result.TokenRef)
 	}
-	if w.only(w.coder).ID != id || w.coder.Writes() != 0 {
+	if f.only(f.Coder).ID != id || f.Coder.Writes() != 0 {
 		t.Error("Coder was changed for it")
 	}
 }
@@ -336,30 +337,30 @@ func TestTheSecretMovesWithItsName(t *testing.T) {
 // TestThePredecessorsSecretIsTakenOver covers a Secret that contains only the token. The token
 // begins with the id.
 func TestThePredecessorsSecretIsTakenOver(t *testing.T) {
-	w := newWorld(t)
-	made := w.coder.AddProxy("sydney", "sydney", "")
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(made.Token)}}
-	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.proxy, coderv1alpha1.GroupVersion.WithKind("CoderWorkspaceProxy"))}
-	w.put(secret)
-	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
-	if got := w.only(w.coder); got.ID != made.ID || got.Token != made.Token {
+	f := newFixture(t)
+	made := f.Coder.AddProxy("sydney", "sydney", "")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: tokenSecret}, Data: map[string][]byte{"token": []byte(made.Token)}}
+	secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.proxy, coderv1alpha1.GroupVersion.WithKind("CoderWorkspaceProxy"))}
+	f.Create(secret)
+	f.settle()
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	if got := f.only(f.Coder); got.ID != made.ID || got.Token != made.Token {
 		t.Errorf("proxy %+v, was %+v", got, made)
 	}
 }
 
 func TestBootstrapNeedsItsToken(t *testing.T) {
-	w := newWorld(t)
-	w.viaBootstrap()
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "absent"
-	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonTokenSecretMissing)
+	f := newFixture(t)
+	f.viaBootstrap()
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "absent"
+	result := f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonTokenSecretMissing)
 	if !strings.Contains(result.Message, `"absent"`) || !strings.Contains(result.Message, "credentialsSecretRef") {
 		t.Errorf("message %q", result.Message)
 	}
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
-	wantState(t, w.settle(), Ready, coderv1alpha1.ReasonRegistered)
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
+	f.WantState(f.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestControlPlanesThatCannotBeUsed(t *testing.T) {
@@ -375,34 +376,34 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 		"not readable": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef.Name = "absent" }, Waiting, coderv1alpha1.ReasonWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.settle()
+			f := newFixture(t)
+			f.settle()
 			cp := &coderv1alpha1.CoderControlPlane{}
-			w.get("dev", cp)
+			f.Get("dev", cp)
 			c.change(cp)
-			w.change(cp)
-			w.asked()
-			result := w.pass()
-			wantState(t, result, c.state, c.reason)
-			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || w.asked() != 0 {
+			f.Update(cp)
+			f.Asked()
+			result := f.pass()
+			f.WantState(result.Result, c.state, c.reason)
+			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || f.Asked() != 0 {
 				t.Errorf("what works is lost: %+v", result)
 			}
 		})
 	}
 	t.Run("missing", func(t *testing.T) {
-		w := newWorld(t)
-		w.proxy.Spec.ControlPlaneRef.Name = "none"
-		wantState(t, w.pass(), Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
+		f := newFixture(t)
+		f.proxy.Spec.ControlPlaneRef.Name = "none"
+		f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
 	})
 }
 
 func TestNamesThatCoderCannotHave(t *testing.T) {
 	for _, name := range []string{"primary", "-a", "a b", "0c7a1fa4-2a3b-4f63-9d1c-6f5e7c8b9a00"} {
-		w := newWorld(t)
-		w.proxy.Spec.Bootstrap.ProxyName = name
-		result := w.pass()
-		wantState(t, result, Failed, coderv1alpha1.ReasonInvalidSpec)
-		if !strings.Contains(result.Message, "spec.bootstrap.proxyName") || len(w.coder.Proxies()) != 0 {
+		f := newFixture(t)
+		f.proxy.Spec.Bootstrap.ProxyName = name
+		result := f.pass()
+		f.WantState(result.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+		if !strings.Contains(result.Message, "spec.bootstrap.proxyName") || len(f.Coder.Proxies()) != 0 {
 			t.Errorf("message %q", result.Message)
 		}
 	}
@@ -428,111 +429,111 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 		"no answer": {coderdtest.Fault{DropConnection: true}, Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fresh := newWorld(t)
-			end := fresh.coder.Fail(c.fault)
+			fresh := newFixture(t)
+			end := fresh.Coder.Fail(c.fault)
 			result := fresh.pass()
-			wantState(t, result, c.state, c.reason)
+			fresh.WantState(result.Result, c.state, c.reason)
 			if result.RequeueAfter != c.after || result.TokenRef != nil {
 				t.Errorf("result %+v", result)
 			}
 			end()
 			fresh.settle()
-			fresh.checkWhole(fresh.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+			fresh.checkWhole(fresh.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 
 			// The same must be true after everything worked, for every kind of request.
 			for _, method := range []string{"GET", "PATCH"} {
-				w := newWorld(t)
-				w.settle()
-				w.proxy.Spec.Bootstrap.DisplayName = "Changed"
-				f := c.fault
-				f.Method = method
-				end := w.coder.Fail(f)
-				result := w.pass()
-				wantState(t, result, c.state, c.reason)
+				f := newFixture(t)
+				f.settle()
+				f.proxy.Spec.Bootstrap.DisplayName = "Changed"
+				fault := c.fault
+				fault.Method = method
+				end := f.Coder.Fail(fault)
+				result := f.pass()
+				f.WantState(result.Result, c.state, c.reason)
 				if result.TokenRef == nil || result.ProxyID == "" {
 					t.Errorf("%s: what works is lost: %+v", method, result)
 				}
 				end()
-				w.settle()
-				w.checkWhole(w.coder, "sydney", "Changed", coderd.DefaultProxyIcon)
+				f.settle()
+				f.checkWhole(f.Coder, "sydney", "Changed", coderd.DefaultProxyIcon)
 			}
 		})
 	}
 }
 
 func TestAnAnswerThatIsLostMakesNoSecondProxy(t *testing.T) {
-	for _, f := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {HTML: true}, {Status: 502, HTML: true}} {
-		w := newWorld(t)
-		f.Method, f.Processed, f.Times = "POST", true, 1
-		w.coder.Fail(f)
-		if result := w.pass(); result.State == Ready {
+	for _, fault := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {HTML: true}, {Status: 502, HTML: true}} {
+		f := newFixture(t)
+		fault.Method, fault.Processed, fault.Times = "POST", true, 1
+		f.Coder.Fail(fault)
+		if result := f.pass(); result.State == Ready {
 			t.Fatalf("%+v", result)
 		}
-		w.settle()
-		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+		f.settle()
+		f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	}
 }
 
 func TestTheBuildWithoutLicensesIsNotSupported(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	agpl := coderdtest.New(t)
-	w.controlPlane("agpl", agpl)
-	w.proxy.Spec.ControlPlaneRef.Name = "agpl"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNotSupported)
+	f.controlPlane("agpl", agpl)
+	f.proxy.Spec.ControlPlaneRef.Name = "agpl"
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNotSupported)
 }
 
 func TestALicenseThatEndsLosesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
-	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
-	w.restart()
-	result := w.pass()
-	wantState(t, result, Failed, coderv1alpha1.ReasonNotEntitled)
+	f := newFixture(t)
+	f.settle()
+	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
+	f.restart()
+	result := f.pass()
+	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotEntitled)
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
-	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
-	w.settle()
-	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+	f.settle()
+	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestARefusalWakesTheControlPlane(t *testing.T) {
-	w := newWorld(t)
-	w.settle()
+	f := newFixture(t)
+	f.settle()
 	var told []string
-	w.manager.Refused = func(key types.NamespacedName) { told = append(told, key.String()) }
-	w.regenerate()
-	w.forward(time.Hour)
-	w.settle()
+	f.manager.Refused = func(key types.NamespacedName) { told = append(told, key.String()) }
+	f.regenerate()
+	f.Forward(time.Hour)
+	f.settle()
 	if len(told) != 0 {
 		t.Errorf("a refused session token is told of %q", told)
 	}
-	w.coder.RevokeToken(string(w.read("dev-operator-token").Data["token"]))
-	w.forward(time.Hour)
-	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonTokenRefused)
+	f.Coder.RevokeToken(string(f.Secret("dev-operator-token").Data["token"]))
+	f.Forward(time.Hour)
+	f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonTokenRefused)
 	if len(told) != 1 || told[0] != "team/dev" {
 		t.Errorf("told of %q", told)
 	}
 }
 
 func TestAGivenTokenThatCoderRefusesNeedsAPerson(t *testing.T) {
-	w := newWorld(t)
-	w.viaBootstrap()
-	w.secret("old", map[string]string{"token": "old-token-of-nobody"})
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "old"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
-	w.settle()
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f := newFixture(t)
+	f.viaBootstrap()
+	f.secret("old", map[string]string{"token": "old-token-of-nobody"})
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "old"
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
+	f.settle()
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestAMemberMayNotRegister(t *testing.T) {
-	w := newWorld(t)
-	w.viaBootstrap()
-	w.secret("member", map[string]string{"token": w.other.AddUser("bob")})
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "member"
-	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonForbidden)
-	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
-	w.settle()
-	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f := newFixture(t)
+	f.viaBootstrap()
+	f.secret("member", map[string]string{"token": f.other.AddUser("bob")})
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "member"
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonForbidden)
+	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
+	f.settle()
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }

@@ -1,10 +1,17 @@
 package registration
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // remove removes all known registrations. It writes nothing to Kubernetes: the Secret is deleted
@@ -20,9 +27,9 @@ func (p *pass) remove(ctx context.Context) error {
 		switch {
 		case problem == nil:
 			continue
-		case outcome.Stopped(problem) == nil:
+		case ensure.Stopped(problem) == nil:
 			return problem
-		case !isAbsent(problem) && pending == nil:
+		case !ensure.IsUnavailable(problem) && pending == nil:
 			pending = problem
 		}
 		p.result.LeftBehind = append(p.result.LeftBehind, leftBehind(r, problem))
@@ -31,8 +38,7 @@ func (p *pass) remove(ctx context.Context) error {
 		return pending
 	}
 	p.registered(false)
-	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonUnregistered
-	p.result.Message = "the operator holds no registration of this proxy in Coder"
+	p.result.Ready(coderv1alpha1.ReasonUnregistered, "the operator holds no registration of this proxy in Coder")
 	return nil
 }
 
@@ -43,7 +49,7 @@ func (p *pass) known(records []*record) []registration {
 	for _, r := range records {
 		for _, one := range r.all() {
 			one = p.completed(one)
-			if !containsSame(all, one) {
+			if !slices.ContainsFunc(all, one.same) {
 				all = append(all, one)
 			}
 		}
@@ -66,20 +72,88 @@ func (p *pass) completed(r registration) registration {
 		r.Through = throughControlPlane + "/" + spec.ControlPlaneRef.Name
 	case spec.Bootstrap.CredentialsSecretRef != nil:
 		ref := spec.Bootstrap.CredentialsSecretRef
-		key := ref.Key
-		if key == "" {
-			key = coderv1alpha1.SecretKeyToken
-		}
-		r.URL, r.Through = spec.Bootstrap.CoderURL, throughSecret+"/"+ref.Name+"/"+key
+		r.URL, r.Through = spec.Bootstrap.CoderURL, throughSecret+"/"+ref.Name+"/"+cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	}
 	return r
 }
 
-func containsSame(list []registration, one registration) bool {
-	for _, other := range list {
-		if other.same(one) {
-			return true
+// removeFormer removes the registrations that the spec no longer asks for, if their Coder is
+// reachable. note describes those that are not removed yet. After an hour they are left behind with
+// an Event.
+func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err error) {
+	if len(kept.former) == 0 {
+		return "", nil
+	}
+	var left []registration
+	for _, r := range kept.former {
+		if r.same(kept.registration) {
+			continue
+		}
+		problem := p.takeAway(ctx, r)
+		switch {
+		case problem == nil:
+		case ensure.Stopped(problem) == nil:
+			return "", problem
+		case ensure.IsUnavailable(problem), p.overdue(r):
+			p.result.Events.Warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
+		default:
+			left = append(left, r)
+			note += fmt.Sprintf("; its former registration %s is not removed yet: %v", r.where(), problem)
 		}
 	}
-	return false
+	kept.former = left
+	return note, p.save(ctx, kept)
+}
+
+// takeAway removes a registration. It returns nil if nothing is left of it. Otherwise the error is
+// a stop, unless Kubernetes failed.
+func (p *pass) takeAway(ctx context.Context, r registration) error {
+	t, err := p.former(ctx, r)
+	if err != nil {
+		return err
+	}
+	id, unreadable := uuid.Parse(r.ID)
+	if r.ID == "" {
+		// Its creation was prepared, and may have succeeded.
+		found, err := t.api.WorkspaceProxyByName(ctx, r.Name)
+		if coderd.IsNotFound(err) || err == nil && !p.isMarked(found) {
+			return nil
+		}
+		if err != nil {
+			return answered(err)
+		}
+		id = found.ID
+	} else if unreadable != nil {
+		// The record was changed by a user and names no proxy that could be removed.
+		return nil //nolint:nilerr // What cannot be read names no proxy.
+	}
+	found, err := t.api.WorkspaceProxyByID(ctx, id)
+	if coderd.IsNotFound(err) || err == nil && found.Deleted {
+		return nil
+	}
+	if err == nil {
+		err = t.api.DeleteWorkspaceProxy(ctx, id)
+	}
+	if err != nil {
+		return answered(err)
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonUnregistered, "removed the registration "+r.where())
+	return nil
+}
+
+func (p *pass) overdue(r registration) bool {
+	since, err := time.Parse(time.RFC3339, r.Since)
+	return err != nil || !p.now().Before(since.Add(formerLimit))
+}
+
+// where returns a description of the registration for messages.
+func (r registration) where() string {
+	if r.URL == "" {
+		return fmt.Sprintf("%q", r.Name)
+	}
+	return fmt.Sprintf("%q in Coder at %s", r.Name, r.URL)
+}
+
+func leftBehind(r registration, why error) string {
+	return fmt.Sprintf("the registration %s stays there, delete it in Coder: %v", r.where(), why)
 }

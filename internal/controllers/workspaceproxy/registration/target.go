@@ -11,7 +11,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
 // Prefixes of the values of AnnotationThrough.
@@ -37,7 +38,7 @@ func (p *pass) wanted(ctx context.Context) (*target, error) {
 	if ref := spec.Bootstrap.CredentialsSecretRef; ref != nil && spec.Bootstrap.CoderURL != "" {
 		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
 	}
-	return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
+	return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
 		"the spec does not say where the proxy is registered; give controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
 }
 
@@ -51,7 +52,7 @@ func (p *pass) former(ctx context.Context, r registration) (*target, error) {
 		name, key, _ := strings.Cut(rest, "/")
 		return p.viaSecret(ctx, name, key, r.URL)
 	}
-	return nil, absent(coderv1alpha1.ReasonInvalidSpec, "it is not known with whose token it was made")
+	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, retryFailed, "it is not known with whose token it was made")
 }
 
 // viaControlPlane uses the operator's access to a control plane. A control plane that is being
@@ -61,17 +62,17 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: p.proxy.Namespace, Name: name}, cp)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, absent(coderv1alpha1.ReasonControlPlaneUnavailable, "there is no CoderControlPlane %q in namespace %q", name, p.proxy.Namespace)
+		return nil, ensure.Unavailable(coderv1alpha1.ReasonControlPlaneUnavailable, retryFailed, "there is no CoderControlPlane %q in namespace %q", name, p.proxy.Namespace)
 	case err != nil:
 		return nil, fmt.Errorf("reading CoderControlPlane %q: %w", name, err)
 	case cp.Spec.OperatorAccess.Disabled:
-		return nil, absent(coderv1alpha1.ReasonOperatorAccessDisabled,
+		return nil, ensure.Unavailable(coderv1alpha1.ReasonOperatorAccessDisabled, retryFailed,
 			"the operator has no access to CoderControlPlane %q, because its spec.operatorAccess.disabled is set; "+
 				"remove that, or give spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
 	case cp.Status.URL == "", cp.Status.OperatorTokenSecretRef == nil, !toRemove && !cp.Status.OperatorAccessReady:
-		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
 	case !toRemove && !cp.DeletionTimestamp.IsZero():
-		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
 	}
 	ref := cp.Status.OperatorTokenSecretRef
 	token, err := p.tokenIn(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken))
@@ -79,7 +80,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 		return nil, err
 	}
 	if token == "" {
-		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
 	}
 	refused := func() {
 		if p.Refused != nil {
@@ -96,7 +97,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 		return nil, err
 	}
 	if token == "" {
-		return nil, absent(coderv1alpha1.ReasonTokenSecretMissing,
+		return nil, ensure.Unavailable(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
 			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
 			key, name, p.proxy.Namespace)
 	}
@@ -115,7 +116,7 @@ func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
 	api, err := p.dial(cfg)
 	if err != nil {
-		return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
+		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
 	}
 	return &target{api: api, url: api.URL(), through: through, token: cfg.Token}, nil
 }
@@ -127,4 +128,45 @@ func (p *pass) dial(cfg coderd.Config) (*coderd.Client, error) {
 	}
 	cfg.Timeout, cfg.Observe, cfg.UserAgent = requestTimeout, p.Observe, p.UserAgent
 	return connect(cfg)
+}
+
+// checkSiblings returns an error for the younger of two CoderWorkspaceProxies that want the same
+// name in the same Coder, so that the result does not depend on their order.
+func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error {
+	list := &coderv1alpha1.CoderWorkspaceProxyList{}
+	if err := p.Reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing workspace proxies: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == p.proxy.UID || !other.DeletionTimestamp.IsZero() ||
+			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !older(other, p.proxy) {
+			continue
+		}
+		whose := "an older CoderWorkspaceProxy in another namespace"
+		if other.Namespace == p.proxy.Namespace {
+			whose = fmt.Sprintf("the older CoderWorkspaceProxy %q", other.Name)
+		}
+		return ensure.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
+			"%s wants the name %q in the same Coder and has it before this one; give another spec.bootstrap.proxyName, or delete one of the two", whose, name)
+	}
+	return nil
+}
+
+// sameCoder reports whether the operator registers another proxy in this Coder.
+func (p *pass) sameCoder(t *target, other *coderv1alpha1.CoderWorkspaceProxy) bool {
+	if other.Spec.ProxySessionTokenSecretRef != nil {
+		return false
+	}
+	if ref := other.Spec.ControlPlaneRef; ref != nil {
+		return other.Namespace == p.proxy.Namespace && t.through == throughControlPlane+"/"+ref.Name
+	}
+	return other.Spec.Bootstrap.CoderURL != "" && strings.TrimSuffix(other.Spec.Bootstrap.CoderURL, "/") == t.url
+}
+
+func older(a, b *coderv1alpha1.CoderWorkspaceProxy) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0
 }

@@ -1,4 +1,4 @@
-package outcome
+package ensure
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // State is the result of a pass.
@@ -21,6 +22,34 @@ const (
 	// is made.
 	Failed State = "Failed"
 )
+
+// Result is the result of a pass. Its texts do not change from pass to pass if nothing else does,
+// and contain no secret.
+type Result struct {
+	State State
+	// Reason is a constant of api/v1alpha1.
+	Reason  string
+	Message string
+	// RequeueAfter is the time until the next pass. 0 means that none is needed.
+	RequeueAfter time.Duration
+	// Events must be recorded for every State, and also if the pass returned an error.
+	Events Events
+}
+
+// Ready records that the pass is complete.
+func (r *Result) Ready(reason, message string) {
+	r.State, r.Reason, r.Message = Ready, reason, message
+}
+
+// Finish records the Stop with which a pass ended. It returns any other error.
+func (r *Result) Finish(err error) error {
+	stop := Stopped(err)
+	if stop == nil {
+		return err
+	}
+	r.State, r.Reason, r.Message, r.RequeueAfter = stop.State, stop.Reason, stop.Message, stop.After
+	return nil
+}
 
 // Event is a change to record as a Kubernetes Event.
 type Event struct {
@@ -53,6 +82,8 @@ type Stop struct {
 	Message string
 	// After is the time until the next attempt.
 	After time.Duration
+	// Unavailable reports that no request was sent, because there are no credentials for this Coder.
+	Unavailable bool
 }
 
 // Error implements error.
@@ -68,13 +99,11 @@ func Fails(reason string, after time.Duration, format string, args ...any) *Stop
 	return &Stop{State: Failed, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
-// End splits the error with which a pass ended into a Stop and any other error. At most one of the
-// two is not nil.
-func End(err error) (stop *Stop, other error) {
-	if stop = Stopped(err); stop != nil {
-		return stop, nil
-	}
-	return nil, err
+// Unavailable returns a Stop like Fails, because there are no credentials for this Coder.
+func Unavailable(reason string, after time.Duration, format string, args ...any) *Stop {
+	stop := Fails(reason, after, format, args...)
+	stop.Unavailable = true
+	return stop
 }
 
 // Stopped returns the Stop in the chain of err, or nil.
@@ -84,4 +113,18 @@ func Stopped(err error) *Stop {
 		return nil
 	}
 	return s
+}
+
+// IsUnavailable reports whether err is a Stop because there are no credentials for this Coder.
+func IsUnavailable(err error) bool {
+	s := Stopped(err)
+	return s != nil && s.Unavailable
+}
+
+// Now returns the time of a Manager's clock. Nil means the real clock.
+func Now(c clock.PassiveClock) time.Time {
+	if c == nil {
+		return clock.RealClock{}.Now()
+	}
+	return c.Now()
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,22 +14,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
 var begin = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 
-// world is the fixture: a Coder, a record, and a Manager.
-type world struct {
-	t       *testing.T
-	coder   *coderdtest.Server
-	clock   *clocktesting.FakePassiveClock
+// fixture is a Coder, a record, and a Manager.
+type fixture struct {
+	*ensuretest.Fixture
 	manager *Manager
-	fault   *crashtest.Fault
 	token   string
 	// license and unread describe the Secret, own is the record.
 	license  string
@@ -39,121 +36,113 @@ type world struct {
 	// connectErr is the error that Connect returns.
 	connectErr error
 	// said contains all texts that were ever reported.
-	said []string
+	said []any
 }
 
-func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
+func newFixture(t *testing.T, opts ...coderdtest.Option) *fixture {
 	t.Helper()
-	w := &world{t: t, fault: &crashtest.Fault{}, clock: clocktesting.NewFakePassiveClock(begin), instance: "v1"}
-	w.coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(w.clock)}, opts...)...)
-	w.token = w.coder.AddUser("ada", "owner")
-	w.restart()
-	t.Cleanup(w.checkSilence)
-	return w
+	f := &fixture{Fixture: ensuretest.New(t, nil, opts...), instance: "v1"}
+	f.Clock.SetTime(begin)
+	f.token = f.Coder.AddUser("ada", "owner")
+	f.restart()
+	t.Cleanup(f.checkSilence)
+	return f
 }
 
-func newLicensedWorld(t *testing.T) *world {
+func newLicensedFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newWorld(t, coderdtest.WithLicensing())
+	return newFixture(t, coderdtest.WithLicensing())
 }
 
 // restart replaces the Manager by one with empty caches, as after a restart of the process.
-func (w *world) restart() { w.manager = &Manager{Clock: w.clock} }
+func (f *fixture) restart() { f.manager = &Manager{Clock: f.Clock} }
 
-func (w *world) request() Request {
-	w.t.Helper()
-	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: w.fault})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+func (f *fixture) request() Request {
+	f.T.Helper()
+	client, err := f.NewClient(coderd.Config{URL: f.Coder.URL, Token: f.token})
+	f.Must(err)
 	return Request{
-		Key: "uid", Instance: w.instance, License: w.license, Unread: w.unread, Own: slices.Clone(w.own),
-		Connect: func(context.Context) (Coder, error) { return client, w.connectErr },
-		Record:  func(_ context.Context, own []string) error { return w.record(own) },
+		Key: "uid", Instance: f.instance, License: f.license, Unread: f.unread, Own: slices.Clone(f.own),
+		Connect: func(context.Context) (Coder, error) { return client, f.connectErr },
+		Record:  func(_ context.Context, own []string) error { return f.record(own) },
 	}
 }
 
-func (w *world) record(own []string) error {
-	return w.fault.Around(func() error {
-		w.own = slices.Clone(own)
-		w.records++
+func (f *fixture) record(own []string) error {
+	return f.Fault.Around(func() error {
+		f.own = slices.Clone(own)
+		f.records++
 		return nil
 	})
 }
 
 // try runs one pass and records its result as a status is written: only if it differs.
-func (w *world) try() (Result, error) {
-	w.t.Helper()
-	result, err := w.manager.Ensure(w.t.Context(), w.request())
-	w.said = append(w.said, result.Message, fmt.Sprint(err), fmt.Sprint(result.AllowanceErr))
+func (f *fixture) try() (Result, error) {
+	f.T.Helper()
+	result, err := f.manager.Ensure(f.Ctx, f.request())
+	f.said = append(f.said, result.Message, err, result.AllowanceErr)
 	for _, e := range result.Events {
-		w.said = append(w.said, e.Message)
+		f.said = append(f.said, e.Message)
 	}
-	if err == nil && !slices.Equal(w.own, result.Own) {
-		err = w.record(result.Own)
+	if err == nil && !slices.Equal(f.own, result.Own) {
+		err = f.record(result.Own)
 	}
 	return result, err
 }
 
-func (w *world) pass() Result {
-	w.t.Helper()
-	result, err := w.try()
-	if err != nil {
-		w.t.Fatalf("Ensure: %v", err)
-	}
+func (f *fixture) pass() Result {
+	f.T.Helper()
+	result, err := f.try()
+	f.Must(err)
 	if result.RequeueAfter <= 0 || result.RequeueAfter > DefaultRest {
-		w.t.Errorf("looks again after %s", result.RequeueAfter)
+		f.T.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	return result
 }
 
 // want sets the Secret and runs a pass that must end with this state.
-func (w *world) want(license string, state State, reason string) Result {
-	w.t.Helper()
-	w.license = license
-	result := w.pass()
-	if result.State != state || result.Reason != reason {
-		w.t.Fatalf("%q %q (%s), want %q %q", result.State, result.Reason, result.Message, state, reason)
-	}
+func (f *fixture) want(license string, state State, reason string) Result {
+	f.T.Helper()
+	f.license = license
+	result := f.pass()
+	f.WantState(result.Result, state, reason)
 	return result
 }
 
-func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
-
 // asked returns the classes of the requests since the last call.
-func (w *world) asked() string {
+func (f *fixture) asked() string {
 	var out []string
-	for class, n := range w.coder.Requests() {
+	for class, n := range f.Coder.Requests() {
 		class = strings.ReplaceAll(class, "/api/v2/", "")
 		out = append(out, fmt.Sprintf("%d %s", n, class))
 	}
-	w.coder.ResetRequests()
+	f.Coder.ResetRequests()
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
-func (w *world) wantAsked(want string) {
-	w.t.Helper()
-	if got := w.asked(); got != want {
-		w.t.Errorf("asked %q, want %q", got, want)
+func (f *fixture) wantAsked(want string) {
+	f.T.Helper()
+	if got := f.asked(); got != want {
+		f.T.Errorf("asked %q, want %q", got, want)
 	}
 }
 
 // wantHeld compares the licenses in Coder, and compares the record with the operator's licenses.
-func (w *world) wantHeld(held, ours []string) {
-	w.t.Helper()
+func (f *fixture) wantHeld(held, ours []string) {
+	f.T.Helper()
 	var texts, ids []string
-	for _, l := range w.coder.Licenses() {
+	for _, l := range f.Coder.Licenses() {
 		texts = append(texts, l.Text)
 	}
 	for _, text := range ours {
-		ids = append(ids, identityOf(w.t, text))
+		ids = append(ids, identityOf(f.T, text))
 	}
 	if diff := cmp.Diff(held, texts); diff != "" {
-		w.t.Errorf("licenses (-want +got):\n%s", diff)
+		f.T.Errorf("licenses (-want +got):\n%s", diff)
 	}
-	if !slices.Equal(ids, w.own) {
-		w.t.Errorf("recorded %q, want %q", w.own, ids)
+	if !slices.Equal(ids, f.own) {
+		f.T.Errorf("recorded %q, want %q", f.own, ids)
 	}
 }
 
@@ -167,16 +156,15 @@ func identityOf(t *testing.T, text string) string {
 }
 
 // checkSilence searches for parts of licenses in all reported texts.
-func (w *world) checkSilence() {
-	for _, text := range append([]string{w.license}, texts(w.coder)...) {
+func (f *fixture) checkSilence() {
+	values := map[string]bool{f.token: true}
+	for _, text := range append([]string{f.license}, texts(f.Coder)...) {
 		for _, part := range strings.Split(text, ".") {
-			for _, said := range w.said {
-				if len(part) > 8 && strings.Contains(said, part) || w.token != "" && strings.Contains(said, w.token) {
-					w.t.Errorf("a secret is told: %s", said)
-				}
-			}
+			values[part] = len(part) > 8
 		}
 	}
+	maps.DeleteFunc(values, func(_ string, secret bool) bool { return !secret })
+	f.CheckSilence(values, nil, f.said...)
 }
 
 func texts(coder *coderdtest.Server) []string {
@@ -193,14 +181,6 @@ func license(days int) string {
 	return coderdtest.NewLicense(coderdtest.License{
 		FeatureSet: "premium", NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.AddDate(0, 0, days), GraceEnds: begin.AddDate(0, 0, days+10),
 	})
-}
-
-func reasons(r Result) string {
-	var out []string
-	for _, e := range r.Events {
-		out = append(out, e.Reason)
-	}
-	return strings.Join(out, ",")
 }
 
 // late is a Coder to which a license is added between the list and the upload.

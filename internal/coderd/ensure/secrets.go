@@ -1,4 +1,4 @@
-package ownsecret
+package ensure
 
 import (
 	"context"
@@ -97,8 +97,8 @@ func (s Secrets) Leftover(kind string, obj metav1.Object) (message string, is bo
 		kind, obj.GetName(), s.Noun), true
 }
 
-// Whose returns "nobody's", or "of" with the kind and name of the controller.
-func Whose(obj metav1.Object) string {
+// OwnerOf returns "nobody's", or "of" with the kind and name of the controller.
+func OwnerOf(obj metav1.Object) string {
 	controller := metav1.GetControllerOf(obj)
 	if controller == nil {
 		return "nobody's"
@@ -122,8 +122,8 @@ func Annotate(obj metav1.Object, values map[string]string) {
 	obj.SetAnnotations(annotations)
 }
 
-// Put sets one value of a Secret.
-func Put(secret *corev1.Secret, key, value string) {
+// SetValue sets one value of a Secret.
+func SetValue(secret *corev1.Secret, key, value string) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}

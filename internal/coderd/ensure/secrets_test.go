@@ -1,4 +1,4 @@
-package ownsecret
+package ensure
 
 import (
 	"context"
@@ -16,100 +16,100 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// world is a cluster with an owner. The owner is a ConfigMap, because any kind can be an owner.
-type world struct {
+// fixture is a cluster with an owner. The owner is a ConfigMap, because any kind can be an owner.
+type fixture struct {
 	t       *testing.T
 	secrets Secrets
 	// deleted contains the preconditions of the last deletion.
 	deleted *metav1.Preconditions
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t}
+	f := &fixture{t: t}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			w.deleted = (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+			f.deleted = (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
 			return c.Delete(ctx, obj, opts...)
 		},
 	}).Build()
-	w.secrets = Secrets{
+	f.secrets = Secrets{
 		Client: cluster, Kind: "ConfigMap", Noun: "map", Labels: map[string]string{"app": "a"},
 		Owner: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev", UID: "now"}},
 	}
-	return w
+	return f
 }
 
-func (w *world) must(err error) {
-	w.t.Helper()
+func (f *fixture) must(err error) {
+	f.t.Helper()
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-func (w *world) get(name string) *corev1.Secret {
-	w.t.Helper()
-	secret, err := w.secrets.Get(w.t.Context(), name)
-	w.must(err)
+func (f *fixture) get(name string) *corev1.Secret {
+	f.t.Helper()
+	secret, err := f.secrets.Get(f.t.Context(), name)
+	f.must(err)
 	return secret
 }
 
-func (w *world) made(name string) *corev1.Secret {
-	w.t.Helper()
-	secret, err := w.secrets.New(name)
-	w.must(err)
-	Put(secret, "token", "first")
-	w.must(w.secrets.Save(w.t.Context(), secret))
+func (f *fixture) made(name string) *corev1.Secret {
+	f.t.Helper()
+	secret, err := f.secrets.New(name)
+	f.must(err)
+	SetValue(secret, "token", "first")
+	f.must(f.secrets.Save(f.t.Context(), secret))
 	return secret
 }
 
 func TestLife(t *testing.T) {
-	w := newWorld(t)
-	if w.get("s") != nil {
+	f := newFixture(t)
+	if f.get("s") != nil {
 		t.Fatal("a Secret is there from the beginning")
 	}
-	w.made("s")
-	got := w.get("s")
-	if got == nil || !w.secrets.Mine(got) || got.Type != corev1.SecretTypeOpaque {
+	f.made("s")
+	got := f.get("s")
+	if got == nil || !f.secrets.Mine(got) || got.Type != corev1.SecretTypeOpaque {
 		t.Fatalf("made %+v", got)
 	}
-	if diff := cmp.Diff(w.secrets.Labels, got.Labels); diff != "" {
+	if diff := cmp.Diff(f.secrets.Labels, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	Put(got, "token", "second")
+	SetValue(got, "token", "second")
 	Annotate(got, map[string]string{"keep": "yes", "none": ""})
-	w.must(w.secrets.Save(t.Context(), got))
-	got = w.get("s")
+	f.must(f.secrets.Save(t.Context(), got))
+	got = f.get("s")
 	Annotate(got, map[string]string{"keep": "", "new": "1"})
 	if diff := cmp.Diff(map[string]string{"new": "1"}, got.Annotations); diff != "" || string(got.Data["token"]) != "second" {
 		t.Errorf("value %q, annotations (-want +got):\n%s", got.Data["token"], diff)
 	}
-	w.must(w.secrets.Delete(t.Context(), got))
-	if w.get("s") != nil || w.deleted == nil || ptr.Deref(w.deleted.UID, "?") != got.UID {
-		t.Errorf("deleted with the preconditions %+v", w.deleted)
+	f.must(f.secrets.Delete(t.Context(), got))
+	if f.get("s") != nil || f.deleted == nil || ptr.Deref(f.deleted.UID, "?") != got.UID {
+		t.Errorf("deleted with the preconditions %+v", f.deleted)
 	}
-	w.must(w.secrets.Delete(t.Context(), got))
+	f.must(f.secrets.Delete(t.Context(), got))
 }
 
 // TestStale checks that a write based on an outdated state fails.
 func TestStale(t *testing.T) {
-	w := newWorld(t)
-	second, err := w.secrets.New("s")
-	w.must(err)
-	w.made("s")
-	err = w.secrets.Save(t.Context(), second)
+	f := newFixture(t)
+	second, err := f.secrets.New("s")
+	f.must(err)
+	f.made("s")
+	err = f.secrets.Save(t.Context(), second)
 	if !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), `creating Secret "s"`) {
 		t.Errorf("created twice: %v", err)
 	}
-	old, fresh := w.get("s"), w.get("s")
-	Put(fresh, "token", "fresh")
-	w.must(w.secrets.Save(t.Context(), fresh))
-	Put(old, "token", "hidden-value")
-	err = w.secrets.Save(t.Context(), old)
+	old, fresh := f.get("s"), f.get("s")
+	SetValue(fresh, "token", "fresh")
+	f.must(f.secrets.Save(t.Context(), fresh))
+	SetValue(old, "token", "hidden-value")
+	err = f.secrets.Save(t.Context(), old)
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `updating Secret "s"`) || strings.Contains(err.Error(), "hidden-value") {
 		t.Errorf("written over: %v", err)
 	}
@@ -130,18 +130,18 @@ func TestWhose(t *testing.T) {
 		"another kind":    {&metav1.OwnerReference{Kind: "Pod", Name: "dev", UID: "before"}, false, false, `of Pod "dev"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			f := newFixture(t)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "s"}}
 			if c.controller != nil {
 				c.controller.Controller = ptr.To(true)
 				secret.OwnerReferences = []metav1.OwnerReference{*c.controller}
 			}
-			w.must(w.secrets.Client.Create(t.Context(), secret))
-			mine, err := w.secrets.GetMine(t.Context(), "s")
-			w.must(err)
-			message, leftover := w.secrets.Leftover("Secret", w.get("s"))
-			if (mine != nil) != c.mine || w.secrets.Mine(secret) != c.mine || leftover != c.leftover || Whose(secret) != c.whose {
-				t.Errorf("mine %t, leftover %t, %s; want %+v", mine != nil, leftover, Whose(secret), c)
+			f.must(f.secrets.Client.Create(t.Context(), secret))
+			mine, err := f.secrets.GetMine(t.Context(), "s")
+			f.must(err)
+			message, leftover := f.secrets.Leftover("Secret", f.get("s"))
+			if (mine != nil) != c.mine || f.secrets.Mine(secret) != c.mine || leftover != c.leftover || OwnerOf(secret) != c.whose {
+				t.Errorf("mine %t, leftover %t, %s; want %+v", mine != nil, leftover, OwnerOf(secret), c)
 			}
 			want := ""
 			if c.leftover {

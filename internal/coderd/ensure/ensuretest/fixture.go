@@ -1,0 +1,188 @@
+package ensuretest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+)
+
+// Namespace is the namespace of all objects.
+const Namespace = "team"
+
+// Fixture is a cluster, a Coder and a clock. A package adds its Manager and its object.
+type Fixture struct {
+	T      *testing.T
+	Ctx    context.Context
+	Coder  *coderdtest.Server
+	Client client.Client
+	Clock  *clocktesting.FakePassiveClock
+	// Fault is the crash of the process. It counts the requests of NewClient and the writes of
+	// Client.
+	Fault *crashtest.Fault
+	// Writes is the number of writes to the cluster.
+	Writes int
+}
+
+// New returns a Fixture with an empty cluster of these kinds, and a Coder with the same clock. Without
+// kinds there is no cluster.
+func New(t *testing.T, kinds *applytest.Kinds, options ...coderdtest.Option) *Fixture {
+	t.Helper()
+	f := &Fixture{
+		T: t, Ctx: t.Context(), Fault: &crashtest.Fault{},
+		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+	}
+	f.Coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(f.Clock)}, options...)...)
+	if kinds != nil {
+		f.Client = kinds.Cluster(t).WithInterceptorFuncs(f.Fault.Cluster(&f.Writes)).Build()
+	}
+	return f
+}
+
+// Must fails the test if err is not nil.
+func (f *Fixture) Must(err error) {
+	f.T.Helper()
+	if err != nil {
+		f.T.Fatal(err)
+	}
+}
+
+// Forward moves the clock.
+func (f *Fixture) Forward(d time.Duration) { f.Clock.SetTime(f.Clock.Now().Add(d)) }
+
+// Asked returns the number of requests to Coder since the last call.
+func (f *Fixture) Asked() int {
+	n := 0
+	for _, count := range f.Coder.Requests() {
+		n += count
+	}
+	f.Coder.ResetRequests()
+	return n
+}
+
+// NewClient returns a client of the process that may crash.
+func (f *Fixture) NewClient(cfg coderd.Config) (*coderd.Client, error) {
+	cfg.Transport = f.Fault
+	return coderd.New(cfg)
+}
+
+// As returns a client that is not affected by the crash.
+func (f *Fixture) As(url, token string) *coderd.Client {
+	f.T.Helper()
+	c, err := coderd.New(coderd.Config{URL: url, Token: token})
+	f.Must(err)
+	return c
+}
+
+// Get reads an object, and reports whether it exists.
+func (f *Fixture) Get(name string, obj client.Object) bool {
+	f.T.Helper()
+	err := f.Client.Get(f.Ctx, client.ObjectKey{Namespace: Namespace, Name: name}, obj)
+	if !apierrors.IsNotFound(err) {
+		f.Must(err)
+	}
+	return err == nil
+}
+
+// Secret reads a Secret that must exist.
+func (f *Fixture) Secret(name string) *corev1.Secret {
+	f.T.Helper()
+	secret := &corev1.Secret{}
+	if !f.Get(name, secret) {
+		f.T.Fatalf("Secret %q does not exist", name)
+	}
+	return secret
+}
+
+// HasSecret reports whether a Secret exists.
+func (f *Fixture) HasSecret(name string) bool {
+	f.T.Helper()
+	return f.Get(name, &corev1.Secret{})
+}
+
+// Create creates an object.
+func (f *Fixture) Create(obj client.Object) {
+	f.T.Helper()
+	f.Must(f.Client.Create(f.Ctx, obj))
+}
+
+// Update updates an object.
+func (f *Fixture) Update(obj client.Object) {
+	f.T.Helper()
+	f.Must(f.Client.Update(f.Ctx, obj))
+}
+
+// Delete deletes an object.
+func (f *Fixture) Delete(obj client.Object) {
+	f.T.Helper()
+	f.Must(f.Client.Delete(f.Ctx, obj))
+}
+
+// WantState fails the test if a pass did not end like this.
+func (f *Fixture) WantState(got ensure.Result, state ensure.State, reason string) {
+	f.T.Helper()
+	if got.State != state || got.Reason != reason {
+		f.T.Fatalf("got %s %s (%s), want %s %s", got.State, got.Reason, got.Message, state, reason)
+	}
+}
+
+// CheckSilence checks that none of the values is in a text of a pass.
+func (f *Fixture) CheckSilence(values map[string]bool, events ensure.Events, texts ...any) {
+	f.T.Helper()
+	said := fmt.Sprintln(texts...)
+	for _, e := range events {
+		said += " " + e.Message
+	}
+	for value := range values {
+		if value != "" && strings.Contains(said, value) {
+			f.T.Errorf("a secret is told: %s", said)
+		}
+	}
+}
+
+// Reasons returns the reasons of Events.
+func Reasons(events ensure.Events) string {
+	var out []string
+	for _, e := range events {
+		out = append(out, e.Reason)
+	}
+	return strings.Join(out, ",")
+}
+
+// Crash kills the process at every single write and request of each scenario, once before the server
+// receives it and once after. The function start prepares a scenario. Its results are the Fixture, the
+// passes of the process that crashes, and those of a new process with the checks at the end. There
+// must be at least as many steps as least.
+func Crash[S any](t *testing.T, least int, scenarios map[string]S, start func(*testing.T, S) (f *Fixture, run, resume func())) {
+	for name, s := range scenarios {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
+				t.Parallel()
+				crashtest.EachStep(t, least, func(at int) bool {
+					f, run, resume := start(t, s)
+					f.Fault.Set(at, lost)
+					run()
+					struck := f.Fault.Struck()
+					f.Fault.Set(0, false)
+					resume()
+					if t.Failed() {
+						t.Fatalf("after a crash at step %d", at)
+					}
+					return struck
+				})
+			})
+		}
+	}
+}
