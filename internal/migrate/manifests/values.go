@@ -33,12 +33,12 @@ type Values struct {
 	places  map[string]Position
 }
 
-// Of returns values that were not read from a file.
+// ValuesOf returns values that were not read from a file.
 func ValuesOf(source string, content map[string]any) Values {
 	return Values{Content: content, places: map[string]Position{"": {File: source}}}
 }
 
-// Parse parses one file. An error contains the name of the file and, if the parser reports it, the
+// ParseValues parses one file. An error contains the name of the file and, if the parser reports it, the
 // line. It does not contain the content.
 func ParseValues(file string, raw []byte) (Values, error) {
 	var document yamlv3.Node
