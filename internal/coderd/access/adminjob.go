@@ -47,8 +47,8 @@ func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds
 		// The Job created, or tried to create, an account with older credentials.
 		return nil, p.restartJob(ctx, "its credentials changed")
 	}
-	if until := retryAt(creds, job); p.now().Before(until) {
-		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.now()))
+	if until := retryAt(creds, job); p.Clock.Now().Before(until) {
+		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.Clock.Now()))
 	}
 	if !fresh {
 		s, err := p.login(ctx, anonymous, creds)
@@ -164,7 +164,7 @@ func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job
 	err = p.setCredentials(ctx, creds, map[string]string{
 		AnnotationFailedJob:   string(job.UID),
 		AnnotationJobFailures: strconv.Itoa(failures + 1),
-		AnnotationJobRetryAt:  p.now().Add(delay).UTC().Format(time.RFC3339),
+		AnnotationJobRetryAt:  p.Clock.Now().Add(delay).UTC().Format(time.RFC3339),
 	})
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretRe
 	expires := life.ExpiresAt.UTC().Truncate(time.Second)
 	p.result.ExpiresAt = &expires
 	warnAt := expires.Add(-min(warnBefore, expires.Sub(life.CreatedAt.Truncate(time.Second))/3))
-	if left := warnAt.Sub(p.now()); left > 0 {
+	if left := warnAt.Sub(p.Clock.Now()); left > 0 {
 		p.result.RequeueAfter = min(p.result.RequeueAfter, left)
 		return
 	}

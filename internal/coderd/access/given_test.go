@@ -11,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -30,7 +31,7 @@ func (f *fixture) giveToken(value string) {
 func TestGivenToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(f *fixture)
-		state   State
+		state   ensure.State
 		reason  string
 		says    string
 	}{
@@ -169,7 +170,7 @@ func TestGivenTokenThatExpires(t *testing.T) {
 // A token whose expiry Coder does not return is used without a warning. An outage is not treated
 // this way.
 func TestGivenTokenOfUnknownLife(t *testing.T) {
-	for status, want := range map[int]State{403: Ready, 404: Ready, 500: Waiting} {
+	for status, want := range map[int]ensure.State{403: Ready, 404: Ready, 500: Waiting} {
 		f := newFixture(t)
 		f.addAda()
 		f.giveToken(f.ada)

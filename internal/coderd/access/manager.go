@@ -20,21 +20,35 @@ const (
 	trust = time.Minute
 	// recheck is the longest interval at which a working token is checked again.
 	recheck = time.Hour
+
+	soon           = 5 * time.Second
+	retryFailed    = time.Minute
+	retrySecret    = 30 * time.Second
+	lifetimeWanted = 7 * 24 * time.Hour
+	// warnBefore is the longest time before its expiry at which a given token is reported as
+	// expiring.
+	warnBefore = 14 * 24 * time.Hour
 )
 
-// Manager manages the operator's access to Coder. Client is required; every other field may be
-// zero. One Manager serves all control planes and is safe for concurrent use with different control
+// The states of a pass.
+const (
+	Ready   = ensure.Ready
+	Waiting = ensure.Waiting
+	Failed  = ensure.Failed
+)
+
+// Manager manages the operator's access to Coder. All fields except Random are required. One Manager serves all control planes and is safe for concurrent use with different control
 // planes.
 type Manager struct {
 	// Client reads Secrets and Jobs by name, uncached, lists the pods of a failed Job and the
 	// Secrets of a control plane, and writes.
 	Client client.Client
-	// Clock is used to evaluate expiry. Nil means the real clock.
+	// Clock is used to evaluate expiry.
 	Clock clock.PassiveClock
 	// Random returns an unguessable string for passwords, 16 to 64 characters long. Nil means
 	// crypto/rand.
 	Random func() (string, error)
-	// NewClient creates a client for Coder. Nil means coderd.New.
+	// NewClient creates a client for Coder.
 	NewClient func(coderd.Config) (*coderd.Client, error)
 
 	verified ensure.Cache[types.UID, verification]
@@ -102,15 +116,9 @@ func (p *pass) ensure(ctx context.Context) error {
 
 // connect returns a client for this control plane's Coder. The token may be empty.
 func (p *pass) connect(token string) (*coderd.Client, error) {
-	connect := p.NewClient
-	if connect == nil {
-		connect = coderd.New
-	}
-	c, err := connect(coderd.Config{URL: p.req.URL, Token: token})
+	c, err := p.NewClient(coderd.Config{URL: p.req.URL, Token: token})
 	return c, answered(coderv1alpha1.ReasonUnreachable, err)
 }
-
-func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
 
 func (m *Manager) random() (string, error) {
 	if m.Random == nil {
@@ -118,26 +126,6 @@ func (m *Manager) random() (string, error) {
 	}
 	return m.Random()
 }
-
-// State is the result of a pass.
-type State = ensure.State
-
-// The states of a pass.
-const (
-	Ready   = ensure.Ready
-	Waiting = ensure.Waiting
-	Failed  = ensure.Failed
-)
-
-const (
-	soon           = 5 * time.Second
-	retryFailed    = time.Minute
-	retrySecret    = 30 * time.Second
-	lifetimeWanted = 7 * 24 * time.Hour
-	// warnBefore is the longest time before its expiry at which a given token is reported as
-	// expiring.
-	warnBefore = 14 * 24 * time.Hour
-)
 
 // Result is the result of a pass.
 type Result struct {

@@ -74,7 +74,7 @@ func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 func (p *pass) verify(
 	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
 ) (verification, error) {
-	now, about := p.now(), ensure.DigestOf(p.req.URL, token)
+	now, about := p.Clock.Now(), ensure.DigestOf(p.req.URL, token)
 	if known, ok := p.verified.Get(p.cp.UID, about, now); ok {
 		return known.Value, nil
 	}
@@ -117,7 +117,7 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 	if kept == name {
 		name = otherTokenName(p.cp)
 	}
-	issued := p.now().UTC().Truncate(time.Second)
+	issued := p.Clock.Now().UTC().Truncate(time.Second)
 	token, err := createToken(ctx, api, coderd.TokenRequest{Name: name, Lifetime: lifetime})
 	if err != nil {
 		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
@@ -255,7 +255,7 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 		p.dropToken()
 		return nil, notOwner(user, "give it back in Coder")
 	}
-	if !p.now().Before(stored.renewAt()) {
+	if !p.Clock.Now().Before(stored.renewAt()) {
 		stored, err = p.mint(ctx, api, user, stored, stored.id)
 		if err != nil {
 			return nil, err
@@ -288,7 +288,7 @@ func (p *pass) useToken(stored *storedToken) {
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
 	expires := stored.expires
 	p.result.ExpiresAt = &expires
-	p.result.RequeueAfter = min(recheck, max(stored.renewAt().Sub(p.now()), time.Second))
+	p.result.RequeueAfter = min(recheck, max(stored.renewAt().Sub(p.Clock.Now()), time.Second))
 }
 
 // dropToken removes a token that does not work from the Result.

@@ -11,6 +11,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -179,7 +180,7 @@ func TestRefusals(t *testing.T) {
 	const tokens = "/api/v2/users/me/keys/tokens"
 	for name, c := range map[string]struct {
 		fault  coderdtest.Fault
-		state  State
+		state  ensure.State
 		reason string
 		after  time.Duration
 	}{

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 )
 
 // State is the result of a pass.
@@ -119,12 +118,4 @@ func Stopped(err error) *Stop {
 func IsUnavailable(err error) bool {
 	s := Stopped(err)
 	return s != nil && s.Unavailable
-}
-
-// Now returns the time of a Manager's clock. Nil means the real clock.
-func Now(c clock.PassiveClock) time.Time {
-	if c == nil {
-		return clock.RealClock{}.Now()
-	}
-	return c.Now()
 }

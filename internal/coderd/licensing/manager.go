@@ -55,10 +55,10 @@ type Coder interface {
 	Entitlements(ctx context.Context) (coderd.Entitlements, error)
 }
 
-// Manager reconciles licenses. The zero value is ready to use. One Manager serves all control
+// Manager reconciles licenses. Clock is required. One Manager serves all control
 // planes and is safe for concurrent use with different control planes.
 type Manager struct {
-	// Clock is used to evaluate expiry. Nil means the real clock.
+	// Clock is used to evaluate expiry.
 	Clock clock.PassiveClock
 
 	held         ensure.Cache[string, verdict]
@@ -120,7 +120,7 @@ type Result struct {
 // time and any number of times. A returned error comes from Record or Connect and is to be retried
 // with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
-	p := &pass{Manager: m, req: req, now: ensure.Now(m.Clock), own: slices.Clone(req.Own)}
+	p := &pass{Manager: m, req: req, now: m.Clock.Now(), own: slices.Clone(req.Own)}
 	return p.finish(p.ensure(ctx))
 }
 

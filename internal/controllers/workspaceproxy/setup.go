@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
@@ -33,8 +34,8 @@ type Options struct {
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Registrar == nil {
 		options.Registrar = &registration.Manager{
-			Client: kit.Uncached, Reader: mgr.GetClient(), Clock: kit.Clock, Observe: kit.Metrics.Observe,
-			Refused: options.Refused, UserAgent: options.UserAgent,
+			Client: kit.Uncached, Reader: mgr.GetClient(), Clock: kit.Clock, NewClient: coderd.New,
+			Observe: kit.Metrics.Observe, Refused: options.Refused, UserAgent: options.UserAgent,
 		}
 	}
 	return &Reconciler{kit: kit, registrar: options.Registrar}, nil

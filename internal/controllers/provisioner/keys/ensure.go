@@ -183,7 +183,7 @@ func (p *pass) digest() ensure.Digest {
 
 // recall uses the cached answer of Coder as the result, and reports whether it is still valid.
 func (p *pass) recall() bool {
-	now := p.now()
+	now := p.Clock.Now()
 	known, ok := p.heard.Get(p.cr.UID, p.digest(), now)
 	if !ok || known.Value.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(known.At) >= p.req.MaxAge {
 		return false
@@ -200,7 +200,7 @@ func (p *pass) remember() {
 	if after == 0 {
 		after = trust
 	}
-	now := p.now()
+	now := p.Clock.Now()
 	p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: now.Add(after)})
 }
 
@@ -235,7 +235,7 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 		return p.answered(err)
 	}
 	w := p.wanted(org)
-	v := decide(p.stored, known, w, p.now())
+	v := decide(p.stored, known, w, p.Clock.Now())
 	switch {
 	case v.why != "" && !allowed:
 		return p.notAllowed(v.why, known != nil)
@@ -336,7 +336,7 @@ func (p *pass) settle(w wanted) {
 	p.result.Key = holds(coderv1alpha1.ReasonProvisionerKeyReady,
 		fmt.Sprintf("Coder knows provisioner key %q of organization %q", r.Name, w.org.Name))
 	p.result.RequeueAfter = trust
-	if age, dated := r.age(p.now()); dated && w.rotateAfter > age {
+	if age, dated := r.age(p.Clock.Now()); dated && w.rotateAfter > age {
 		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
 	}
 }

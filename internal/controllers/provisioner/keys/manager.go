@@ -25,7 +25,7 @@ const (
 	retrySoon   = 15 * time.Second
 )
 
-// Manager manages the keys of all provisioners. Client and Connect are required. It is safe for
+// Manager manages the keys of all provisioners. Client, Clock and Connect are required. It is safe for
 // concurrent use with different provisioners.
 type Manager struct {
 	// Client reads Secrets and control planes by name, without a cache, and writes Secrets.
@@ -35,8 +35,7 @@ type Manager struct {
 	// Connect returns a client for the Coder of a control plane with the operator's token. It
 	// returns ensure.Unavailable if Coder cannot be called.
 	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error)
-	// Clock provides the time. Nil means the real time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 
 	// heard holds the results, and quiet the times before which Coder wants no further request.
 	heard ensure.Cache[types.UID, Result]
@@ -147,8 +146,6 @@ func (m *Manager) metadata() client.Reader {
 	return m.Metadata
 }
 
-func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
-
 // answers maps the errors of Coder.
 var answers = ensure.Answers{
 	NotSupported: ensure.Answer{Reason: coderv1alpha1.ReasonNotSupported, After: trust},
@@ -183,14 +180,14 @@ func (p *pass) answered(err error) error {
 func (p *pass) judge(err error) error {
 	err = answers.Stop(err)
 	if why := ensure.Stopped(err); why != nil && why.Reason == coderv1alpha1.ReasonRateLimited {
-		p.quiet.Put(p.cr.UID, ensure.Entry[struct{}]{Until: p.now().Add(why.After)})
+		p.quiet.Put(p.cr.UID, ensure.Entry[struct{}]{Until: p.Clock.Now().Add(why.After)})
 	}
 	return err
 }
 
 // silent returns an error if Coder asked for no further requests at this time.
 func (p *pass) silent() error {
-	now := p.now()
+	now := p.Clock.Now()
 	quiet, ok := p.quiet.Get(p.cr.UID, ensure.Digest{}, now)
 	if !ok {
 		return nil

@@ -62,7 +62,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 // reach it.
 func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretReference, token string) error {
 	about := ensure.DigestOf(p.req.AccessURL, token)
-	if p.believed(about) {
+	if p.recall(about) {
 		if p.checked.Value == nil {
 			p.registered(true)
 			return nil
@@ -76,7 +76,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	switch {
 	case err == nil:
 		p.registered(true)
-		p.believe(about, nil)
+		p.remember(about, nil)
 		return nil
 	case coderd.IsUnauthorized(err):
 		p.registered(false)
@@ -86,7 +86,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	}
 	unverified := &ensure.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
 		Message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
-	p.believe(about, unverified)
+	p.remember(about, unverified)
 	return unverified
 }
 

@@ -29,10 +29,25 @@ const (
 	formerLimit = time.Hour
 	// requestTimeout is the timeout of one request to Coder.
 	requestTimeout = 10 * time.Second
+
+	retrySoon    = 5 * time.Second
+	retryAnswer  = 15 * time.Second
+	retryFailed  = time.Minute
+	retryLicense = 5 * time.Minute
 )
 
-// Manager registers workspace proxies. Client and Reader are required. The zero value of every
-// other field is valid. One Manager serves all proxies. It is safe for concurrent use with
+// The states of a pass.
+const (
+	Ready   = ensure.Ready
+	Waiting = ensure.Waiting
+	Failed  = ensure.Failed
+	// Unverified means that there is a token that could not be checked, because the access URL does
+	// not answer the operator. The pods may still reach it.
+	Unverified ensure.State = "Unverified"
+)
+
+// Manager registers workspace proxies. Client, Reader, Clock and NewClient are required. One Manager
+// serves all proxies. It is safe for concurrent use with
 // different proxies.
 type Manager struct {
 	// Client reads Secrets without a cache, and the proxy before it is created in Coder. It also
@@ -40,9 +55,8 @@ type Manager struct {
 	Client client.Client
 	// Reader reads control planes and workspace proxies. It may be a cache.
 	Reader client.Reader
-	// Clock provides the time. Nil means the real time.
-	Clock clock.PassiveClock
-	// NewClient creates a client for a Coder. Nil means coderd.New.
+	Clock  clock.PassiveClock
+	// NewClient creates a client for a Coder.
 	NewClient func(coderd.Config) (*coderd.Client, error)
 	// Observe is called for each request to Coder. It may be nil.
 	Observe func(coderd.Call)
@@ -153,49 +167,29 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-// believed reports whether there is a valid check.
-func (p *pass) believed(about ensure.Digest) bool {
-	known, ok := p.verified.Get(p.proxy.UID, about, p.now())
-	if !ok || !p.req.Healthy && !p.now().Before(known.At.Add(recheckUnhealthy)) {
+// recall uses the cached check, and reports whether it is still valid.
+func (p *pass) recall(about ensure.Digest) bool {
+	known, ok := p.verified.Get(p.proxy.UID, about, p.Clock.Now())
+	if !ok || !p.req.Healthy && !p.Clock.Now().Before(known.At.Add(recheckUnhealthy)) {
 		return false
 	}
 	p.checked = known
 	return true
 }
 
-// believe caches the result of a check.
-func (p *pass) believe(about ensure.Digest, unverified *ensure.Stop) {
-	now := p.now()
+// remember caches the result of a check.
+func (p *pass) remember(about ensure.Digest, unverified *ensure.Stop) {
+	now := p.Clock.Now()
 	p.checked = ensure.Entry[*ensure.Stop]{Value: unverified, Digest: about, At: now, Until: now.Add(recheck)}
 	p.verified.Put(p.proxy.UID, p.checked)
 }
 
 // untilRecheck returns the time until the next check of a working registration.
-func (p *pass) untilRecheck() time.Duration { return max(p.checked.Until.Sub(p.now()), time.Second) }
+func (p *pass) untilRecheck() time.Duration {
+	return max(p.checked.Until.Sub(p.Clock.Now()), time.Second)
+}
 
-func (m *Manager) now() time.Time { return ensure.Now(m.Clock) }
-
-func (m *Manager) timestamp() string { return m.now().UTC().Format(time.RFC3339) }
-
-// State is the result of a pass.
-type State = ensure.State
-
-// The states of a pass.
-const (
-	Ready   = ensure.Ready
-	Waiting = ensure.Waiting
-	Failed  = ensure.Failed
-	// Unverified means that there is a token that could not be checked, because the access URL does
-	// not answer the operator. The pods may still reach it.
-	Unverified State = "Unverified"
-)
-
-const (
-	retrySoon    = 5 * time.Second
-	retryAnswer  = 15 * time.Second
-	retryFailed  = time.Minute
-	retryLicense = 5 * time.Minute
-)
+func (m *Manager) timestamp() string { return m.Clock.Now().UTC().Format(time.RFC3339) }
 
 // Result is the result of a pass.
 type Result struct {

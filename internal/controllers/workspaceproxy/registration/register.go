@@ -25,7 +25,7 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	if err != nil {
 		return err
 	}
-	if !p.believed(p.digest(t, kept)) || len(kept.former) > 0 {
+	if !p.recall(p.digest(t, kept)) || len(kept.former) > 0 {
 		if kept, err = p.verify(ctx, t, kept); err != nil {
 			return p.patient(err)
 		}
@@ -83,7 +83,7 @@ func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, er
 		return nil, err
 	}
 	p.use(kept)
-	p.believe(p.digest(t, kept), nil)
+	p.remember(p.digest(t, kept), nil)
 	return kept, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -366,7 +367,7 @@ func TestBootstrapNeedsItsToken(t *testing.T) {
 func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*coderv1alpha1.CoderControlPlane)
-		state  State
+		state  ensure.State
 		reason string
 	}{
 		"no address":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, Waiting, coderv1alpha1.ReasonWaiting},
@@ -414,7 +415,7 @@ func TestNamesThatCoderCannotHave(t *testing.T) {
 func TestCoderThatDoesNotDoIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  coderdtest.Fault
-		state  State
+		state  ensure.State
 		reason string
 		after  time.Duration
 	}{

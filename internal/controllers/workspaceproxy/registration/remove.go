@@ -143,7 +143,7 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 
 func (p *pass) overdue(r registration) bool {
 	since, err := time.Parse(time.RFC3339, r.Since)
-	return err != nil || !p.now().Before(since.Add(formerLimit))
+	return err != nil || !p.Clock.Now().Before(since.Add(formerLimit))
 }
 
 // where returns a description of the registration for messages.

@@ -122,12 +122,8 @@ func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
 }
 
 func (p *pass) dial(cfg coderd.Config) (*coderd.Client, error) {
-	connect := p.NewClient
-	if connect == nil {
-		connect = coderd.New
-	}
 	cfg.Timeout, cfg.Observe, cfg.UserAgent = requestTimeout, p.Observe, p.UserAgent
-	return connect(cfg)
+	return p.NewClient(cfg)
 }
 
 // checkSiblings returns an error for the younger of two CoderWorkspaceProxies that want the same
