@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"runtime/debug"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // requestRecord contains the data of one request for the access log. Inner handlers fill it in.
@@ -60,14 +60,9 @@ func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.H
 }
 
 // maxLogged limits the size of a client's text in one value of a log line, in bytes.
-const maxLogged = 256
+const maxLogged = 256 + len(truncate.Ellipsis)
 
-func cut(s string) string {
-	if len(s) <= maxLogged {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxLogged], "") + "…"
-}
+func cut(s string) string { return truncate.String(s, maxLogged) }
 
 // recovered responds with 500 after a panic of an inner handler. If the response has begun,
 // it closes the connection instead, so that the client does not take a part for the whole.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,6 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // The methods that this package refers to.
@@ -35,7 +35,7 @@ const (
 )
 
 // maxLogged limits the size of a client's text in one value of a log line, in bytes.
-const maxLogged = 256
+const maxLogged = 256 + len(truncate.Ellipsis)
 
 // Metrics counts calls, sessions and streams.
 type Metrics interface {
@@ -120,12 +120,7 @@ func (d deed) log(ctx context.Context, method, outcome string, took time.Duratio
 		"outcome", outcome, "durationMs", took.Milliseconds())
 }
 
-func cut(s string) string {
-	if len(s) <= maxLogged {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxLogged], "") + "…"
-}
+func cut(s string) string { return truncate.String(s, maxLogged) }
 
 // outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
 // call ended with an error outside of the handler.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -41,14 +40,7 @@ type templateResult struct {
 // files, which the API does not serve separately. Its errors can be returned by tools as
 // they are.
 func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderTemplate, error) {
-	if err := toolset.RequireObject(namespace, name); err != nil {
-		return nil, err
-	}
-	tmpl := &aggregationv1alpha1.CoderTemplate{}
-	if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, tmpl); err != nil {
-		return nil, templateError("get", namespace, name, err)
-	}
-	return tmpl, nil
+	return readObject(ctx, kube, templatePlural+"."+aggregationGroup, namespace, name, &aggregationv1alpha1.CoderTemplate{})
 }
 
 // templateError adds the verb and the template to an error of the API.

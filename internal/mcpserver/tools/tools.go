@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -81,6 +82,19 @@ func readPage[T, D any](
 		return listOutput[D]{}, coderError("list", plural, in.Namespace, "", err)
 	}
 	return onePage(page, items(), list.GetContinue(), describe), nil
+}
+
+// readObject reads an object with the caller's permissions into obj, and returns it. resource
+// is the plural and the API group, for errors. Tools can return its errors as they are.
+func readObject[T client.Object](ctx context.Context, kube *callers.Kube, resource, namespace, name string, obj T) (T, error) {
+	var none T
+	if err := toolset.RequireObject(namespace, name); err != nil {
+		return none, err
+	}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
+		return none, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err}
+	}
+	return obj, nil
 }
 
 // timestamp formats a time for an answer. It returns "" for the zero time.

@@ -44,14 +44,7 @@ type workspaceResult struct {
 // readWorkspace reads a workspace with the caller's permissions. Its errors can be returned
 // by tools as they are.
 func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
-	if err := toolset.RequireObject(namespace, name); err != nil {
-		return nil, err
-	}
-	ws := &aggregationv1alpha1.CoderWorkspace{}
-	if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ws); err != nil {
-		return nil, workspaceError("get", namespace, name, err)
-	}
-	return ws, nil
+	return readObject(ctx, kube, workspacePlural+"."+aggregationGroup, namespace, name, &aggregationv1alpha1.CoderWorkspace{})
 }
 
 // workspaceError adds the verb and the workspace to an error of the API.
