@@ -81,9 +81,7 @@ func TestFailingComponentEndsTheProcess(t *testing.T) {
 func TestModes(t *testing.T) {
 	for _, mode := range []string{"controller", "aggregated-apiserver", "mcp-http"} {
 		t.Run(mode, func(t *testing.T) {
-			_, proxy := startCoders(t)
-			p := startProcess(t, proxy, "--app="+mode)
-			p.ready(t)
+			_, p := startOperator(t, "--app="+mode)
 			if code := p.terminate(t); code != 0 {
 				t.Errorf("the exit code is %d:\n%s", code, p.logs)
 			}
@@ -94,9 +92,7 @@ func TestModes(t *testing.T) {
 // TestDeletionRevokesTheToken checks that no token of the operator remains valid
 // in Coder.
 func TestDeletionRevokesTheToken(t *testing.T) {
-	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
-	p.ready(t)
+	names, _ := startOperator(t, "--app=controller", "--leader-elect=false")
 	ns := namespace(t)
 	coder := controlPlaneReady(t, names, ns, "coder")
 	if tokens := coder.TokenNames(operatorUser); len(tokens) != 1 {

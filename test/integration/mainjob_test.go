@@ -79,9 +79,7 @@ func workspaceOf(ns, name, template string) *aggregationv1alpha1.CoderWorkspace 
 // TestMainJob runs the real program with its own permissions against a real
 // kube-apiserver: from a control plane to a stopped workspace.
 func TestMainJob(t *testing.T) {
-	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=all", "--leader-elect=false")
-	p.ready(t)
+	names, p := startOperator(t, "--app=all", "--leader-elect=false")
 	serve(t, p)
 	ns := namespace(t)
 	coder := controlPlaneReady(t, names, ns, "coder")
@@ -249,9 +247,7 @@ func asExpected(err error, allowed bool) error {
 // TestNamespaceWithoutControlPlaneIsEmpty checks that lists are empty there: anything
 // else would block the deletion of every namespace of a cluster.
 func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
-	_, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--leader-elect=false")
-	p.ready(t)
+	_, p := startOperator(t, "--leader-elect=false")
 	serve(t, p)
 	list := &aggregationv1alpha1.CoderTemplateList{}
 	if err := environment.client.List(t.Context(), list, client.InNamespace(namespace(t))); err != nil || len(list.Items) != 0 {
@@ -316,9 +312,7 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 // TestForeignServiceIsNotTouched checks that an object of someone else is reported and
 // not changed, and that no password is sent to it.
 func TestForeignServiceIsNotTouched(t *testing.T) {
-	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
-	p.ready(t)
+	names, _ := startOperator(t, "--app=controller", "--leader-elect=false")
 	ns := namespace(t)
 	coder := coderdtest.New(t)
 	names.add(t, ns, "coder", coder)
@@ -352,9 +346,7 @@ func TestForeignServiceIsNotTouched(t *testing.T) {
 // TestRestIsRest checks that a control plane in its desired state causes no write,
 // however often it is reconciled.
 func TestRestIsRest(t *testing.T) {
-	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
-	p.ready(t)
+	names, _ := startOperator(t, "--app=controller", "--leader-elect=false")
 	ns := namespace(t)
 	controlPlaneReady(t, names, ns, "coder")
 	before := versions(t, ns)

@@ -167,9 +167,7 @@ func clusterWide(t *testing.T, objects ...client.Object) {
 func TestATenantGetsNoRightsThroughTheOperator(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	_, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--watch-namespaces="+ns)
-	p.ready(t)
+	startOperator(t, "--app=controller", "--leader-elect=false", "--watch-namespaces="+ns)
 	const tenant = "mallory"
 	create(t,
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: tenant}, Rules: []rbacv1.PolicyRule{

@@ -224,6 +224,15 @@ type coders struct {
 	created map[string]int
 }
 
+// startOperator starts the operator with such a proxy, and waits until it is ready.
+func startOperator(t *testing.T, args ...string) (*coders, *process) {
+	t.Helper()
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, args...)
+	p.ready(t)
+	return names, p
+}
+
 // startCoders returns the proxy and its address.
 func startCoders(t *testing.T) (*coders, string) {
 	t.Helper()

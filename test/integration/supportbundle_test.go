@@ -32,9 +32,7 @@ import (
 // TestExportAndSupportBundle runs both commands against a real kube-apiserver and the
 // real program, as an administrator.
 func TestExportAndSupportBundle(t *testing.T) {
-	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--app=all", "--leader-elect=false")
-	p.ready(t)
+	names, p := startOperator(t, "--app=all", "--leader-elect=false")
 	serve(t, p)
 	ns := namespace(t)
 	controlPlaneReady(t, names, ns, "coder")
