@@ -79,18 +79,14 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s.actors = acting.New(acting.Config{
 		Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock, Board: s.board, Metrics: identityMetrics,
 	})
-	s.workspaces = workspace.New(workspace.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents, Tokens: s.tokens, Pods: s.pods, Actors: s.actors,
-	})
-	s.templates = template.New(template.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors,
-	})
-	s.users = user.New(user.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.user,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors, MembersAge: config.MirrorTiming.Users,
-	})
+	kind := registry.Config{Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Actors: s.actors}
+	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
+	kind.Hint = hint.workspace
+	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
+	kind.Hint = hint.template
+	s.templates = template.New(template.Config{Config: kind, Secrets: secrets})
+	kind.Hint = hint.user
+	s.users = user.New(user.Config{Config: kind, Secrets: secrets, MembersAge: config.MirrorTiming.Users})
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
 	users.WriteWith(s.users)

@@ -18,6 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -78,15 +79,16 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 		StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
 	}
 	change(&timing)
+	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	l.mirror, err = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
-			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  workspace.New(workspace.Config{Config: config}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
 			Store: kept.Templates,
-			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  template.New(template.Config{Config: config}),
 		},
 		Timing: timing,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	recordstore "github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -35,15 +36,16 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	m := &mirrored{board: &partition.Board{}, store: kept.Workspaces}
 	provider := connections.NewStatic("team", client)
 	var err error
+	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	m.mirror, err = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: m.board,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
-			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  workspace.New(workspace.Config{Config: config}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
 			Store: kept.Templates,
-			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  template.New(template.Config{Config: config}),
 		},
 	})
 	if err != nil {

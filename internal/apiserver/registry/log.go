@@ -1,4 +1,4 @@
-package buildlog
+package registry
 
 import (
 	"context"
@@ -14,49 +14,51 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// MediaType is the media type of the response, without parameters.
-const MediaType = "text/plain"
+// logMediaType is the media type of a log, without parameters.
+const logMediaType = "text/plain"
 
-// Lines returns the lines of a log in order. coderd.LogStream implements it.
-type Lines interface {
+// LogLines returns the lines of a log in order. coderd.LogStream implements it.
+type LogLines interface {
 	// Next waits for the next line. It returns io.EOF after the last one.
 	Next(ctx context.Context) (coderd.LogLine, error)
 	Close() error
 }
 
-// Stream is a response that streams text. It is not an object of the API.
-type Stream struct {
-	lines Lines
+// LogStream is a response that streams the text of a log. It is not an object of the API.
+type LogStream struct {
+	lines LogLines
 	flush bool
 }
 
 var (
-	_ rest.ResourceStreamer = (*Stream)(nil)
-	_ Lines                 = (*coderd.LogStream)(nil)
+	_ rest.ResourceStreamer = (*LogStream)(nil)
+	_ LogLines              = (*coderd.LogStream)(nil)
 )
 
-// New returns a Stream of the lines, which it closes. If follow is set, each line is flushed at
-// once.
-func New(lines Lines, follow bool) *Stream { return &Stream{lines: lines, flush: follow} }
+// NewLogStream returns a LogStream of the lines, which it closes. If follow is set, each line is
+// flushed at once.
+func NewLogStream(lines LogLines, follow bool) *LogStream {
+	return &LogStream{lines: lines, flush: follow}
+}
 
 // GetObjectKind implements runtime.Object.
-func (*Stream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (*LogStream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object. A stream is never copied.
-func (s *Stream) DeepCopyObject() runtime.Object { return s }
+func (s *LogStream) DeepCopyObject() runtime.Object { return s }
 
 // InputStream implements rest.ResourceStreamer.
-func (s *Stream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	lines := &reader{
+func (s *LogStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
+	lines := &logReader{
 		next:  func() (coderd.LogLine, error) { return s.lines.Next(ctx) },
 		close: s.lines.Close,
 		gone:  func() bool { return ctx.Err() != nil },
 	}
-	return lines, s.flush, MediaType + "; charset=utf-8", nil
+	return lines, s.flush, logMediaType + "; charset=utf-8", nil
 }
 
-// reader formats the lines of a log as text as they arrive.
-type reader struct {
+// logReader formats the lines of a log as text as they arrive.
+type logReader struct {
 	next  func() (coderd.LogLine, error)
 	close func() error
 	// gone reports whether the client has disconnected.
@@ -66,7 +68,7 @@ type reader struct {
 }
 
 // Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
+func (r *logReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
 		if r.err != nil {
 			return 0, r.err
@@ -88,7 +90,7 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (r *reader) Close() error { return r.close() }
+func (r *logReader) Close() error { return r.close() }
 
 // formatLine prefixes each line of the output with the time and the stage.
 func formatLine(line coderd.LogLine) []byte {

@@ -20,72 +20,12 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
-
-// Store is the storage of the subresources.
-type Store interface {
-	rest.Getter
-	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
-}
-
-// Subresources returns the storages of the subresources of codertemplates, by name.
-func (k *Kind) Subresources(store Store) map[string]rest.Storage {
-	return map[string]rest.Storage{
-		"files":      &filesREST{kind: k, store: store},
-		"versions":   &versionsREST{kind: k, store: store},
-		"parameters": &parametersREST{kind: k, store: store},
-		"log":        &logREST{kind: k, store: store},
-	}
-}
-
-// subject is the template of a request to a subresource, with its connection to Coder.
-type subject struct {
-	tmpl       *aggregationv1alpha1.CoderTemplate
-	connection connections.Connection
-	id         uuid.UUID
-}
-
-// subject returns the template of that name in the namespace of the request.
-func (k *Kind) subject(ctx context.Context, store Store, name string) (subject, error) {
-	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return subject{}, err
-	}
-	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
-	if !ok {
-		return subject{}, apierrors.NewInternalError(errNotTemplate(obj))
-	}
-	connection, id, err := k.locate(ctx, tmpl)
-	return subject{tmpl: tmpl, connection: connection, id: id}, err
-}
-
-// version reads one version of the template. It returns 400 if the text is not a UUID, and 404 if
-// the version does not belong to the template.
-func (s subject) version(ctx context.Context, parameter, text string) (coderd.TemplateVersion, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return coderd.TemplateVersion{}, apierrors.NewBadRequest(fmt.Sprintf("%s is %q, and must be the UUID of a version", parameter, text))
-	}
-	v, err := s.connection.Client.TemplateVersion(ctx, id)
-	switch {
-	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.id):
-		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), text)
-		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists those that there are",
-			parameter, text, s.tmpl.Name)
-		return coderd.TemplateVersion{}, missing
-	}
-	return v, fault(s.tmpl.Name, err)
-}
 
 // filesREST implements codertemplates/files: the archive of the template's source. GET returns it
 // as tar, or as zip with ?format=zip. ?version=<UUID> selects another version. PUT replaces it with
 // a tar or zip archive.
-type filesREST struct {
-	kind  *Kind
-	store Store
-}
+type filesREST struct{ *reader }
 
 var _ rest.Connecter = (*filesREST)(nil)
 
@@ -106,7 +46,7 @@ func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, p
 // Connect implements rest.Connecter.
 func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (_ http.Handler, err error) {
 	defer coderfault.Name(ctx, &err)
-	found, err := r.kind.subject(ctx, r.store, name)
+	found, err := r.subject(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -328,4 +268,58 @@ func withReplacement(ctx context.Context, source *aggregationv1alpha1.TemplateSo
 func replacementFrom(ctx context.Context) (*aggregationv1alpha1.TemplateSource, bool) {
 	source, ok := ctx.Value(replacementKey{}).(*aggregationv1alpha1.TemplateSource)
 	return source, ok
+}
+
+const (
+	// maxUnpacking limits the archives that are in memory at once, each packed and unpacked.
+	// Together they fit into the default memory limit of the process.
+	maxUnpacking = 2
+	// maxWaiting limits the requests that wait for a slot.
+	maxWaiting = 8
+	// maxWait limits how long one of them waits.
+	maxWait = 20 * time.Second
+	// tryAgain is the Retry-After of a rejected request, in seconds.
+	tryAgain = 5
+)
+
+// unpacking limits how many archives are in memory at once.
+type unpacking struct {
+	running, waiting chan struct{}
+	wait             time.Duration
+}
+
+func newUnpacking() *unpacking {
+	return &unpacking{running: make(chan struct{}, maxUnpacking), waiting: make(chan struct{}, maxWaiting), wait: maxWait}
+}
+
+// begin waits until an archive may be read into memory. The error is an API status: 429 if there
+// are too many requests.
+func (u *unpacking) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case u.running <- struct{}{}:
+		return u.end, nil
+	default:
+	}
+	select {
+	case u.waiting <- struct{}{}:
+		defer func() { <-u.waiting }()
+	default:
+		return nil, tooMany()
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.wait)
+	defer cancel()
+	select {
+	case u.running <- struct{}{}:
+		return u.end, nil
+	case <-ctx.Done():
+		return nil, tooMany()
+	}
+}
+
+func (u *unpacking) end() { <-u.running }
+
+func tooMany() error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf(
+		"%d archives of templates are being unpacked and %d wait, which is as many as this server takes at once; send it again later",
+		maxUnpacking, maxWaiting), tryAgain)
 }

@@ -1,4 +1,4 @@
-package buildlog
+package registry
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestStream(t *testing.T) {
 		"that nobody reads now": {gone, context.Canceled, text},
 	} {
 		source := &told{lines: lines, err: c.end}
-		reader, flush, kind, err := New(source, true).InputStream(c.ctx, "", "")
+		reader, flush, kind, err := NewLogStream(source, true).InputStream(c.ctx, "", "")
 		if err != nil || !flush || kind != "text/plain; charset=utf-8" {
 			t.Fatalf("a log %s: flush %t, %s, %v", name, flush, kind, err)
 		}
