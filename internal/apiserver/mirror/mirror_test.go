@@ -181,10 +181,11 @@ func TestJobsAreRefusedAtFirst(t *testing.T) {
 		return nil
 	}
 	s.until(time.Minute, "the message", func() bool { return strings.Contains(s.state(c).Message, "may not read what is being built") })
-	c.fault = nil
-	s.until(2*time.Minute, "Ready", s.ready(c))
+	// The first answer has an active job.
 	id := c.ids()[0]
 	c.build(id, coderd.TransitionStop)
+	c.fault = nil
+	s.until(2*time.Minute, "Ready", s.ready(c))
 	s.run(10 * time.Second)
 	c.finish(id)
 	s.until(2100*time.Millisecond, "the end of the build", func() bool { return s.stoppedOf(c, id) == 1 })
