@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -31,7 +31,7 @@ type Config struct {
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
 	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
-	Actors *acting.Actors
+	Actors *impersonation.Actors
 	// Hint notifies the mirror that an object changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 }
@@ -97,7 +97,7 @@ func (b *Base[T]) RecordOf(obj T) *metadata.Record {
 
 // BeginCreate returns the connection for a new object, and determines the Coder user that the
 // caller acts as to create it. Errors are API statuses.
-func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s acting.Subject) (context.Context, *acting.As, connections.Connection, error) {
+func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s impersonation.Subject) (context.Context, *impersonation.As, connections.Connection, error) {
 	prefix, err := b.ParsePrefix(obj.GetName())
 	if err != nil {
 		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
@@ -117,7 +117,7 @@ func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s acting.Subject) (con
 // if the change is sent to Coder. Any other change needs no user, with two exceptions: the start of
 // a deletion, and a new owner reference, because the garbage collector deletes objects because of
 // owner references.
-func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s acting.Subject, inCoder bool) (context.Context, *acting.As, error) {
+func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject, inCoder bool) (context.Context, *impersonation.As, error) {
 	deletes, addsOwner := Deletes(was, wanted), AddsOwner(was, wanted)
 	if !inCoder && !deletes && !addsOwner {
 		return ctx, nil, nil
@@ -136,8 +136,8 @@ func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s acting.Subje
 }
 
 // MayDelete returns an error if Coder would refuse the deletion of an object.
-func (b *Base[T]) MayDelete(ctx context.Context, connection connections.Connection, s acting.Subject, id uuid.UUID) error {
-	return acting.May(ctx, connection.Client, s, coderd.Permission{Resource: b.InCoder, Action: "delete", ID: id})
+func (b *Base[T]) MayDelete(ctx context.Context, connection connections.Connection, s impersonation.Subject, id uuid.UUID) error {
+	return impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: b.InCoder, Action: "delete", ID: id})
 }
 
 // Deletes reports whether an update starts the deletion of an object.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	recordstore "github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -26,14 +26,14 @@ import (
 // mirrored is a mirror of a Coder that responds from memory.
 type mirrored struct {
 	mirror *mirror.Mirror
-	board  *partition.Board
+	board  *syncstatus.Board
 	store  *recordstore.Store
 }
 
 func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	b.Helper()
 	kept := recordstest.New(b)
-	m := &mirrored{board: &partition.Board{}, store: kept.Workspaces}
+	m := &mirrored{board: &syncstatus.Board{}, store: kept.Workspaces}
 	provider := connections.NewStatic("team", client)
 	var err error
 	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
@@ -61,7 +61,7 @@ func (m *mirrored) sync(b *testing.B) {
 	var running sync.WaitGroup
 	running.Go(func() { m.mirror.Run(ctx) })
 	err := until(ctx, time.Millisecond, func() error {
-		if all, _ := m.board.All(); len(all) != 1 || all[0].State != partition.Ready {
+		if all, _ := m.board.All(); len(all) != 1 || all[0].State != syncstatus.Ready {
 			return fmt.Errorf("not ready: %+v", all)
 		}
 		return nil

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -21,7 +21,7 @@ type creating struct {
 	plan   plan
 	wanted *aggregationv1alpha1.CoderTemplate
 	// as is the Coder user who creates the template.
-	as *acting.As
+	as *impersonation.As
 	// record is the pending record. retried is true if it is left from an earlier attempt.
 	record  *metadata.Record
 	retried bool

@@ -4,7 +4,7 @@ import (
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
@@ -25,7 +25,7 @@ type intent struct {
 	Release *release `json:"release,omitempty"`
 	Before  *release `json:"before,omitempty"`
 	// DeletedBy is the Coder user who requested the deletion.
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 }
 
 // release is a version that will become active, or did.
@@ -51,7 +51,7 @@ type release struct {
 	// Refused is the reason why Coder does not accept the version, or does not make it active.
 	Refused string `json:"refused,omitempty"`
 	// By is the Coder user who requested the version. It is created and promoted as this user.
-	By *acting.As `json:"by,omitempty"`
+	By *impersonation.As `json:"by,omitempty"`
 }
 
 // plainVariable is a variable whose value is not secret.

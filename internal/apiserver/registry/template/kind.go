@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -161,7 +161,7 @@ func row(tmpl object, ages registry.Ages) []any {
 	}
 }
 
-func subjectOf(name string) acting.Subject { return acting.Subject{Resource: resource, Name: name} }
+func subjectOf(name string) impersonation.Subject { return impersonation.Subject{Resource: resource, Name: name} }
 
 // fault converts an error about a template to an API status.
 func fault(name string, err error) error { return info.Fault(name, err) }

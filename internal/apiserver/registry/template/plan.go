@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -95,7 +95,7 @@ func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 
 // beginCreate determines the Coder user that the caller acts as to create a template, and plans the
 // creation. It returns an error if Coder would refuse the template, before files are uploaded.
-func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *acting.As, plan, error) {
+func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *impersonation.As, plan, error) {
 	ctx, as, connection, err := k.BeginCreate(ctx, tmpl, subjectOf(tmpl.Name))
 	if err != nil {
 		return ctx, as, plan{}, err
@@ -104,7 +104,7 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *
 	if err != nil {
 		return ctx, as, plan{}, err
 	}
-	return ctx, as, p, acting.May(ctx, connection.Client, subjectOf(tmpl.Name), coderd.Permission{
+	return ctx, as, p, impersonation.May(ctx, connection.Client, subjectOf(tmpl.Name), coderd.Permission{
 		Resource: k.InCoder, Action: "create", Organization: p.organization.ID,
 	})
 }

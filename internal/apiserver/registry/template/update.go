@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -25,7 +25,7 @@ type updating struct {
 	page        page
 	was, wanted *aggregationv1alpha1.CoderTemplate
 	// as is the Coder user who makes the update.
-	as     *acting.As
+	as     *impersonation.As
 	record *metadata.Record
 	intent intent
 	// source is the source of a file that was just uploaded.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -105,7 +105,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 // permission in Coder first, because a part of the change may be carried out later.
 func (k *Kind) begin(
 	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
-) (context.Context, *acting.As, error) {
+) (context.Context, *impersonation.As, error) {
 	s := subjectOf(name)
 	s.Deletes = deletes
 	ctx, as, err := k.Actors.Begin(ctx, connection, s)
@@ -115,11 +115,11 @@ func (k *Kind) begin(
 	if deletes {
 		return ctx, as, k.MayDelete(ctx, connection, s, id)
 	}
-	return ctx, as, acting.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
+	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
 }
 
 // noteDeletion records the initiator of the deletion.
-func noteDeletion(record *metadata.Record, by *acting.As) error {
+func noteDeletion(record *metadata.Record, by *impersonation.As) error {
 	in, err := intentOf(record)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
@@ -35,8 +35,8 @@ type intent struct {
 	ReclaimPolicy string                                       `json:"reclaimPolicy,omitempty"`
 	// By is the Coder user who set the owned fields, DeletedBy the one who requested the deletion.
 	// Corrections and the deletion are made as these users.
-	By        *acting.As `json:"by,omitempty"`
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	By        *impersonation.As `json:"by,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 	// Refused is the reason why Coder does not accept the owned fields.
 	Refused *refused `json:"refused,omitempty"`
 }

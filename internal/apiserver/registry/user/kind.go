@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -123,9 +123,9 @@ func row(u object, ages registry.Ages) []any {
 	}
 }
 
-// subjectOf returns the acting.Subject of a user. Owner is its current username in Coder.
-func subjectOf(name, owner string) acting.Subject {
-	return acting.Subject{Resource: resource, Name: name, Owner: owner, IsUser: true}
+// subjectOf returns the impersonation.Subject of a user. Owner is its current username in Coder.
+func subjectOf(name, owner string) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name, Owner: owner, IsUser: true}
 }
 
 // isRefusal reports whether the same request would be refused again.

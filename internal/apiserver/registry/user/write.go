@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -70,7 +70,7 @@ type creation struct {
 	// ctx is the context in which Coder is changed.
 	ctx        context.Context //nolint:containedctx // It is the context of the call.
 	connection connections.Connection
-	as         *acting.As
+	as         *impersonation.As
 	username   string
 	// existing is the user that has the name already, or nil.
 	existing      *coderd.User
@@ -88,7 +88,7 @@ func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error)
 		return p, err
 	}
 	client := p.connection.Client
-	if err := acting.May(p.ctx, client, s, coderd.Permission{Resource: coderd.ResourceUser, Action: "create"}); err != nil {
+	if err := impersonation.May(p.ctx, client, s, coderd.Permission{Resource: coderd.ResourceUser, Action: "create"}); err != nil {
 		return p, err
 	}
 	if p.organizations, err = client.Organizations(ctx); err != nil {

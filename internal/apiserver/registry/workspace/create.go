@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -105,7 +105,7 @@ type plan struct {
 
 // beginCreate determines the Coder user that the caller acts as to create a workspace, and plans the
 // creation: it reads the data that it needs from Coder. Errors are API statuses.
-func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, as *acting.As, p plan, err error) {
+func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, as *impersonation.As, p plan, err error) {
 	// BeginCreate returns the error of a name that is not valid.
 	p.name, _ = objectname.ParseWorkspace(ws.Name)
 	if ctx, as, p.connection, err = k.BeginCreate(ctx, ws, subjectOf(ws.Name, p.name.Owner)); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
 )
 
 func TestTable(t *testing.T) {
@@ -69,7 +68,7 @@ func TestTable(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	k, _ := newKind(t)
 	ws := k.mustConvert(t, workspaceWith("start", "running"), nil, nil)
-	s, _ := scheme.New(AddToScheme)
+	s, _ := registry.NewScheme(AddToScheme)
 	gvk := aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace")
 	matching := func(text string) (bool, error) {
 		selector, err := fields.ParseSelector(text)

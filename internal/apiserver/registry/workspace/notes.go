@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
@@ -28,8 +28,8 @@ type notes struct {
 	Restart int32 `json:"restart,omitempty"`
 	// By is the initiator of Change and Restart, DeletedBy that of the deletion. The operations are
 	// done as these Coder users.
-	By        *acting.As `json:"by,omitempty"`
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	By        *impersonation.As `json:"by,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
 }

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -157,7 +157,7 @@ func (r *tokenREST) target(ctx context.Context, name string) (t tokenTarget, err
 // user decides who owns the token: the caller's own Coder user, or else the owner of the workspace,
 // but never the operator's account. The returned context creates the token as decided. Errors are
 // API statuses.
-func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.Context, coderd.User, error) {
+func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (context.Context, coderd.User, error) {
 	client, name := t.connection.Client, t.ws.Name
 	// The object may be older than a deletion or a change of the owner.
 	w, err := client.Workspace(ctx, t.id)
@@ -179,7 +179,7 @@ func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.
 	id := w.OwnerID
 	if as != nil {
 		id = as.ID
-		if err := acting.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
+		if err := impersonation.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
 			return ctx, coderd.User{}, err
 		}
 	}

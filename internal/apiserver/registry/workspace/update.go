@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -101,7 +101,7 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 }
 
 // asked records the initiator of operations that are done later.
-func (p *prepared) asked(current, wanted object, as *acting.As) {
+func (p *prepared) asked(current, wanted object, as *impersonation.As) {
 	p.notes.By = as
 	if registry.Deletes(current, wanted) {
 		p.notes.DeletedBy = as
@@ -189,7 +189,7 @@ func (k *Kind) restart(ctx context.Context, current, wanted object, p *prepared)
 
 // keep records a change that is not sent to Coder. It calls Coder only for a deletion that is due.
 func (k *Kind) keep(
-	ctx context.Context, current, wanted object, as *acting.As,
+	ctx context.Context, current, wanted object, as *impersonation.As,
 ) (object, error) {
 	n, err := notesOf(k.RecordOf(current))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -49,7 +49,7 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return acting.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
+	return impersonation.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
 		Resource: k.InCoder, Action: "create", Owner: p.owner.ID, Organization: p.organization.ID,
 	})
 }
@@ -69,10 +69,10 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return p.mayLater(ctx)
 }
 
-// subjectOf returns the acting.Subject of a workspace that a caller wants to change. Owner is the
+// subjectOf returns the impersonation.Subject of a workspace that a caller wants to change. Owner is the
 // current username of its owner in Coder.
-func subjectOf(name, owner string) acting.Subject {
-	return acting.Subject{Resource: resource, Name: name, Owner: owner}
+func subjectOf(name, owner string) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name, Owner: owner}
 }
 
 // ownerOf returns the username of the owner of an object.
@@ -94,7 +94,7 @@ func (p *prepared) permissions() []coderd.Permission {
 
 // mayLater returns an error if Coder would refuse the change later.
 func (p *prepared) mayLater(ctx context.Context) error {
-	return acting.May(ctx, p.connection.Client, subjectOf(p.name, ""), p.permissions()...)
+	return impersonation.May(ctx, p.connection.Client, subjectOf(p.name, ""), p.permissions()...)
 }
 
 // client returns the client for the caller's sessions in a workspace and for reading its logs.

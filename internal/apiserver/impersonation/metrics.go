@@ -1,4 +1,4 @@
-package acting
+package impersonation
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
@@ -60,11 +60,11 @@ func (a *Actors) Run(ctx context.Context) error {
 }
 
 // forgetOthers removes the metrics of all control planes but these.
-func (a *Actors) forgetOthers(all []partition.Partition) {
+func (a *Actors) forgetOthers(all []syncstatus.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for controlPlane := range a.counted {
-		if slices.ContainsFunc(all, func(p partition.Partition) bool { return p.ControlPlane == controlPlane }) {
+		if slices.ContainsFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane == controlPlane }) {
 			continue
 		}
 		delete(a.counted, controlPlane)

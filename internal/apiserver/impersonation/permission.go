@@ -1,4 +1,4 @@
-package acting
+package impersonation
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package selfreview
+package impersonation
 
 import (
 	"context"
@@ -17,44 +17,44 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/identity"
 )
 
-// Plural is the name of the resource.
-const Plural = "coderselfreviews"
+// SelfReviewPlural is the name of the resource of CoderSelfReviews.
+const SelfReviewPlural = "coderselfreviews"
 
-// REST implements create for CoderSelfReviews.
-type REST struct {
+// SelfReview implements create for CoderSelfReviews.
+type SelfReview struct {
 	connections connections.Provider
 }
 
 var (
-	_ rest.Creater              = (*REST)(nil) //nolint:misspell // So the library calls it.
-	_ rest.Scoper               = (*REST)(nil)
-	_ rest.SingularNameProvider = (*REST)(nil)
+	_ rest.Creater              = (*SelfReview)(nil) //nolint:misspell // So the library calls it.
+	_ rest.Scoper               = (*SelfReview)(nil)
+	_ rest.SingularNameProvider = (*SelfReview)(nil)
 )
 
-// New returns a REST that uses the connections of the provider.
-func New(provider connections.Provider) *REST { return &REST{connections: provider} }
+// NewSelfReview returns a SelfReview that uses the connections of the provider.
+func NewSelfReview(provider connections.Provider) *SelfReview {
+	return &SelfReview{connections: provider}
+}
 
 // New implements rest.Storage.
-func (*REST) New() runtime.Object { return &aggregationv1alpha1.CoderSelfReview{} }
+func (*SelfReview) New() runtime.Object { return &aggregationv1alpha1.CoderSelfReview{} }
 
 // Destroy implements rest.Storage.
-func (*REST) Destroy() {}
+func (*SelfReview) Destroy() {}
 
 // NamespaceScoped implements rest.Scoper.
-func (*REST) NamespaceScoped() bool { return true }
+func (*SelfReview) NamespaceScoped() bool { return true }
 
 // GetSingularName implements rest.SingularNameProvider.
-func (*REST) GetSingularName() string { return "coderselfreview" }
+func (*SelfReview) GetSingularName() string { return "coderselfreview" }
 
 // Create implements the verb create. It returns the review with its status.
-func (r *REST) Create(
+func (r *SelfReview) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {
 	defer coderfault.Name(ctx, &err)
@@ -102,17 +102,17 @@ func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
 // selfIn returns the caller's identity in one Coder. It looks up the user in Coder if a rule maps
 // the caller to one.
 func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) (aggregationv1alpha1.CoderSelf, error) {
-	d := identity.Decide(connection.Rules, caller)
+	d := Decide(connection.Rules, caller)
 	self := aggregationv1alpha1.CoderSelf{ControlPlane: connection.ControlPlane.Name, ActsAs: string(d.Outcome), Reason: d.Reason}
 	if d.Rule >= 0 {
 		self.Rule = ptr.To(int32(d.Rule)) //nolint:gosec // There are at most 100 rules.
 	}
 	switch d.Outcome {
-	case identity.Unmapped:
-		self.Permission = acting.Needed
-	case identity.CoderUser:
-		found, err := acting.FindUser(ctx, connection.Client, d)
-		var problem *acting.ProblemError
+	case Unmapped:
+		self.Permission = Needed
+	case CoderUser:
+		found, err := FindUser(ctx, connection.Client, d)
+		var problem *ProblemError
 		switch {
 		case errors.As(err, &problem), coderd.IsUnreachable(err):
 			self.Problem = err.Error()
@@ -121,7 +121,7 @@ func selfIn(ctx context.Context, connection *connections.Connection, caller user
 		default:
 			self.CoderUser, self.CoderUserID = found.Username, found.ID.String()
 			if found.IsOwner() {
-				self.Permission = acting.NeededForOwner(found.Username)
+				self.Permission = NeededForOwner(found.Username)
 			}
 		}
 	}

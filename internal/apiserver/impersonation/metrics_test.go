@@ -1,4 +1,4 @@
-package acting
+package impersonation
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -23,7 +23,7 @@ func TestMatchesAreCountedByRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	prod, test := types.NamespacedName{Namespace: "coder", Name: "prod"}, types.NamespacedName{Namespace: "coder", Name: "test"}
-	board := &partition.Board{}
+	board := &syncstatus.Board{}
 	a := New(Config{Board: board, Metrics: metrics})
 	rules := []coderv1alpha1.IdentityRule{
 		{Match: coderv1alpha1.IdentityMatch{Group: "banned"}, Nobody: true},
@@ -55,7 +55,7 @@ func TestMatchesAreCountedByRule(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- a.Run(ctx) }()
-	board.Replace([]partition.Partition{{ControlPlane: prod}})
+	board.Replace([]syncstatus.Status{{ControlPlane: prod}})
 	polltest.Eventually(t, "the deleted control plane has no metrics", func() error {
 		if n := testutil.CollectAndCount(metrics.matches); n != 3 {
 			return errors.New("it has some")

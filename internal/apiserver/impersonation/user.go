@@ -1,4 +1,4 @@
-package acting
+package impersonation
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/identity"
 )
 
 // ProblemError explains why a caller cannot act as the Coder user that a rule names.
@@ -19,7 +18,7 @@ func problem(format string, args ...any) error { return &ProblemError{fmt.Sprint
 
 // FindUser returns the Coder user that a decision names. It returns a ProblemError if there is no
 // user that a caller can act as.
-func FindUser(ctx context.Context, client *coderd.Client, d identity.Decision) (coderd.User, error) {
+func FindUser(ctx context.Context, client *coderd.Client, d Decision) (coderd.User, error) {
 	var found coderd.User
 	switch {
 	case d.Problem != "":

@@ -1,4 +1,4 @@
-package scheme
+package registry
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,8 +10,9 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// New returns the scheme and its codecs. Each kind adds its own registrations.
-func New(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.CodecFactory) {
+// NewScheme returns the scheme and its codecs. Each kind adds its own registrations. The served types
+// are their own internal version, so there are no conversions that could lose a field.
+func NewScheme(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.CodecFactory) {
 	s := runtime.NewScheme()
 	utilruntime.Must(aggregationv1alpha1.AddToScheme(s))
 	internal := schema.GroupVersion{Group: aggregationv1alpha1.GroupVersion.Group, Version: runtime.APIVersionInternal}

@@ -1,4 +1,4 @@
-package acting
+package impersonation
 
 import (
 	"context"
@@ -19,11 +19,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
-	"github.com/coder-k8s/coder-k8s/internal/identity"
 )
 
 const (
@@ -41,7 +40,7 @@ type Config struct {
 	Sessions   *sessions.Manager
 	Clock      clock.PassiveClock
 	// Board lists the control planes that exist.
-	Board   *partition.Board
+	Board   *syncstatus.Board
 	Metrics *Metrics
 }
 
@@ -112,7 +111,7 @@ func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s
 		return ctx, nil, err
 	case session != nil:
 		return coderd.WithActor(ctx, session), &As{ID: session.UserID(), Username: session.Username()}, nil
-	case outcome == identity.Unmapped:
+	case outcome == Unmapped:
 		err = a.mayUnmapped(ctx, connection, caller, s)
 	case s.IsUser && (!s.Deletes || caller.GetName() != garbageCollector):
 		// With the operator's account every user could be made an Owner.
@@ -170,19 +169,19 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 // nil, and the outcome is Operator or Unmapped. Errors are API statuses.
 func (a *Actors) mapped(
 	ctx context.Context, connection connections.Connection, s Subject,
-) (_ *sessions.Session, caller user.Info, outcome identity.Outcome, err error) {
+) (_ *sessions.Session, caller user.Info, outcome Outcome, err error) {
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, nil, "", apierrors.NewInternalError(errors.New("bug: a change of nobody"))
 	}
-	d := identity.Decide(connection.Rules, caller)
+	d := Decide(connection.Rules, caller)
 	a.count(connection.ControlPlane, d.Rule)
 	switch {
-	case d.Outcome == identity.Unmapped && s.Deletes && caller.GetName() == garbageCollector:
-		return nil, caller, identity.Operator, nil
-	case d.Outcome == identity.Nobody:
+	case d.Outcome == Unmapped && s.Deletes && caller.GetName() == garbageCollector:
+		return nil, caller, Operator, nil
+	case d.Outcome == Nobody:
 		return nil, caller, d.Outcome, s.forbidden("%s, and this rule of CoderControlPlane %s lets you change and enter nothing in its Coder", d.Reason, connection.ControlPlane)
-	case d.Outcome != identity.CoderUser:
+	case d.Outcome != CoderUser:
 		return nil, caller, d.Outcome, nil
 	case connection.Client == nil:
 		return nil, caller, d.Outcome, coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s cannot be asked now", connection.ControlPlane), 0)

@@ -1,4 +1,4 @@
-package partition
+package syncstatus
 
 import (
 	"slices"
@@ -24,8 +24,8 @@ const (
 	Quarantined State = "Quarantined"
 )
 
-// Partition holds the sync status of one control plane.
-type Partition struct {
+// Status is the sync status of one control plane.
+type Status struct {
 	ControlPlane types.NamespacedName `json:"controlPlane"`
 	// NamePrefix is the prefix of the names of its objects.
 	NamePrefix string `json:"namePrefix,omitempty"`
@@ -47,18 +47,18 @@ type Partition struct {
 type Board struct {
 	mu         sync.Mutex
 	known      bool
-	partitions []Partition
+	statuses   []Status
 	changed    chan struct{}
 }
 
 // Replace sets all sync statuses.
-func (b *Board) Replace(all []Partition) {
+func (b *Board) Replace(all []Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.known && slices.Equal(b.partitions, all) {
+	if b.known && slices.Equal(b.statuses, all) {
 		return
 	}
-	b.known, b.partitions = true, slices.Clone(all)
+	b.known, b.statuses = true, slices.Clone(all)
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil
@@ -66,16 +66,16 @@ func (b *Board) Replace(all []Partition) {
 }
 
 // All returns the sync statuses, and reports whether they were ever set.
-func (b *Board) All() (all []Partition, known bool) {
+func (b *Board) All() (all []Status, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.partitions), b.known
+	return slices.Clone(b.statuses), b.known
 }
 
 // InNamespace returns the sync statuses of one namespace.
-func (b *Board) InNamespace(namespace string) (found []Partition, known bool) {
+func (b *Board) InNamespace(namespace string) (found []Status, known bool) {
 	all, known := b.All()
-	return slices.DeleteFunc(all, func(p Partition) bool { return p.ControlPlane.Namespace != namespace }), known
+	return slices.DeleteFunc(all, func(s Status) bool { return s.ControlPlane.Namespace != namespace }), known
 }
 
 // Changed returns a channel that is closed at the next change.
