@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -110,7 +110,7 @@ func newOwnFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := prepared(t, s, options...)
-	f.becomes(t, partition.Ready)
+	f.becomes(t, syncstatus.Ready)
 	return f
 }
 
@@ -143,7 +143,7 @@ func (f *fixture) controlPlane() types.NamespacedName {
 }
 
 // becomes waits until the control plane has a state.
-func (f *fixture) becomes(t testing.TB, state partition.State) {
+func (f *fixture) becomes(t testing.TB, state syncstatus.State) {
 	t.Helper()
 	polltest.Eventually(t, "the control plane is "+string(state), func() error {
 		found, _ := f.server.storage.board.InNamespace(f.namespace)
@@ -155,7 +155,7 @@ func (f *fixture) becomes(t testing.TB, state partition.State) {
 }
 
 // remembered waits until the state of the control plane is stored in the cluster.
-func (f *fixture) remembered(t testing.TB, state partition.State) {
+func (f *fixture) remembered(t testing.TB, state syncstatus.State) {
 	t.Helper()
 	polltest.Eventually(t, "the cluster has the state "+string(state), func() error {
 		told, err := f.server.storage.states.told()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -27,7 +27,7 @@ func TestHostileCoder(t *testing.T) {
 		coderdtest.EndlessBody, coderdtest.GzipBomb, coderdtest.HugeHeader, coderdtest.DeepJSON, coderdtest.EmptyItems,
 	} {
 		remove := f.coder.Fail(coderdtest.Fault{Hostile: hostile})
-		f.becomes(t, partition.Stale)
+		f.becomes(t, syncstatus.Stale)
 		f.expect(t, string(hostile), map[string]expected{
 			"list": {http.MethodGet, f.path("coderworkspaces"), "", http.StatusOK, true},
 		})
@@ -47,7 +47,7 @@ func TestHostileCoder(t *testing.T) {
 			"label":    {http.MethodPatch, other.path("coderworkspaces/coder.ada.dev"), `{"metadata":{"labels":{"app":"x"}}}`, http.StatusOK, false},
 		})
 		remove()
-		f.becomes(t, partition.Ready)
+		f.becomes(t, syncstatus.Ready)
 	}
 	if more := heap() - before; more > 128 {
 		t.Errorf("%d MiB more of heap are in use than before", more)

@@ -13,13 +13,12 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectevents"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/selfreview"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
@@ -34,7 +33,7 @@ import (
 // storage is the state behind the REST storages of this replica.
 type storage struct {
 	connections connections.Provider
-	board       *partition.Board
+	board       *syncstatus.Board
 	states      *states
 	leader      *leader
 	stores      map[string]*records.Store
@@ -44,7 +43,7 @@ type storage struct {
 	pods        *workspacepods.Watcher
 	events      *objectevents.Recorder
 	sessions    *sessions.Manager
-	actors      *acting.Actors
+	actors      *impersonation.Actors
 	tokens      *workspacetokens.Manager
 	workspaces  *workspace.Kind
 	templates   *template.Kind
@@ -61,7 +60,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		connections: config.Connections,
 		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
 		tokens:      workspacetokens.New(config.Connections, config.Clock),
-		board:       &partition.Board{}, agents: agents.NewPool(config.DialAgent),
+		board:       &syncstatus.Board{}, agents: agents.NewPool(config.DialAgent),
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
 	s.kept = records.NewKeeper(workspaces, templates, users)
@@ -72,25 +71,21 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
-	identityMetrics, err := acting.NewMetrics(config.Metrics)
+	identityMetrics, err := impersonation.NewMetrics(config.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of identity rules: %w", err)
 	}
-	s.actors = acting.New(acting.Config{
+	s.actors = impersonation.New(impersonation.Config{
 		Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock, Board: s.board, Metrics: identityMetrics,
 	})
-	s.workspaces = workspace.New(workspace.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents, Tokens: s.tokens, Pods: s.pods, Actors: s.actors,
-	})
-	s.templates = template.New(template.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors,
-	})
-	s.users = user.New(user.Config{
-		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.user,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: s.actors, MembersAge: config.MirrorTiming.Users,
-	})
+	kind := registry.Config{Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Actors: s.actors}
+	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
+	kind.Hint = hint.workspace
+	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
+	kind.Hint = hint.template
+	s.templates = template.New(template.Config{Config: kind, Secrets: secrets})
+	kind.Hint = hint.user
+	s.users = user.New(user.Config{Config: kind, Secrets: secrets, MembersAge: config.MirrorTiming.Users})
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
 	users.WriteWith(s.users)
@@ -164,7 +159,7 @@ func (s *storage) rest(
 	if err := add(s.users.Registry(), func(*registry.REST) map[string]rest.Storage { return nil }); err != nil {
 		return nil, err
 	}
-	out[selfreview.Plural] = selfreview.New(s.connections)
+	out[impersonation.SelfReviewPlural] = impersonation.NewSelfReview(s.connections)
 	return out, add(s.templates.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
 		return s.templates.Subresources(verbs)
 	})

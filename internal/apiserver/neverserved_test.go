@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -118,7 +118,7 @@ func TestServedBeforeARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newOwnFixture(t)
 			f.addWorkspace(t, "dev")
-			f.remembered(t, partition.Ready)
+			f.remembered(t, syncstatus.Ready)
 			f.stop()
 			f.provider.remove(f.namespace)
 			away := newcomer(f.namespace, "coder", "", true)
@@ -128,7 +128,7 @@ func TestServedBeforeARestart(t *testing.T) {
 			away.UID = types.UID(f.controlPlane().String())
 			f.provider.introduce(away)
 			f.restart(t)
-			f.becomes(t, partition.Stale)
+			f.becomes(t, syncstatus.Stale)
 			f.expect(t, "after a restart", f.unanswered(t))
 		})
 	}
@@ -152,7 +152,7 @@ func TestFirstReadThatEnds(t *testing.T) {
 		return nil
 	})
 	f.expectOnly(t, group+"coderworkspaces", "second/coder", "coder.ada.dev")
-	if all, _ := f.server.storage.board.InNamespace("second"); all[0].State != partition.Syncing {
+	if all, _ := f.server.storage.board.InNamespace("second"); all[0].State != syncstatus.Syncing {
 		t.Errorf("it is %+v", all[0])
 	}
 }

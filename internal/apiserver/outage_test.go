@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -81,12 +81,12 @@ func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault      coderdtest.Fault
 		quarantine time.Duration
-		state      partition.State
+		state      syncstatus.State
 	}{
-		"a proxy that finds no Coder":   {coderdtest.Fault{Status: http.StatusBadGateway, HTML: true}, 0, partition.Stale},
-		"no connection":                 {coderdtest.Fault{DropConnection: true}, 0, partition.Stale},
-		"no connection, for long":       {coderdtest.Fault{DropConnection: true}, 500 * time.Millisecond, partition.Quarantined},
-		"a token that is taken no more": {coderdtest.Fault{Status: http.StatusUnauthorized}, 0, partition.Quarantined},
+		"a proxy that finds no Coder":   {coderdtest.Fault{Status: http.StatusBadGateway, HTML: true}, 0, syncstatus.Stale},
+		"no connection":                 {coderdtest.Fault{DropConnection: true}, 0, syncstatus.Stale},
+		"no connection, for long":       {coderdtest.Fault{DropConnection: true}, 500 * time.Millisecond, syncstatus.Quarantined},
+		"a token that is taken no more": {coderdtest.Fault{Status: http.StatusUnauthorized}, 0, syncstatus.Quarantined},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state partition.State) {
+func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state syncstatus.State) {
 	id := f.addWorkspace(t, "dev")
 	doomed := f.addWorkspace(t, "doomed")
 	events := watching(t, f.ws(), metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.dev"})
@@ -123,7 +123,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state partition.S
 		t.Errorf("another one is deleted: %v", ws.Object)
 	}
 	restore()
-	f.becomes(t, partition.Ready)
+	f.becomes(t, syncstatus.Ready)
 	gone(t, f.ws(), "coder.ada.doomed")
 	back := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Synced") == "True Synced" })
 	if back.GetLabels()["app"] != "x" || at(back, "spec", "running") != "true" {
@@ -162,7 +162,7 @@ func TestNeverRead(t *testing.T) {
 	f.provider.unready("pending")
 	pending := func(path string) string { return group + "namespaces/pending/" + path }
 	polltest.Eventually(t, "the control plane is Syncing", func() error {
-		if all, _ := f.server.storage.board.InNamespace("pending"); len(all) == 0 || all[0].State != partition.Syncing {
+		if all, _ := f.server.storage.board.InNamespace("pending"); len(all) == 0 || all[0].State != syncstatus.Syncing {
 			return fmt.Errorf("the board shows %v", all)
 		}
 		return nil

@@ -30,7 +30,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -162,7 +161,7 @@ func newServer(config Config, k kube) (*Server, error) {
 			Clock:     config.Clock,
 		})
 	}
-	typer, codecs := scheme.New(workspace.AddToScheme, template.AddToScheme, user.AddToScheme)
+	typer, codecs := registry.NewScheme(workspace.AddToScheme, template.AddToScheme, user.AddToScheme)
 	var err error
 	generic := server.NewRecommendedConfig(codecs)
 	generic.TracerProvider = config.Tracing.APIServer()

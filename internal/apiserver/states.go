@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -38,7 +38,7 @@ const (
 // states publishes the board of the replica that mirrors as CoderMirrorStates. The other replicas
 // read them, and so does the next one after a restart.
 type states struct {
-	board    *partition.Board
+	board    *syncstatus.Board
 	client   dynamic.Interface
 	informer informers.GenericInformer
 	factory  dynamicinformer.DynamicSharedInformerFactory
@@ -55,7 +55,7 @@ type states struct {
 	adopting sync.Mutex
 }
 
-func newStates(board *partition.Board, client dynamic.Interface, provider connections.Provider, caughtUp func(context.Context) error, now time.Time) *states {
+func newStates(board *syncstatus.Board, client dynamic.Interface, provider connections.Provider, caughtUp func(context.Context) error, now time.Time) *states {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	return &states{
 		board: board, client: client, factory: factory, informer: factory.ForResource(mirrorStates),
@@ -99,12 +99,12 @@ func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	if err != nil {
 		return err
 	}
-	var all []partition.Partition
+	var all []syncstatus.Status
 	for _, m := range members {
 		p, ok := told[m.ControlPlane]
 		if !ok {
-			p = partition.Partition{
-				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: partition.Syncing,
+			p = syncstatus.Status{
+				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
 				NeverServed: m.NeverServed && !s.known(m.ControlPlane),
 				Since:       metav1.NewTime(s.began), Message: "no replica has read it yet",
 			}
@@ -128,14 +128,14 @@ func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	return nil
 }
 
-func sortPartitions(all []partition.Partition) {
-	slices.SortFunc(all, func(a, b partition.Partition) int {
+func sortPartitions(all []syncstatus.Status) {
+	slices.SortFunc(all, func(a, b syncstatus.Status) int {
 		return cmp.Compare(a.ControlPlane.String(), b.ControlPlane.String())
 	})
 }
 
 // told returns the states that are stored in the cluster.
-func (s *states) told() (map[types.NamespacedName]partition.Partition, error) {
+func (s *states) told() (map[types.NamespacedName]syncstatus.Status, error) {
 	if !s.informer.Informer().HasSynced() {
 		return nil, errors.New("the states of the control planes were not read yet")
 	}
@@ -143,15 +143,15 @@ func (s *states) told() (map[types.NamespacedName]partition.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[types.NamespacedName]partition.Partition{}
+	out := map[types.NamespacedName]syncstatus.Status{}
 	for _, each := range list {
 		state, err := stateOf(each)
 		if err != nil {
 			return nil, err
 		}
-		p := partition.Partition{
+		p := syncstatus.Status{
 			ControlPlane: types.NamespacedName{Namespace: state.Namespace, Name: state.Name}, NamePrefix: state.Spec.NamePrefix,
-			State: partition.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
+			State: syncstatus.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
 			Since: metav1.NewTime(state.Spec.Since.Time), Message: state.Spec.Message,
 		}
 		out[p.ControlPlane] = p
@@ -170,7 +170,7 @@ func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) 
 
 // tell writes the board to the cluster until the context is canceled.
 func (s *states) tell(ctx context.Context) {
-	written := map[types.NamespacedName]partition.Partition{}
+	written := map[types.NamespacedName]syncstatus.Status{}
 	for ctx.Err() == nil {
 		changed := s.board.Changed()
 		retry := (<-chan time.Time)(nil)
@@ -187,7 +187,7 @@ func (s *states) tell(ctx context.Context) {
 }
 
 // write updates the states in the cluster. written holds the states that are already up to date.
-func (s *states) write(ctx context.Context, written map[types.NamespacedName]partition.Partition) error {
+func (s *states) write(ctx context.Context, written map[types.NamespacedName]syncstatus.Status) error {
 	all, known := s.board.All()
 	if !known {
 		return nil
@@ -222,7 +222,7 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]par
 	return errors.Join(errs...)
 }
 
-func (s *states) put(ctx context.Context, p partition.Partition) error {
+func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	state := &metadatav1alpha1.CoderMirrorState{
 		TypeMeta:   metav1.TypeMeta{APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: p.ControlPlane.Name},

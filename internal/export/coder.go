@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	templateregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	userregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	workspaceregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
@@ -34,7 +35,8 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 	if err != nil {
 		r.leave("the templates: %v", err)
 	}
-	kind := templateregistry.New(templateregistry.Config{Clock: clock.RealClock{}})
+	config := registry.Config{Clock: clock.RealClock{}}
+	kind := templateregistry.New(templateregistry.Config{Config: config})
 	for _, item := range templates {
 		t, err := c.template(ctx, kind, connection, item)
 		if err != nil {
@@ -50,7 +52,7 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 	if err != nil {
 		r.leave("the workspaces: %v", err)
 	}
-	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: workspaceregistry.New(workspaceregistry.Config{Clock: clock.RealClock{}})}
+	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: workspaceregistry.New(workspaceregistry.Config{Config: config})}
 	for _, item := range workspaces {
 		ws, err := reader.workspace(ctx, item)
 		if err != nil {
@@ -67,7 +69,7 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 
 // readUsers lists the users.
 func (c coder) readUsers(ctx context.Context, connection connections.Connection, out *found, r *report) {
-	kind := userregistry.New(userregistry.Config{Clock: clock.RealClock{}})
+	kind := userregistry.New(userregistry.Config{Config: registry.Config{Clock: clock.RealClock{}}})
 	for offset, count := 0, 1; offset < count; offset += coderd.MaxUserPage {
 		page, err := c.client.UserPage(ctx, offset, coderd.MaxUserPage)
 		if err != nil {

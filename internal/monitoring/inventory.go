@@ -14,7 +14,7 @@ import (
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
@@ -43,7 +43,7 @@ func Own() ([]Metric, error) {
 		func() error { return RegisterBuildInfo(r) },
 		func() error { _, err := workload.New(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
-		func() error { _, err := acting.NewMetrics(r); return err },
+		func() error { _, err := impersonation.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },
 		func() error { _, err := mcp.NewMetrics(r, nil); return err },
 	} {

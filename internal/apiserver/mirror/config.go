@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -30,7 +30,7 @@ const DefaultMaxWorkspaces = 50_000
 type Config struct {
 	Connections connections.Provider
 	Records     metadata.Records
-	Board       *partition.Board
+	Board       *syncstatus.Board
 	Workspaces  Resource[coderd.Workspace]
 	Templates   Resource[coderd.Template]
 	// Users may have no Store. Then users are not mirrored.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -27,7 +27,7 @@ type era struct {
 	stocks  []kindStock
 	janitor *metadata.Janitor
 	// inherited is the sync status that the previous writer published.
-	inherited map[types.NamespacedName]partition.Partition
+	inherited map[types.NamespacedName]syncstatus.Status
 	// start starts the tasks of a control plane.
 	start func(ctx context.Context, p *plane)
 
@@ -55,7 +55,7 @@ func newEra(config *Config) *era {
 		config:     config,
 		workspaces: newWorkspaces(config.Workspaces, config.Unsettled, config.Gone), templates: newTemplates(config.Templates),
 		janitor:   metadata.NewJanitor(config.Records),
-		inherited: map[types.NamespacedName]partition.Partition{},
+		inherited: map[types.NamespacedName]syncstatus.Status{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
 	}
 	e.stocks = []kindStock{e.workspaces, e.templates}
@@ -157,7 +157,7 @@ func (e *era) ensure(ctx context.Context, found connections.Member) {
 		p.update(found)
 		return
 	}
-	var known *partition.Partition
+	var known *syncstatus.Status
 	if inherited, ok := e.inherited[found.ControlPlane]; ok {
 		known = &inherited
 	}
@@ -187,7 +187,7 @@ func (e *era) publish() {
 	if !e.looked {
 		return
 	}
-	var all []partition.Partition
+	var all []syncstatus.Status
 	for _, m := range e.all() {
 		all = append(all, m.partition())
 	}

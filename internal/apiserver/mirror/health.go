@@ -3,7 +3,7 @@ package mirror
 import (
 	"time"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 )
 
 // fault is what went wrong with a call.
@@ -46,7 +46,7 @@ type failure struct {
 type health struct {
 	timing *Timing
 
-	state   partition.State
+	state   syncstatus.State
 	seen    bool
 	since   time.Time
 	message string
@@ -64,17 +64,17 @@ type health struct {
 
 // newHealth returns the health of a control plane that was never read.
 func newHealth(timing *Timing, now time.Time) *health {
-	return &health{timing: timing, state: partition.Syncing, since: now, began: now, failing: map[string]failure{}}
+	return &health{timing: timing, state: syncstatus.Syncing, since: now, began: now, failing: map[string]failure{}}
 }
 
 // resume continues with the state that another writer published.
-func (h *health) resume(known partition.Partition) {
+func (h *health) resume(known syncstatus.Status) {
 	h.state, h.seen, h.since, h.message = known.State, known.Seen, known.Since.Time, known.Message
 	h.inherited = true
-	if h.state == partition.Syncing {
+	if h.state == syncstatus.Syncing {
 		h.began = known.Since.Time
 	}
-	if h.state == partition.Stale || h.state == partition.Quarantined {
+	if h.state == syncstatus.Stale || h.state == syncstatus.Quarantined {
 		h.outage, h.told = known.Since.Time, known.Message
 	}
 }
@@ -100,13 +100,13 @@ func (h *health) synced(now time.Time) {
 	clear(h.failing)
 	h.seen = true
 	h.outage, h.told = time.Time{}, ""
-	h.turn(partition.Ready, now, "")
+	h.turn(syncstatus.Ready, now, "")
 }
 
 // quarantine records that Coder shows fewer objects than it has.
 func (h *health) quarantine(now time.Time, message string) {
 	h.blame(now, message)
-	h.turn(partition.Quarantined, now, h.told)
+	h.turn(syncstatus.Quarantined, now, h.told)
 }
 
 // update re-evaluates the state at now and reports whether the state or its message changed.
@@ -123,9 +123,9 @@ func (h *health) update(now time.Time) bool {
 func (h *health) updateUnseen(now time.Time) {
 	worst, _ := h.worst(now)
 	switch {
-	case h.state == partition.Quarantined:
+	case h.state == syncstatus.Quarantined:
 	case worst != nil && worst.fault == refused, now.Sub(h.began) >= h.timing.QuarantineAfter:
-		h.turn(partition.Quarantined, now, h.explain(worst))
+		h.turn(syncstatus.Quarantined, now, h.explain(worst))
 	default:
 		h.message = h.explain(worst)
 	}
@@ -147,19 +147,19 @@ func (h *health) explain(worst *failure) string {
 func (h *health) updateSeen(now time.Time) {
 	worst, age := h.worst(now)
 	switch {
-	case h.state == partition.Ready && worst != nil:
+	case h.state == syncstatus.Ready && worst != nil:
 		h.blame(worst.since, worst.message)
 		h.turn(h.verdict(worst, age), now, h.told)
-	case h.state == partition.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
-		h.turn(partition.Quarantined, now, h.told)
+	case h.state == syncstatus.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
+		h.turn(syncstatus.Quarantined, now, h.told)
 	}
 }
 
-func (h *health) verdict(worst *failure, age time.Duration) partition.State {
+func (h *health) verdict(worst *failure, age time.Duration) syncstatus.State {
 	if worst.fault == refused || age >= h.timing.QuarantineAfter {
-		return partition.Quarantined
+		return syncstatus.Quarantined
 	}
-	return partition.Stale
+	return syncstatus.Stale
 }
 
 // worst returns the most severe failure that has lasted longer than its patience, and its age. It
@@ -215,7 +215,7 @@ func (h *health) blame(since time.Time, message string) {
 	}
 }
 
-func (h *health) turn(state partition.State, now time.Time, message string) {
+func (h *health) turn(state syncstatus.State, now time.Time, message string) {
 	h.message = message
 	if h.state != state {
 		h.state, h.since = state, now

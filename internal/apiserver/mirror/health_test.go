@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 )
 
 // TestHealth checks the state after a sequence of calls at given times, in seconds.
@@ -16,7 +16,7 @@ func TestHealth(t *testing.T) {
 	type step struct {
 		at   int
 		do   func(h *health, now time.Time)
-		want partition.State
+		want syncstatus.State
 	}
 	nothing := func(*health, time.Time) {}
 	synced := func(h *health, now time.Time) { h.synced(now) }
@@ -28,67 +28,67 @@ func TestHealth(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"never read": {
-			{0, nothing, partition.Syncing}, {299, nothing, partition.Syncing}, {300, nothing, partition.Quarantined},
-			{400, synced, partition.Ready},
+			{0, nothing, syncstatus.Syncing}, {299, nothing, syncstatus.Syncing}, {300, nothing, syncstatus.Quarantined},
+			{400, synced, syncstatus.Ready},
 		},
 		"never read, refused": {
-			{0, fail(callCount, refused), partition.Syncing}, {4, nothing, partition.Syncing}, {5, nothing, partition.Quarantined},
-			{600, nothing, partition.Quarantined}, {601, synced, partition.Ready},
+			{0, fail(callCount, refused), syncstatus.Syncing}, {4, nothing, syncstatus.Syncing}, {5, nothing, syncstatus.Quarantined},
+			{600, nothing, syncstatus.Quarantined}, {601, synced, syncstatus.Ready},
 		},
 		"unreachable": {
-			{0, synced, partition.Ready}, {10, fail(callJobs, unreachable), partition.Ready}, {39, fail(callJobs, unreachable), partition.Ready},
-			{40, nothing, partition.Stale}, {309, nothing, partition.Stale}, {310, nothing, partition.Quarantined},
-			{311, ok(callJobs), partition.Quarantined}, {312, synced, partition.Ready}, {1000, nothing, partition.Ready},
+			{0, synced, syncstatus.Ready}, {10, fail(callJobs, unreachable), syncstatus.Ready}, {39, fail(callJobs, unreachable), syncstatus.Ready},
+			{40, nothing, syncstatus.Stale}, {309, nothing, syncstatus.Stale}, {310, nothing, syncstatus.Quarantined},
+			{311, ok(callJobs), syncstatus.Quarantined}, {312, synced, syncstatus.Ready}, {1000, nothing, syncstatus.Ready},
 		},
 		"back in time": {
-			{0, synced, partition.Ready}, {10, fail(callJobs, unreachable), partition.Ready}, {39, ok(callJobs), partition.Ready},
-			{40, fail(callJobs, unreachable), partition.Ready}, {69, nothing, partition.Ready}, {70, nothing, partition.Stale},
+			{0, synced, syncstatus.Ready}, {10, fail(callJobs, unreachable), syncstatus.Ready}, {39, ok(callJobs), syncstatus.Ready},
+			{40, fail(callJobs, unreachable), syncstatus.Ready}, {69, nothing, syncstatus.Ready}, {70, nothing, syncstatus.Stale},
 		},
 		"one call of many": {
-			{0, synced, partition.Ready}, {1, fail(callTemplates, unreachable), partition.Ready},
-			{20, ok(callJobs), partition.Ready}, {31, ok(callJobs), partition.Stale},
+			{0, synced, syncstatus.Ready}, {1, fail(callTemplates, unreachable), syncstatus.Ready},
+			{20, ok(callJobs), syncstatus.Ready}, {31, ok(callJobs), syncstatus.Stale},
 		},
 		"answers while it was stale do not make it ready": {
-			{0, synced, partition.Ready}, {1, fail(callJobs, unreachable), partition.Ready}, {31, nothing, partition.Stale},
-			{60, ok(callJobs), partition.Stale}, {301, nothing, partition.Quarantined},
+			{0, synced, syncstatus.Ready}, {1, fail(callJobs, unreachable), syncstatus.Ready}, {31, nothing, syncstatus.Stale},
+			{60, ok(callJobs), syncstatus.Stale}, {301, nothing, syncstatus.Quarantined},
 		},
 		"refused": {
-			{0, synced, partition.Ready}, {10, fail(callJobs, refused), partition.Ready}, {14, nothing, partition.Ready},
-			{15, nothing, partition.Quarantined},
+			{0, synced, syncstatus.Ready}, {10, fail(callJobs, refused), syncstatus.Ready}, {14, nothing, syncstatus.Ready},
+			{15, nothing, syncstatus.Quarantined},
 		},
 		"refused while stale": {
-			{0, synced, partition.Ready}, {1, fail(callConnect, unreachable), partition.Ready}, {31, nothing, partition.Stale},
-			{32, fail(callCount, refused), partition.Stale}, {37, nothing, partition.Quarantined},
+			{0, synced, syncstatus.Ready}, {1, fail(callConnect, unreachable), syncstatus.Ready}, {31, nothing, syncstatus.Stale},
+			{32, fail(callCount, refused), syncstatus.Stale}, {37, nothing, syncstatus.Quarantined},
 		},
 		"asked for patience": {
-			{0, synced, partition.Ready}, {1, fail(callWorkspaces, limited), partition.Ready}, {120, nothing, partition.Ready},
-			{121, nothing, partition.Stale},
+			{0, synced, syncstatus.Ready}, {1, fail(callWorkspaces, limited), syncstatus.Ready}, {120, nothing, syncstatus.Ready},
+			{121, nothing, syncstatus.Stale},
 		},
 		"a page that failed once": {
-			{0, synced, partition.Ready}, {1, fail(callPages, unreachable), partition.Ready}, {1000, nothing, partition.Ready},
+			{0, synced, syncstatus.Ready}, {1, fail(callPages, unreachable), syncstatus.Ready}, {1000, nothing, syncstatus.Ready},
 		},
 		"shows less than it has": {
-			{0, synced, partition.Ready}, {1, func(h *health, now time.Time) { h.quarantine(now, "blind") }, partition.Quarantined},
-			{1000, nothing, partition.Quarantined}, {1001, synced, partition.Ready},
+			{0, synced, syncstatus.Ready}, {1, func(h *health, now time.Time) { h.quarantine(now, "blind") }, syncstatus.Quarantined},
+			{1000, nothing, syncstatus.Quarantined}, {1001, synced, syncstatus.Ready},
 		},
 		"resumed ready": {
 			{0, func(h *health, now time.Time) {
-				h.resume(partition.Partition{State: partition.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
-			}, partition.Ready},
-			{1, fail(callCount, unreachable), partition.Ready}, {5, nothing, partition.Ready}, {6, nothing, partition.Stale},
+				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
+			}, syncstatus.Ready},
+			{1, fail(callCount, unreachable), syncstatus.Ready}, {5, nothing, syncstatus.Ready}, {6, nothing, syncstatus.Stale},
 		},
 		"resumed ready, and answered": {
 			{0, func(h *health, now time.Time) {
-				h.resume(partition.Partition{State: partition.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
-			}, partition.Ready},
-			{1, ok(callJobs), partition.Ready}, {2, fail(callCount, unreachable), partition.Ready},
-			{31, nothing, partition.Ready}, {32, nothing, partition.Stale},
+				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
+			}, syncstatus.Ready},
+			{1, ok(callJobs), syncstatus.Ready}, {2, fail(callCount, unreachable), syncstatus.Ready},
+			{31, nothing, syncstatus.Ready}, {32, nothing, syncstatus.Stale},
 		},
 		"resumed stale": {
 			{0, func(h *health, now time.Time) {
-				h.resume(partition.Partition{State: partition.Stale, Seen: true, Since: metav1.Time{Time: now.Add(-200 * time.Second)}, Message: "m"})
-			}, partition.Stale},
-			{99, nothing, partition.Stale}, {100, nothing, partition.Quarantined},
+				h.resume(syncstatus.Status{State: syncstatus.Stale, Seen: true, Since: metav1.Time{Time: now.Add(-200 * time.Second)}, Message: "m"})
+			}, syncstatus.Stale},
+			{99, nothing, syncstatus.Stale}, {100, nothing, syncstatus.Quarantined},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestHealth(t *testing.T) {
 				if h.state != s.want {
 					t.Fatalf("after %ds it is %s (%q), not %s", s.at, h.state, h.message, s.want)
 				}
-				if (h.state == partition.Ready) != (h.message == "") && h.seen {
+				if (h.state == syncstatus.Ready) != (h.message == "") && h.seen {
 					t.Errorf("after %ds it is %s with the message %q", s.at, h.state, h.message)
 				}
 			}
@@ -121,7 +121,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 	h.failed(callJobs, unreachable, start.Add(40*time.Second), "two")
 	h.failed(callCount, refused, start.Add(40*time.Second), "three")
 	h.update(start.Add(time.Hour))
-	if h.state != partition.Quarantined || h.told != "one" || !h.outage.Equal(start) {
+	if h.state != syncstatus.Quarantined || h.told != "one" || !h.outage.Equal(start) {
 		t.Errorf("%s since %v: %q", h.state, h.outage, h.told)
 	}
 }

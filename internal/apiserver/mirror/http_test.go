@@ -15,9 +15,10 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -30,7 +31,7 @@ import (
 type live struct {
 	*coderdtest.Server
 	t                     *testing.T
-	board                 *partition.Board
+	board                 *syncstatus.Board
 	workspaces, templates *recordstest.Log
 	registry              *prometheus.Registry
 	mirror                *mirror.Mirror
@@ -54,7 +55,7 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtest.Option) *live {
 	t.Helper()
 	l := &live{
-		Server: coderdtest.New(t, options...), t: t, board: &partition.Board{}, registry: prometheus.NewRegistry(),
+		Server: coderdtest.New(t, options...), t: t, board: &syncstatus.Board{}, registry: prometheus.NewRegistry(),
 	}
 	token := l.AddUser("operator", "owner")
 	client, err := coderd.New(coderd.Config{URL: l.URL, Token: token, Transport: &http.Transport{MaxIdleConnsPerHost: 4}})
@@ -78,15 +79,16 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 		StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
 	}
 	change(&timing)
+	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	l.mirror, err = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
-			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  workspace.New(workspace.Config{Config: config}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
 			Store: kept.Templates,
-			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  template.New(template.Config{Config: config}),
 		},
 		Timing: timing,
 	})
@@ -122,7 +124,7 @@ func (l *live) until(what string, done func() bool) time.Duration {
 	return time.Since(began)
 }
 
-func (l *live) state(want partition.State) func() bool {
+func (l *live) state(want syncstatus.State) func() bool {
 	return func() bool {
 		all, _ := l.board.All()
 		return len(all) == 1 && all[0].State == want
@@ -144,7 +146,7 @@ func TestRunsOverHTTP(t *testing.T) {
 	l.AddWorkspaces(150, "ada", docker)
 	dev := l.AddWorkspace("ada", docker, "dev")
 	stop := l.run()
-	l.until("Ready", l.state(partition.Ready))
+	l.until("Ready", l.state(syncstatus.Ready))
 	if l.workspaces.Len() != 151 || l.templates.Len() != 1 {
 		t.Fatalf("%d workspaces, %d templates", l.workspaces.Len(), l.templates.Len())
 	}
@@ -169,11 +171,11 @@ func TestRunsOverHTTP(t *testing.T) {
 
 	head := l.workspaces.Head()
 	restore := l.Fail(coderdtest.Fault{DropConnection: true})
-	l.until("Stale", l.state(partition.Stale))
-	l.until("Quarantined", l.state(partition.Quarantined))
+	l.until("Stale", l.state(syncstatus.Stale))
+	l.until("Quarantined", l.state(syncstatus.Quarantined))
 	l.until("told in each object", func() bool { return l.workspaces.Head() == head+150 })
 	restore()
-	l.until("Ready again", l.state(partition.Ready))
+	l.until("Ready again", l.state(syncstatus.Ready))
 	stop()
 	events := l.workspaces.Since(head)
 	for _, e := range events {
@@ -216,7 +218,7 @@ func TestShortBuildsOverHTTP(t *testing.T) {
 	l.AddUser("ada")
 	dev := l.AddWorkspace("ada", l.AddTemplate("coder", "docker", map[string]string{"main.tf": "# one"}), "dev")
 	l.run()
-	l.until("Ready", l.state(partition.Ready))
+	l.until("Ready", l.state(syncstatus.Ready))
 	for range 3 {
 		l.build(dev, coderd.TransitionStop)
 		l.until("stopped", func() bool { return l.workspace("coder.ada.dev").Status.Phase == "Stopped" })
@@ -248,7 +250,7 @@ func TestFirstSyncOverHTTP(t *testing.T) {
 	}
 	pages := time.Since(began)
 	l.run()
-	took := l.until("Ready", l.state(partition.Ready))
+	took := l.until("Ready", l.state(syncstatus.Ready))
 	t.Logf("%d workspaces: %v, the pages alone %v (%.2f times)", l.workspaces.Len(), took, pages, took.Seconds()/pages.Seconds())
 	if l.workspaces.Len() != n {
 		t.Errorf("%d objects", l.workspaces.Len())

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
@@ -83,12 +83,12 @@ func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
 }
 
 // told records the lag and the state of a control plane.
-func (m *Metrics) told(controlPlane types.NamespacedName, state partition.State, lag time.Duration) {
+func (m *Metrics) told(controlPlane types.NamespacedName, state syncstatus.State, lag time.Duration) {
 	if m == nil {
 		return
 	}
 	m.lag.WithLabelValues(controlPlane.Namespace, controlPlane.Name).Set(lag.Seconds())
-	for _, each := range []partition.State{partition.Syncing, partition.Ready, partition.Stale, partition.Quarantined} {
+	for _, each := range []syncstatus.State{syncstatus.Syncing, syncstatus.Ready, syncstatus.Stale, syncstatus.Quarantined} {
 		value := 0.0
 		if each == state {
 			value = 1

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -54,7 +54,7 @@ func TestTooManyWorkspaces(t *testing.T) {
 	s.equal(few)
 	const says = "Coder says that it has 6 workspaces, and a control plane with more than 5 is not served"
 	s.until(time.Minute, "the message", func() bool { return s.state(many).Message == says })
-	if n := len(objects(s.workspaces, "team")); n != 0 || s.state(many).State != partition.Syncing {
+	if n := len(objects(s.workspaces, "team")); n != 0 || s.state(many).State != syncstatus.Syncing {
 		t.Errorf("%d objects, %+v", n, s.state(many))
 	}
 	many.drop(many.ids()[0])
@@ -181,10 +181,11 @@ func TestJobsAreRefusedAtFirst(t *testing.T) {
 		return nil
 	}
 	s.until(time.Minute, "the message", func() bool { return strings.Contains(s.state(c).Message, "may not read what is being built") })
-	c.fault = nil
-	s.until(2*time.Minute, "Ready", s.ready(c))
+	// The first answer has an active job.
 	id := c.ids()[0]
 	c.build(id, coderd.TransitionStop)
+	c.fault = nil
+	s.until(2*time.Minute, "Ready", s.ready(c))
 	s.run(10 * time.Second)
 	c.finish(id)
 	s.until(2100*time.Millisecond, "the end of the build", func() bool { return s.stoppedOf(c, id) == 1 })
@@ -222,13 +223,13 @@ func TestOutageOfTenMinutes(t *testing.T) {
 	c.fault = func(string) error { return &coderd.Error{Op: "asking", Message: "Coder cannot be reached"} }
 	// Waiting for the limiter advances the clock, so a step may take longer.
 	for began := s.clock.Now(); s.clock.Since(began) < 28*time.Second; s.run(time.Second) {
-		if got := s.state(c).State; got != partition.Ready {
+		if got := s.state(c).State; got != syncstatus.Ready {
 			t.Errorf("after %s it is %s", s.clock.Since(began), got)
 		}
 	}
-	s.until(10*time.Second, "Stale", func() bool { return s.state(c).State == partition.Stale })
+	s.until(10*time.Second, "Stale", func() bool { return s.state(c).State == syncstatus.Stale })
 	s.run(5 * time.Minute)
-	if got := s.state(c); got.State != partition.Quarantined || !got.Seen {
+	if got := s.state(c); got.State != syncstatus.Quarantined || !got.Seen {
 		t.Errorf("after 5m38s it is %+v", got)
 	}
 	s.run(5 * time.Minute)

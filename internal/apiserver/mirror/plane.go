@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -59,7 +59,7 @@ type plane struct {
 
 // newPlane returns the mirror of a control plane. known is the sync status that another writer
 // published, or nil.
-func newPlane(m *era, member connections.Member, known *partition.Partition) *plane {
+func newPlane(m *era, member connections.Member, known *syncstatus.Status) *plane {
 	config := m.config
 	now := config.Clock.Now()
 	p := &plane{
@@ -143,13 +143,13 @@ func (p *plane) connected() (connections.Connection, bool) {
 
 // live returns the connection if the control plane is Ready and no full read is needed.
 func (p *plane) live() (connections.Connection, bool) {
-	if p.state() != partition.Ready || p.sync.needed() {
+	if p.state() != syncstatus.Ready || p.sync.needed() {
 		return connections.Connection{}, false
 	}
 	return p.connected()
 }
 
-func (p *plane) state() partition.State {
+func (p *plane) state() syncstatus.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.health.state
@@ -160,7 +160,7 @@ func (p *plane) state() partition.State {
 func (p *plane) outage() (since time.Time, message string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ok = p.health.seen && (p.health.state == partition.Stale || p.health.state == partition.Quarantined)
+	ok = p.health.seen && (p.health.state == syncstatus.Stale || p.health.state == syncstatus.Quarantined)
 	return p.health.outage, p.health.told, ok
 }
 
@@ -173,10 +173,10 @@ func (p *plane) certain(context.Context) error {
 }
 
 // partition returns the sync status to publish.
-func (p *plane) partition() partition.Partition {
+func (p *plane) partition() syncstatus.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return partition.Partition{
+	return syncstatus.Status{
 		ControlPlane: p.name, NamePrefix: p.namePrefix, Unnamed: !p.named,
 		State: p.health.state, Seen: p.health.seen, NeverServed: p.neverServed && !p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
 	}

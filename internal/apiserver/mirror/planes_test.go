@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -51,9 +51,9 @@ func TestLostRights(t *testing.T) {
 			s.until(time.Minute, "Ready", s.ready(c))
 			w, tt := s.workspaces.Head(), s.templates.Head()
 			lose(c)
-			s.until(3*time.Minute, "Quarantined", func() bool { return s.state(c).State == partition.Quarantined })
+			s.until(3*time.Minute, "Quarantined", func() bool { return s.state(c).State == syncstatus.Quarantined })
 			s.run(time.Hour)
-			if got := s.state(c); got.State != partition.Quarantined || got.Message == "" {
+			if got := s.state(c); got.State != syncstatus.Quarantined || got.Message == "" {
 				t.Errorf("it is %+v", got)
 			}
 			if gone := append(deletions(s.workspaces, w), deletions(s.templates, tt)...); len(gone) > 0 {
@@ -195,7 +195,7 @@ func TestTakeover(t *testing.T) {
 	head, calls := s.workspaces.Head(), map[string]int{}
 	c.calls = calls
 	s.lead()
-	if got := s.state(c).State; got != partition.Ready {
+	if got := s.state(c).State; got != syncstatus.Ready {
 		t.Errorf("at the takeover it is %s", got)
 	}
 	s.run(3 * time.Second)
@@ -220,11 +220,11 @@ func TestNeverConnected(t *testing.T) {
 	dead := s.add("team", "dead")
 	s.members.put(dead.name, "uid-dead", false, func(m *connections.Member) { m.Named = false })
 	s.until(time.Minute, "Ready", s.ready(good))
-	if got := s.state(dead); got.State != partition.Syncing || got.Seen || got.Message == "" {
+	if got := s.state(dead); got.State != syncstatus.Syncing || got.Seen || got.Message == "" {
 		t.Errorf("it is %+v", got)
 	}
 	s.run(5 * time.Minute)
-	if got := s.state(dead); got.State != partition.Quarantined || got.Seen {
+	if got := s.state(dead); got.State != syncstatus.Quarantined || got.Seen {
 		t.Errorf("after five minutes it is %+v", got)
 	}
 	s.members.put(dead.name, "uid-dead", true)
@@ -251,7 +251,7 @@ func TestNeverServed(t *testing.T) {
 	s.until(10*time.Second, "Ready", s.ready(c))
 	s.members.put(c.name, "uid-next", false, func(m *connections.Member) { m.NeverServed = true })
 	s.run(time.Minute)
-	if got := s.state(c); got.NeverServed || got.State == partition.Ready {
+	if got := s.state(c); got.NeverServed || got.State == syncstatus.Ready {
 		t.Errorf("once it was read it is %+v", got)
 	}
 }
@@ -268,7 +268,7 @@ func TestTokenChange(t *testing.T) {
 	c.fault = nil
 	s.members.put(c.name, "uid-prod", true)
 	s.run(10 * time.Second)
-	if s.workspaces.Head() != head || s.state(c).State != partition.Ready {
+	if s.workspaces.Head() != head || s.state(c).State != syncstatus.Ready {
 		t.Errorf("%d events, %+v", s.workspaces.Head()-head, s.state(c))
 	}
 }

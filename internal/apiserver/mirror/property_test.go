@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -296,7 +296,7 @@ func TestConverges(t *testing.T) {
 			c.settle()
 			c.watch()
 			s.equal(c.coder)
-			if got := s.state(c.coder).State; got != partition.Ready {
+			if got := s.state(c.coder).State; got != syncstatus.Ready {
 				t.Errorf("it is %+v", s.state(c.coder))
 			}
 			t.Logf("%d events, %d deletions, %v", s.workspaces.Head(), c.deletions, c.coder.calls)

@@ -20,7 +20,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -50,7 +50,7 @@ type sim struct {
 	clock   simClock
 	random  *rand.Rand
 	records *recordstest.Records
-	board   *partition.Board
+	board   *syncstatus.Board
 	members *fakeMembers
 	coders  map[types.NamespacedName]*fakeCoder
 	mirror  *Mirror
@@ -69,7 +69,7 @@ func newSim(t testing.TB, seed uint64) *sim {
 	s := &sim{
 		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 1)),
 		clock:   simClock{clocktesting.NewFakeClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))},
-		board:   &partition.Board{},
+		board:   &syncstatus.Board{},
 		members: &fakeMembers{}, coders: map[types.NamespacedName]*fakeCoder{},
 		released: map[string]bool{},
 	}
@@ -163,18 +163,18 @@ func (s *sim) until(limit time.Duration, what string, done func() bool) time.Dur
 	return s.clock.Now().Sub(began)
 }
 
-func (s *sim) state(c *fakeCoder) partition.Partition {
+func (s *sim) state(c *fakeCoder) syncstatus.Status {
 	all, _ := s.board.All()
 	for _, p := range all {
 		if p.ControlPlane == c.name {
 			return p
 		}
 	}
-	return partition.Partition{}
+	return syncstatus.Status{}
 }
 
 func (s *sim) ready(c *fakeCoder) func() bool {
-	return func() bool { return s.state(c).State == partition.Ready }
+	return func() bool { return s.state(c).State == syncstatus.Ready }
 }
 
 // objects returns the objects of a log in a namespace. It maps the name in Coder to the UID and

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -33,11 +33,11 @@ type syncer struct {
 
 // newSyncer returns the syncer of a control plane. known is the sync status that another writer
 // published, or nil.
-func newSyncer(p *plane, known *partition.Partition) *syncer {
+func newSyncer(p *plane, known *syncstatus.Status) *syncer {
 	s := &syncer{plane: p}
 	s.wanted.Store(true)
 	if known != nil {
-		s.takeover = known.Seen && known.State == partition.Ready
+		s.takeover = known.Seen && known.State == syncstatus.Ready
 	} else {
 		s.takeover = p.workspaces.Store.Table.Count(p.name)+p.templates.Store.Table.Count(p.name) > 0
 	}
@@ -54,7 +54,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 	p := s.plane
 	connection, ok := p.connected()
 	switch {
-	case !ok, p.state() == partition.Ready && !s.needed():
+	case !ok, p.state() == syncstatus.Ready && !s.needed():
 		return p.after(idle)
 	case p.config.Clock.Now().Before(s.next):
 		return s.next
@@ -89,11 +89,11 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	}
 	result := "recovery"
 	switch {
-	case s.takeover && p.state() != partition.Stale && p.state() != partition.Quarantined:
+	case s.takeover && p.state() != syncstatus.Stale && p.state() != syncstatus.Quarantined:
 		result = "takeover"
 		s.resume()
 	default:
-		if p.partition().State == partition.Syncing {
+		if p.partition().State == syncstatus.Syncing {
 			result = "first"
 		}
 		if err := s.readAll(ctx, connection, coder); err != nil {

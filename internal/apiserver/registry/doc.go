@@ -1,8 +1,9 @@
-// Package registry implements what the kinds of the aggregated API share: the REST verbs, and the
-// Gate that checks whether a request can be served.
+// Package registry implements what the kinds of the aggregated API share: the REST verbs, the Gate
+// that checks whether a request can be served, and the parts of a kind.
 //
-// Each kind has a subpackage with its strategy (defaults and validation), its table, its conversion
-// from the Coder API, its writes to Coder, and its subresources.
+// Each kind has a subpackage. Its kind.go has the ResourceInfo, which describes names, columns and
+// selectors, and a Kind that embeds Base. The rest of the subpackage is its strategy (defaults and
+// validation), its conversion from the Coder API, its writes to Coder, and its subresources.
 //
 // Invariants:
 //   - The verbs are those of the library's Store. For a control plane that was never read,

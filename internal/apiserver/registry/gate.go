@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 )
 
 // retryAfter is the Retry-After of responses while nothing is known about a control plane yet.
@@ -21,7 +21,7 @@ const retryAfter = time.Second
 // Kubernetes deletes dependents of objects that do not exist.
 type Gate struct {
 	// Board holds the sync status of each control plane.
-	Board *partition.Board
+	Board *syncstatus.Board
 	// Filled returns nil once the log of this replica is filled.
 	Filled func() error
 	// Serves reports whether a namespace has a control plane to serve, according to this replica's
@@ -68,8 +68,8 @@ func (g *Gate) read(ctx context.Context, namespace string) error {
 	// A control plane that was served before does not block lists of all namespaces forever, but a
 	// list of its own namespace never omits its objects. A control plane that was never served has
 	// no objects that a client could miss.
-	unread := slices.IndexFunc(all, func(p partition.Partition) bool {
-		return !p.NeverServed && (p.State == partition.Syncing || namespace != "" && !p.Seen)
+	unread := slices.IndexFunc(all, func(p syncstatus.Status) bool {
+		return !p.NeverServed && (p.State == syncstatus.Syncing || namespace != "" && !p.Seen)
 	})
 	if unread >= 0 {
 		return unavailable(all[unread])
@@ -97,7 +97,7 @@ func (g *Gate) readOne(ctx context.Context, namespace, prefix string) error {
 // been created since Coder was last read.
 func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 	p, err := g.find(ctx, namespace, prefix)
-	if err != nil || p == nil || p.State == partition.Ready {
+	if err != nil || p == nil || p.State == syncstatus.Ready {
 		return err
 	}
 	return unavailable(*p)
@@ -108,15 +108,15 @@ func (g *Gate) create(ctx context.Context, namespace, prefix string) error {
 	return g.absent(ctx, namespace, prefix)
 }
 
-func (g *Gate) find(ctx context.Context, namespace, prefix string) (*partition.Partition, error) {
+func (g *Gate) find(ctx context.Context, namespace, prefix string) (*syncstatus.Status, error) {
 	all, err := g.partitions(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(p partition.Partition) bool { return !p.Unnamed && p.NamePrefix == prefix })
+	i := slices.IndexFunc(all, func(p syncstatus.Status) bool { return !p.Unnamed && p.NamePrefix == prefix })
 	if i < 0 {
 		// A control plane whose name prefix is not decided yet may get this prefix.
-		i = slices.IndexFunc(all, func(p partition.Partition) bool { return p.Unnamed })
+		i = slices.IndexFunc(all, func(p syncstatus.Status) bool { return p.Unnamed })
 	}
 	if i < 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*partition.P
 
 // partitions returns the sync statuses of a namespace, or of all namespaces if it is empty. It
 // returns an error if they are not known yet.
-func (g *Gate) partitions(ctx context.Context, namespace string) ([]partition.Partition, error) {
+func (g *Gate) partitions(ctx context.Context, namespace string) ([]syncstatus.Status, error) {
 	if err := g.Filled(); err != nil {
 		return nil, coderfault.Unavailable("this replica does not know the workspaces and templates yet: "+err.Error(), retryAfter)
 	}
@@ -137,7 +137,7 @@ func (g *Gate) partitions(ctx context.Context, namespace string) ([]partition.Pa
 	if namespace == "" {
 		return all, nil
 	}
-	all = slices.DeleteFunc(all, func(p partition.Partition) bool { return p.ControlPlane.Namespace != namespace })
+	all = slices.DeleteFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane.Namespace != namespace })
 	if len(all) > 0 {
 		return all, nil
 	}
@@ -152,20 +152,20 @@ func (g *Gate) partitions(ctx context.Context, namespace string) ([]partition.Pa
 	return nil, nil
 }
 
-func unavailable(p partition.Partition) error {
+func unavailable(p syncstatus.Status) error {
 	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s cannot be asked now (%s since %s): %s",
 		p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)), retryAfter)
 }
 
 // warn adds a warning if the objects of a control plane are omitted, or served as they were last
 // read.
-func warn(ctx context.Context, p partition.Partition) {
+func warn(ctx context.Context, p syncstatus.Status) {
 	if p.NeverServed {
 		warning.AddWarning(ctx, "", fmt.Sprintf("the templates and workspaces of CoderControlPlane %s are left out, because it was never served (%s since %s): %s",
 			p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)))
 		return
 	}
-	if p.State != partition.Stale && p.State != partition.Quarantined {
+	if p.State != syncstatus.Stale && p.State != syncstatus.Quarantined {
 		return
 	}
 	what := "is shown as it was last seen"

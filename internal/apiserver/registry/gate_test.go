@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/warning"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 )
 
 // warnings collects the warnings that a client would receive with the response.
@@ -84,43 +84,43 @@ type outcome struct {
 // TestGate is the table of docs/explanation/aggregated-api.md, "What is said when
 // little is known".
 func TestGate(t *testing.T) {
-	state := func(s partition.State, seen bool) []partition.Partition {
-		return []partition.Partition{{
+	state := func(s syncstatus.State, seen bool) []syncstatus.Status {
+		return []syncstatus.Status{{
 			ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, State: s, Seen: seen, Since: since, Message: "no route",
 		}}
 	}
-	never := func(s partition.State) []partition.Partition {
+	never := func(s syncstatus.State) []syncstatus.Status {
 		all := state(s, false)
 		all[0].NeverServed = true
 		return all
 	}
 	for name, c := range map[string]struct {
-		board  []partition.Partition
+		board  []syncstatus.Status
 		silent bool
 		filled error
 		serves bool
 		fails  error
 		want   outcome
 	}{
-		"never read":                {board: state(partition.Syncing, false), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
-		"ready":                     {board: state(partition.Ready, true), serves: true, want: outcome{served, served, served, served, served}},
-		"stale":                     {board: state(partition.Stale, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
-		"quarantined":               {board: state(partition.Quarantined, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
-		"never read for 5 minutes":  {board: state(partition.Quarantined, false), serves: true, want: outcome{refusedNow, warned, refusedNow, refusedNow, refusedNow}},
-		"never served":              {board: never(partition.Syncing), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
-		"never served, 5 minutes":   {board: never(partition.Quarantined), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
-		"gone":                      {board: []partition.Partition{}, want: outcome{emptyAtOnce, served, emptyAtOnce, emptyAtOnce, served}},
-		"just created":              {board: []partition.Partition{}, serves: true, want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
-		"still on the board":        {board: state(partition.Ready, true), want: outcome{served, served, served, served, served}},
+		"never read":                {board: state(syncstatus.Syncing, false), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"ready":                     {board: state(syncstatus.Ready, true), serves: true, want: outcome{served, served, served, served, served}},
+		"stale":                     {board: state(syncstatus.Stale, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
+		"quarantined":               {board: state(syncstatus.Quarantined, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
+		"never read for 5 minutes":  {board: state(syncstatus.Quarantined, false), serves: true, want: outcome{refusedNow, warned, refusedNow, refusedNow, refusedNow}},
+		"never served":              {board: never(syncstatus.Syncing), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
+		"never served, 5 minutes":   {board: never(syncstatus.Quarantined), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
+		"gone":                      {board: []syncstatus.Status{}, want: outcome{emptyAtOnce, served, emptyAtOnce, emptyAtOnce, served}},
+		"just created":              {board: []syncstatus.Status{}, serves: true, want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
+		"still on the board":        {board: state(syncstatus.Ready, true), want: outcome{served, served, served, served, served}},
 		"nobody has looked":         {silent: true, serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
 		"nobody has looked, nor is": {silent: true, want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
-		"an empty log":              {board: state(partition.Ready, true), filled: errors.New("no snapshot"), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
-		"an empty log, nor is":      {board: []partition.Partition{}, filled: errors.New("no snapshot"), want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
-		"the cluster is silent":     {board: []partition.Partition{}, fails: errors.New("no API"), want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
+		"an empty log":              {board: state(syncstatus.Ready, true), filled: errors.New("no snapshot"), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"an empty log, nor is":      {board: []syncstatus.Status{}, filled: errors.New("no snapshot"), want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
+		"the cluster is silent":     {board: []syncstatus.Status{}, fails: errors.New("no API"), want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &Gate{
-				Board: &partition.Board{}, Filled: func() error { return c.filled }, Namespaces: released{"ending"},
+				Board: &syncstatus.Board{}, Filled: func() error { return c.filled }, Namespaces: released{"ending"},
 				Serves: func(_ context.Context, namespace string) (bool, error) {
 					return c.serves && namespace == "team", c.fails
 				},
@@ -162,18 +162,18 @@ func (g *Gate) expect(t *testing.T, namespace string, want outcome) {
 // TestGateOfTwo covers one reachable and one unreachable Coder, in the same namespace and in
 // different ones.
 func TestGateOfTwo(t *testing.T) {
-	at := func(namespace, prefix string, s partition.State, seen bool) partition.Partition {
-		return partition.Partition{
+	at := func(namespace, prefix string, s syncstatus.State, seen bool) syncstatus.Status {
+		return syncstatus.Status{
 			ControlPlane: types.NamespacedName{Namespace: namespace, Name: "coder"}, NamePrefix: prefix,
 			State: s, Seen: seen, Since: since,
 		}
 	}
 	g := &Gate{
-		Board: &partition.Board{}, Filled: func() error { return nil }, Namespaces: released{},
+		Board: &syncstatus.Board{}, Filled: func() error { return nil }, Namespaces: released{},
 		Serves: func(context.Context, string) (bool, error) { return true, nil },
 	}
-	g.Board.Replace([]partition.Partition{
-		at("team", "", partition.Stale, true), at("team", "b", partition.Ready, true), at("other", "", partition.Ready, true),
+	g.Board.Replace([]syncstatus.Status{
+		at("team", "", syncstatus.Stale, true), at("team", "b", syncstatus.Ready, true), at("other", "", syncstatus.Ready, true),
 	})
 	for name, c := range map[string]struct {
 		got, want string
@@ -195,7 +195,7 @@ func TestGateOfTwo(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, c.got, c.want)
 		}
 	}
-	g.Board.Replace([]partition.Partition{at("team", "", partition.Ready, true), at("team", "b", partition.Syncing, false)})
+	g.Board.Replace([]syncstatus.Status{at("team", "", syncstatus.Ready, true), at("team", "b", syncstatus.Syncing, false)})
 	if got := verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "team") }); got != refusedNow {
 		t.Errorf("a list of which a part was never read: %s, want 503", got)
 	}
@@ -207,16 +207,16 @@ func TestGateOfTwo(t *testing.T) {
 // TestGateBesideNewOne covers a ready control plane and one whose name prefix is not decided yet,
 // in one namespace.
 func TestGateBesideNewOne(t *testing.T) {
-	at := func(name string, s partition.State) partition.Partition {
-		return partition.Partition{ControlPlane: types.NamespacedName{Namespace: "team", Name: name}, State: s, Since: since}
+	at := func(name string, s syncstatus.State) syncstatus.Status {
+		return syncstatus.Status{ControlPlane: types.NamespacedName{Namespace: "team", Name: name}, State: s, Since: since}
 	}
-	settled, unsettled := at("coder", partition.Ready), at("a-new-one", partition.Syncing)
+	settled, unsettled := at("coder", syncstatus.Ready), at("a-new-one", syncstatus.Syncing)
 	settled.Seen, unsettled.Unnamed, unsettled.NeverServed = true, true, true
 	g := &Gate{
-		Board: &partition.Board{}, Filled: func() error { return nil }, Namespaces: released{},
+		Board: &syncstatus.Board{}, Filled: func() error { return nil }, Namespaces: released{},
 		Serves: func(context.Context, string) (bool, error) { return true, nil },
 	}
-	g.Board.Replace([]partition.Partition{unsettled, settled})
+	g.Board.Replace([]syncstatus.Status{unsettled, settled})
 	ask := func(prefix string) [3]string {
 		return [3]string{
 			verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", prefix) }),

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -78,11 +77,4 @@ func Organization(
 			"the default organization is not %q, which stands in metadata.name", inName)), nil
 	}
 	return found, nil, nil
-}
-
-// AddsOwner reports whether an update adds an owner reference.
-func AddsOwner(was, wanted metav1.Object) bool {
-	return slices.ContainsFunc(wanted.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
-		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == r.UID })
-	})
 }

@@ -39,14 +39,9 @@ type Seen interface {
 // REST implements the verbs of a Store for requests that pass the Gate.
 type REST struct {
 	*genericregistry.Store
-	gate       *Gate
-	checker    Checker
-	shortNames []string
-	// prefix returns the part of an object's name that identifies its control plane.
-	prefix func(name string) string
-	// checkName returns why a name is not valid for an object of this kind.
-	checkName func(name string) error
-	seen      Seen
+	gate *Gate
+	kind Kind
+	seen Seen
 }
 
 var (
@@ -59,7 +54,7 @@ var (
 )
 
 // ShortNames implements rest.ShortNamesProvider.
-func (r *REST) ShortNames() []string { return r.shortNames }
+func (r *REST) ShortNames() []string { return r.kind.shortNames }
 
 // Categories implements rest.CategoriesProvider. It does not include "all", because kubectl delete
 // all --all would then delete the workspaces of users.
@@ -77,7 +72,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	if r.gate.nothing(ctx, namespace) {
 		return nil, r.notFound(name)
 	}
-	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
+	if err := r.gate.readOne(ctx, namespace, r.kind.prefix(name)); err != nil {
 		return nil, err
 	}
 	obj, err := r.Store.Get(ctx, name, options)
@@ -91,13 +86,13 @@ func (r *REST) believed(ctx context.Context, name string, err error) error {
 		return err
 	}
 	namespace := request.NamespaceValue(ctx)
-	if doubt := r.gate.absent(ctx, namespace, r.prefix(name)); doubt != nil {
+	if doubt := r.gate.absent(ctx, namespace, r.kind.prefix(name)); doubt != nil {
 		return doubt
 	}
 	if first := r.seen.FirstName(namespace, name); first != "" {
 		return renamed(apierrors.NewNotFound(r.DefaultQualifiedResource, name), first)
 	}
-	if wrong := r.checkName(name); wrong != nil && !strings.Contains(name, ".") {
+	if wrong := r.kind.checkName(name); wrong != nil && !strings.Contains(name, ".") {
 		// A common mistake: the name in Coder.
 		said := apierrors.NewNotFound(r.DefaultQualifiedResource, name)
 		said.ErrStatus.Message += "; its name " + wrong.Error()
@@ -169,7 +164,7 @@ func (r *REST) Update(
 	if !forceCreate && r.gate.nothing(ctx, namespace) {
 		return nil, false, r.notFound(name)
 	}
-	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
+	if err := r.gate.readOne(ctx, namespace, r.kind.prefix(name)); err != nil {
 		return nil, false, err
 	}
 	obj, created, err := r.Store.Update(ctx, name, info, r.checkedCreate(validateCreate, options.DryRun),
@@ -191,7 +186,7 @@ func (r *REST) Delete(
 	if released || r.gate.nothing(ctx, namespace) {
 		return nil, false, r.notFound(name)
 	}
-	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
+	if err := r.gate.readOne(ctx, namespace, r.kind.prefix(name)); err != nil {
 		return nil, false, err
 	}
 	obj, gone, err := r.Store.Delete(ctx, name, validate, options)
@@ -236,7 +231,7 @@ func (r *REST) notFound(name string) error {
 func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if accessor, err := meta.Accessor(obj); err == nil {
-			if err := r.gate.create(ctx, request.NamespaceValue(ctx), r.prefix(accessor.GetName())); err != nil {
+			if err := r.gate.create(ctx, request.NamespaceValue(ctx), r.kind.prefix(accessor.GetName())); err != nil {
 				return err
 			}
 		}
@@ -248,7 +243,7 @@ func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) 
 		if !dryrun.IsDryRun(dryRun) {
 			return nil
 		}
-		return r.checker.CheckCreate(ctx, obj)
+		return r.kind.checker.CheckCreate(ctx, obj)
 	}
 }
 
@@ -262,6 +257,6 @@ func (r *REST) checkedUpdate(validate rest.ValidateObjectUpdateFunc, dryRun []st
 				return err
 			}
 		}
-		return r.checker.CheckUpdate(ctx, obj, old)
+		return r.kind.checker.CheckUpdate(ctx, obj, old)
 	}
 }

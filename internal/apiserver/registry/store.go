@@ -26,24 +26,28 @@ type FullStrategy interface {
 	rest.ResetFieldsStrategy
 }
 
-// Kind is one kind of the API.
+// Kind is what the Store of a kind needs.
 type Kind struct {
-	Plural, Singular string
-	ShortNames       []string
-	New, NewList     func() runtime.Object
-	Strategy         FullStrategy
-	Table            rest.TableConvertor
-	Checker          Checker
-	// Prefix returns the part of an object's name that identifies its control plane.
-	Prefix func(name string) string
-	// CheckName returns why a name is not valid for an object of this kind.
-	CheckName func(name string) error
-	// Attributes returns the fields and labels that selectors match. If nil, selectors match the
-	// metadata only.
-	Attributes storage.AttrFunc
-	// Indexers index the objects in the cache by the fields in IndexFields.
-	Indexers    *cache.Indexers
-	IndexFields []string
+	Plural              string
+	singular            string
+	shortNames, indexed []string
+	newObject, newList  func() runtime.Object
+	strategy            FullStrategy
+	table               rest.TableConvertor
+	checker             Checker
+	prefix              func(name string) string
+	checkName           func(name string) error
+	attributes          storage.AttrFunc
+	indexers            *cache.Indexers
+}
+
+// Kind returns the kind for NewREST.
+func (b *Base[T]) Registry(strategy FullStrategy, checker Checker) Kind {
+	return Kind{
+		Plural: b.Plural, singular: b.Singular, shortNames: b.ShortNames, newObject: b.New, newList: b.NewList,
+		strategy: strategy, table: b.Table(), checker: checker, prefix: b.Prefix, checkName: b.CheckName,
+		attributes: b.Attributes, indexers: b.Indexers(), indexed: b.Indexed,
+	}
 }
 
 // ResourcePrefix returns the prefix of the keys of a kind in its log.
@@ -54,27 +58,25 @@ func ResourcePrefix(plural string) string {
 // NewREST returns the verbs of a kind. Decorate creates the storage that they use.
 func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, seen Seen) (*REST, error) {
 	store := &genericregistry.Store{
-		NewFunc:                   kind.New,
-		NewListFunc:               kind.NewList,
+		NewFunc:                   kind.newObject,
+		NewListFunc:               kind.newList,
 		DefaultQualifiedResource:  aggregationv1alpha1.Resource(kind.Plural),
-		SingularQualifiedResource: aggregationv1alpha1.Resource(kind.Singular),
-		CreateStrategy:            kind.Strategy,
-		UpdateStrategy:            kind.Strategy,
-		DeleteStrategy:            kind.Strategy,
-		ResetFieldsStrategy:       kind.Strategy,
-		TableConvertor:            kind.Table,
-	}
-	if kind.Attributes != nil {
-		store.PredicateFunc = func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: kind.Attributes, IndexFields: kind.IndexFields}
-		}
+		SingularQualifiedResource: aggregationv1alpha1.Resource(kind.singular),
+		CreateStrategy:            kind.strategy,
+		UpdateStrategy:            kind.strategy,
+		DeleteStrategy:            kind.strategy,
+		ResetFieldsStrategy:       kind.strategy,
+		TableConvertor:            kind.table,
+		PredicateFunc: func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: kind.attributes, IndexFields: kind.indexed}
+		},
 	}
 	getter := &restOptions{codecs: codecs, decorate: decorate}
-	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: kind.Attributes, Indexers: kind.Indexers}
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: kind.attributes, Indexers: kind.indexers}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
-	return &REST{Store: store, gate: gate, checker: kind.Checker, shortNames: kind.ShortNames, prefix: kind.Prefix, checkName: kind.CheckName, seen: seen}, nil
+	return &REST{Store: store, gate: gate, kind: kind, seen: seen}, nil
 }
 
 // restOptions configures a Store to use the storage of this project.

@@ -2,12 +2,17 @@ package registry
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 // Strategy is the part of a strategy that all kinds share.
@@ -47,4 +52,44 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{
 		fieldpath.APIVersion(aggregationv1alpha1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie("status")),
 	}
+}
+
+// KeepLabels restores the labels that the server sets on each object. A client can neither remove
+// them nor set them on another object. Own are the labels of the current object, if there is one.
+func KeepLabels(obj metav1.Object, own map[string]string) {
+	labels := obj.GetLabels()
+	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
+		value := own[label]
+		if value == "" {
+			delete(labels, label)
+			continue
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[label] = value
+	}
+	obj.SetLabels(labels)
+}
+
+// Labels returns the labels that each object of a control plane has.
+func Labels(controlPlane types.NamespacedName) map[string]string {
+	labels := map[string]string{aggregationv1alpha1.LabelControlPlaneNamespace: controlPlane.Namespace}
+	if controlPlane.Name != "" {
+		labels[aggregationv1alpha1.LabelControlPlaneName] = controlPlane.Name
+	}
+	return labels
+}
+
+// KeepsFirstName returns the validation error for a spec that uses the new name of something that
+// was renamed in Coder. An object keeps the name that it was created with.
+func KeepsFirstName(first string) string {
+	return fmt.Sprintf("is the name in Coder since a rename there; objects keep the names that they had first, so it must be %q", first)
+}
+
+// SameOrganization reports whether the organization in a spec can be the one in the object's name.
+// Coder accepts "default" as another name of its first organization, so "default" matches every
+// name here. Organization resolves it later.
+func SameOrganization(inSpec, inName string) bool {
+	return inSpec == "" || inSpec == coderd.DefaultOrganization || strings.EqualFold(inSpec, inName)
 }

@@ -1,23 +1,34 @@
 package registry
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 )
 
-// NewTable returns the table of an object or of a list.
-func NewTable(object, options runtime.Object, columns []metav1.TableColumnDefinition, row func(runtime.Object) []any) (*metav1.Table, error) {
+// table implements rest.TableConvertor.
+type table[T Object] struct {
+	info *ResourceInfo[T]
+	ages Ages
+}
+
+// Table returns the converter for kubectl get.
+func (b *Base[T]) Table() rest.TableConvertor { return table[T]{b.ResourceInfo, Ages{b.Clock}} }
+
+// ConvertToTable implements rest.TableConvertor. It returns the table of an object or of a list.
+func (c table[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	t := &metav1.Table{}
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-		t.ColumnDefinitions = columns
+		t.ColumnDefinitions = c.info.Columns
 	}
 	add := func(item runtime.Object) error {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: row(item), Object: runtime.RawExtension{Object: item}})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: c.info.Row(item.(T), c.ages), Object: runtime.RawExtension{Object: item}})
 		return nil
 	}
 	if list, err := meta.ListAccessor(object); err == nil && meta.IsListType(object) {

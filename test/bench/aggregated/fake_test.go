@@ -12,9 +12,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	recordstore "github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -25,25 +26,26 @@ import (
 // mirrored is a mirror of a Coder that responds from memory.
 type mirrored struct {
 	mirror *mirror.Mirror
-	board  *partition.Board
+	board  *syncstatus.Board
 	store  *recordstore.Store
 }
 
 func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	b.Helper()
 	kept := recordstest.New(b)
-	m := &mirrored{board: &partition.Board{}, store: kept.Workspaces}
+	m := &mirrored{board: &syncstatus.Board{}, store: kept.Workspaces}
 	provider := connections.NewStatic("team", client)
 	var err error
+	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	m.mirror, err = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: m.board,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
-			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  workspace.New(workspace.Config{Config: config}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
 			Store: kept.Templates,
-			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
+			Kind:  template.New(template.Config{Config: config}),
 		},
 	})
 	if err != nil {
@@ -59,7 +61,7 @@ func (m *mirrored) sync(b *testing.B) {
 	var running sync.WaitGroup
 	running.Go(func() { m.mirror.Run(ctx) })
 	err := until(ctx, time.Millisecond, func() error {
-		if all, _ := m.board.All(); len(all) != 1 || all[0].State != partition.Ready {
+		if all, _ := m.board.All(); len(all) != 1 || all[0].State != syncstatus.Ready {
 			return fmt.Errorf("not ready: %+v", all)
 		}
 		return nil

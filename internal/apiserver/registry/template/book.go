@@ -136,3 +136,35 @@ func (b *book) forget(controlPlane types.NamespacedName, template uuid.UUID) {
 	defer b.mu.Unlock()
 	delete(b.pages, pageKey{controlPlane, template})
 }
+
+// Statuses of a version's build.
+const (
+	buildPending   = "pending"
+	buildSucceeded = "succeeded"
+	buildFailed    = "failed"
+	buildCanceled  = "canceled"
+)
+
+// failed reports whether the build has finished without success.
+func failed(v coderd.TemplateVersion) bool {
+	return v.Status == buildFailed || v.Status == buildCanceled
+}
+
+// ended reports whether the build has finished.
+func ended(v coderd.TemplateVersion) bool { return failed(v) || v.Status == buildSucceeded }
+
+// building reports whether the build has not finished.
+func building(v coderd.TemplateVersion) bool { return !ended(v) }
+
+// withCause returns the version with the error of Terraform, if its build failed and Coder does not
+// report why.
+func (k *Kind) withCause(ctx context.Context, connection connections.Connection, v coderd.TemplateVersion) coderd.TemplateVersion {
+	if v.Status != buildFailed {
+		return v
+	}
+	k.causes.Learn(ctx, v.ID, v.Error, v.UpdatedAt, connection.Client.VersionCause)
+	if cause := k.causes.Get(v.ID); cause != "" {
+		v.Error = cause
+	}
+	return v
+}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
@@ -121,9 +122,12 @@ func syncedVerdict(s *snapshot) verdict {
 	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
 }
 
-// withSync returns a copy whose condition Synced reports whether Coder is reachable. It returns nil
-// if nothing changes.
-func withSync(old *aggregationv1alpha1.CoderTemplate, reachable bool, since time.Time, message string) *aggregationv1alpha1.CoderTemplate {
+// WithSync implements mirror.Kind.
+func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
+	old, ok := previous.(object)
+	if !ok || old == nil {
+		return nil
+	}
 	c := meta.FindStatusCondition(old.Status.Conditions, aggregationv1alpha1.ConditionSynced)
 	wanted := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, message}
 	if reachable {

@@ -22,14 +22,14 @@ import (
 func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
-	old, _ := previous.(*aggregationv1alpha1.CoderTemplate)
+	old, _ := previous.(object)
 	s, err := k.load(ctx, connection, item, record, old)
 	if err != nil {
 		return nil, err
 	}
 	if old == nil && s.unfinished() {
 		// A build in progress is not in the record, so the mirror must be notified.
-		k.hint(connection.ControlPlane, item.ID)
+		k.Hint(connection.ControlPlane, item.ID)
 	}
 	return k.fromCoder(s, old), nil
 }
@@ -48,7 +48,7 @@ func (s *snapshot) unfinished() bool {
 }
 
 // fromCoder converts a snapshot to an object.
-func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *aggregationv1alpha1.CoderTemplate {
+func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{
@@ -80,12 +80,12 @@ func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *a
 	if old != nil {
 		before = old.Status.Conditions
 	}
-	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.config.Clock.Now())
+	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.Clock.Now())
 	return tmpl
 }
 
 // setGeneration sets the generation. A change of the spec that was made in Coder counts too.
-func setGeneration(tmpl, old *aggregationv1alpha1.CoderTemplate) {
+func setGeneration(tmpl, old object) {
 	switch {
 	case old == nil:
 	case equality.Semantic.DeepEqual(tmpl.Spec, old.Spec):

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -21,7 +21,7 @@ type creating struct {
 	plan   plan
 	wanted *aggregationv1alpha1.CoderTemplate
 	// as is the Coder user who creates the template.
-	as *acting.As
+	as *impersonation.As
 	// record is the pending record. retried is true if it is left from an earlier attempt.
 	record  *metadata.Record
 	retried bool
@@ -33,15 +33,8 @@ type creating struct {
 
 // create creates a template. It does not wait for the build. Coder requires a first version, so the
 // template exists with its first version at once, and its conditions report the build.
-func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
-	ctx, as, err := k.beginCreate(ctx, wanted)
-	if err != nil {
-		return nil, err
-	}
-	p, err := k.planCreate(ctx, wanted)
-	if err == nil {
-		err = p.mayCreate(ctx, wanted.Name)
-	}
+func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
+	ctx, as, p, err := k.beginCreate(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +53,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemp
 	}
 	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, c.plan.request)
 	if err != nil {
-		return nil, c.giveUp(ctx, createFault(wanted.Name, err))
+		return nil, c.giveUp(ctx, k.CreateFault(wanted.Name, err))
 	}
 	return c.finish(ctx, created)
 }
@@ -68,8 +61,8 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemp
 // readPending reads the record that an earlier attempt has left.
 func (c *creating) readPending() (err error) {
 	controlPlane := c.plan.connection.ControlPlane
-	c.record = &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: c.wanted.Name}
-	if known, ok := c.kind.config.Records.PendingFor(controlPlane, kindName, c.wanted.Name); ok {
+	c.record = &metadata.Record{ControlPlane: controlPlane, Kind: c.kind.Kind, Name: c.wanted.Name}
+	if known, ok := c.kind.Records.PendingFor(controlPlane, c.kind.Kind, c.wanted.Name); ok {
 		c.record, c.retried = known.DeepCopy(), true
 	}
 	if c.intent, err = intentOf(c.record); err != nil {
@@ -80,7 +73,7 @@ func (c *creating) readPending() (err error) {
 
 // adopt completes a creation whose response was lost: the template exists with the version that was
 // created for it.
-func (c *creating) adopt(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
+func (c *creating) adopt(ctx context.Context) (object, error) {
 	r := c.intent.Release
 	if !c.retried || r == nil || r.VersionID == uuid.Nil || r.VersionID != c.plan.existing.ActiveVersionID {
 		return nil, apierrors.NewAlreadyExists(resource, c.wanted.Name)
@@ -134,7 +127,7 @@ func (c *creating) save(ctx context.Context) error {
 	if err := c.intent.into(record); err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	saved, err := c.kind.config.Records.Put(ctx, record)
+	saved, err := c.kind.Records.Put(ctx, record)
 	if err != nil {
 		return fault(c.wanted.Name, err)
 	}
@@ -189,13 +182,13 @@ func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
 }
 
 // finish binds the record to the template.
-func (c *creating) finish(ctx context.Context, t coderd.Template) (*aggregationv1alpha1.CoderTemplate, error) {
+func (c *creating) finish(ctx context.Context, t coderd.Template) (object, error) {
 	record := c.record.DeepCopy()
 	metadata.Keep(c.wanted, record)
 	if err := c.intent.into(record); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	bound, err := c.kind.config.Records.Bind(ctx, record, types.UID(t.ID.String()))
+	bound, err := c.kind.Records.Bind(ctx, record, types.UID(t.ID.String()))
 	if err != nil {
 		return nil, fault(c.wanted.Name, err)
 	}
@@ -204,7 +197,7 @@ func (c *creating) finish(ctx context.Context, t coderd.Template) (*aggregationv
 	if err != nil {
 		return nil, fault(c.wanted.Name, err)
 	}
-	c.kind.hint(c.plan.connection.ControlPlane, t.ID)
+	c.kind.Hint(c.plan.connection.ControlPlane, t.ID)
 	return out, nil
 }
 
@@ -214,7 +207,7 @@ func (c *creating) giveUp(ctx context.Context, err error) error {
 	if c.record.Version == "" || c.record.UID != "" || !certain(err) {
 		return err
 	}
-	if failed := c.kind.config.Records.Delete(ctx, c.record); failed != nil {
+	if failed := c.kind.Records.Delete(ctx, c.record); failed != nil {
 		log.FromContext(ctx).V(1).Info("Removing the record of a template that was refused is delayed",
 			"controlPlane", c.record.ControlPlane, "template", c.record.Name, "reason", failed.Error())
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -90,20 +91,21 @@ func (f *fixture) restart() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.kind = New(Config{
+	f.kind = New(Config{Config: registry.Config{
 		Connections: fixedProvider{connections.Connection{ControlPlane: controlPlane, Client: client}},
 		Records:     mortalRecords{f.records, f.fault},
 		Typer:       runtime.NewScheme(),
 		Clock:       f.clock,
 		Hint:        func(types.NamespacedName, uuid.UUID) { f.hints++ },
-		ReadSecret:  f.readSecret,
-		MayReadSecret: func(_ context.Context, who user.Info, ns, name string) error {
+	}, Secrets: registry.Secrets{
+		Read: f.readSecret,
+		MayRead: func(_ context.Context, who user.Info, ns, name string) error {
 			if f.denied[name] {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("%s may not get it in %s", who.GetName(), ns))
 			}
 			return nil
 		},
-	})
+	}})
 }
 
 func (f *fixture) readSecret(_ context.Context, ns, name, key string) (string, error) {
@@ -185,7 +187,7 @@ func (f *fixture) recordOf(item coderd.Template) *metadata.Record {
 	if record, ok := f.records.Get(controlPlane, uid); ok {
 		return record
 	}
-	pending, ok := f.records.PendingFor(controlPlane, kindName, "coder."+item.Name)
+	pending, ok := f.records.PendingFor(controlPlane, info.Kind, "coder."+item.Name)
 	if !ok {
 		return nil
 	}
@@ -206,7 +208,7 @@ func (f *fixture) byUID(id uuid.UUID) records.Object {
 }
 
 func (f *fixture) connection() connections.Connection {
-	return f.kind.config.Connections.(fixedProvider).connection
+	return f.kind.Connections.(fixedProvider).connection
 }
 
 // sync runs passes of the mirror until nothing is left to do.
@@ -240,7 +242,7 @@ func newTemplateObject(name string, spec aggregationv1alpha1.CoderTemplateSpec) 
 func (f *fixture) create(name string, spec aggregationv1alpha1.CoderTemplateSpec) error {
 	f.t.Helper()
 	tmpl := newTemplateObject(name, spec)
-	strategy := f.kind.Strategy()
+	strategy := f.kind.strategy()
 	strategy.PrepareForCreate(f.ctx, tmpl)
 	if errs := strategy.Validate(f.ctx, tmpl); len(errs) > 0 {
 		return apierrors.NewInvalid(kind, name, errs)
@@ -265,7 +267,7 @@ func (f *fixture) updateIn(ctx context.Context, name string, change func(*aggreg
 	}
 	wanted := was.DeepCopy()
 	change(wanted)
-	strategy := f.kind.Strategy()
+	strategy := f.kind.strategy()
 	strategy.PrepareForUpdate(ctx, wanted, was)
 	if errs := strategy.ValidateUpdate(ctx, wanted, was); len(errs) > 0 {
 		return apierrors.NewInvalid(kind, name, errs)

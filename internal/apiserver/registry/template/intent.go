@@ -1,14 +1,12 @@
 package template
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // intent is the intent in the record of a template: the part of the spec that Coder cannot store,
@@ -27,7 +25,7 @@ type intent struct {
 	Release *release `json:"release,omitempty"`
 	Before  *release `json:"before,omitempty"`
 	// DeletedBy is the Coder user who requested the deletion.
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 }
 
 // release is a version that will become active, or did.
@@ -53,7 +51,7 @@ type release struct {
 	// Refused is the reason why Coder does not accept the version, or does not make it active.
 	Refused string `json:"refused,omitempty"`
 	// By is the Coder user who requested the version. It is created and promoted as this user.
-	By *acting.As `json:"by,omitempty"`
+	By *impersonation.As `json:"by,omitempty"`
 }
 
 // plainVariable is a variable whose value is not secret.
@@ -68,29 +66,10 @@ func (r *release) open(active uuid.UUID) bool {
 }
 
 // intentOf reads the intent of a record.
-func intentOf(record *metadata.Record) (intent, error) {
-	var in intent
-	if record == nil || len(record.Intent) == 0 {
-		return in, nil
-	}
-	if err := json.Unmarshal(record.Intent, &in); err != nil {
-		return in, fmt.Errorf("the record of template %q cannot be read; its field intent was changed by hand, or by a newer version: %w", record.Name, err)
-	}
-	return in, nil
-}
+func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
 // into stores the intent in a record, which must be a copy.
-func (in intent) into(record *metadata.Record) error {
-	data, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("the intent of template %q: %w", record.Name, err)
-	}
-	record.Intent = nil
-	if string(data) != "{}" {
-		record.Intent = data
-	}
-	return nil
-}
+func (in intent) into(record *metadata.Record) error { return registry.WriteIntent(in, record) }
 
 // keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {

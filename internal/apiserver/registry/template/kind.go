@@ -1,146 +1,184 @@
 package template
 
 import (
-	"context"
-	"time"
+	"net/url"
+	"strconv"
 
-	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
-	frame "github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-const (
-	// Plural is the name of the resource.
-	Plural = "codertemplates"
-	// kindName is the kind in the records of templates.
-	kindName = "CoderTemplate"
-)
+// Plural is the name of the resource.
+const Plural = "codertemplates"
 
-// Config configures a Kind.
+// object is the type of the objects.
+type object = *aggregationv1alpha1.CoderTemplate
+
+var info = registry.ResourceInfo[object]{
+	Plural: Plural, Singular: "codertemplate", Kind: "CoderTemplate", ShortNames: []string{"ctpl"}, InCoder: "template",
+	New:     func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
+	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
+	ParsePrefix: func(name string) (string, error) {
+		parsed, err := objectname.ParseTemplate(name)
+		return parsed.Prefix, err
+	},
+	Fields: map[string]func(object) string{
+		"metadata.name":              func(t object) string { return t.Name },
+		"metadata.namespace":         func(t object) string { return t.Namespace },
+		"spec.organization":          func(t object) string { return t.Spec.Organization },
+		"spec.versionID":             func(t object) string { return t.Spec.VersionID },
+		"status.activeVersionID":     func(t object) string { return t.Status.ActiveVersionID },
+		"status.latestVersionStatus": func(t object) string { return t.Status.LatestVersionStatus },
+		"status.deprecated":          func(t object) string { return strconv.FormatBool(t.Status.Deprecated) },
+	},
+	Columns: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization and template."},
+		{Name: "Display name", Type: "string", Description: "What Coder shows instead of the name."},
+		{Name: "Status", Type: "string", Description: "Active, or what keeps the newest version from being so."},
+		{Name: "Active version", Type: "string", Description: "The version from which workspaces are built."},
+		{Name: "Deprecated", Type: "boolean", Description: "Whether no workspace can be made of it any more."},
+		{Name: "Age", Type: "string", Description: "Time since the template was created."},
+		{Name: "Template", Type: "string", Priority: 1, Description: "Its name in Coder now. The object keeps the first one."},
+		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
+		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
+		{Name: "Latest version", Type: "string", Priority: 1, Description: "The newest version, active or not."},
+		{Name: "Latest status", Type: "string", Priority: 1, Description: "The status of its build."},
+		{Name: "Updated", Type: "string", Priority: 1, Description: "Time since the template changed."},
+		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
+	},
+	Row: row,
+	CoderFields: func(error) map[string]*field.Path {
+		return map[string]*field.Path{
+			"name":                             namePath,
+			"display_name":                     specPath.Child("displayName"),
+			"description":                      specPath.Child("description"),
+			"icon":                             specPath.Child("icon"),
+			"default_ttl_ms":                   specPath.Child("defaultTTLMillis"),
+			"activity_bump_ms":                 specPath.Child("activityBumpMillis"),
+			"allow_user_cancel_workspace_jobs": specPath.Child("allowUserCancelWorkspaceJobs"),
+			"cors_behavior":                    specPath.Child("corsBehavior"),
+			"use_classic_parameter_flow":       specPath.Child("useClassicParameterFlow"),
+			"template_version_id":              versionPath,
+			"file_id":                          filesPath,
+			"file":                             filesPath,
+			"files":                            filesPath,
+		}
+	},
+}
+
+var resource, kind = info.GroupResource(), info.GroupKind()
+
+// Config configures the kind.
 type Config struct {
-	Connections connections.Provider
-	Records     metadata.Records
-	Typer       runtime.ObjectTyper
-	Clock       clock.PassiveClock
-	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
-	Actors *acting.Actors
-	// Hint notifies the mirror that a template changes. It may be nil.
-	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
-	// ReadSecret reads one key of a Secret. Its errors are API statuses. NotFound means that the
-	// Secret or the key does not exist.
-	ReadSecret func(ctx context.Context, namespace, name, key string) (string, error)
-	// MayReadSecret returns nil if the user has permission to get the Secret. Its errors are API
-	// statuses, Forbidden if the user has no permission. If MayReadSecret itself is nil, no
-	// permission is checked.
-	MayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
+	registry.Config
+	Secrets registry.Secrets
 }
 
 // Kind implements CoderTemplate. It is safe for concurrent use.
 type Kind struct {
-	config    Config
+	registry.Base[object]
+	secrets   registry.Secrets
 	book      *book
 	rotations *rotations
 	unpacking *unpacking
-	causes    *frame.Causes
+	causes    *registry.Causes
 }
 
 var (
-	_ records.Writer = (*Kind)(nil)
-	_ frame.Checker  = (*Kind)(nil)
+	_ records.Writer   = (*Kind)(nil)
+	_ registry.Checker = (*Kind)(nil)
 )
 
-// New returns a Kind.
+// New returns the kind.
 func New(config Config) *Kind {
-	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock), unpacking: newUnpacking(),
-		causes: frame.NewCauses(config.Clock)}
+	return &Kind{
+		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, book: newBook(config.Clock),
+		rotations: newRotations(config.Clock), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
+	}
 }
 
 // Registry returns the description of templates for the registry.
-func (k *Kind) Registry() frame.Kind {
-	return frame.Kind{
-		Plural: Plural, Singular: "codertemplate", ShortNames: []string{"ctpl"},
-		New:        func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
-		NewList:    func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
-		Strategy:   k.Strategy(),
-		Table:      k.Table(),
-		Checker:    k,
-		Prefix:     k.Prefix,
-		CheckName:  func(name string) error { _, err := objectname.ParseTemplate(name); return err },
-		Attributes: Attributes,
-		Indexers:   &cache.Indexers{},
-	}
-}
+func (k *Kind) Registry() registry.Kind { return k.Base.Registry(k.strategy(), k) }
 
-// Strategy returns the strategy of the Store.
-func (k *Kind) Strategy() frame.FullStrategy {
-	return strategy{Strategy: frame.NewStrategy(k.config.Typer), mayReadSecret: k.config.MayReadSecret}
-}
-
-// Table returns the converter for kubectl get.
-func (k *Kind) Table() rest.TableConvertor { return table{frame.Ages{Clock: k.config.Clock}} }
-
-// Prefix returns the part of an object's name that identifies its control plane.
-func (k *Kind) Prefix(name string) string {
-	parsed, err := objectname.ParseTemplate(objectname.WithoutID(name))
-	if err != nil {
-		return ""
-	}
-	return parsed.Prefix
-}
-
-// WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
-	old, ok := previous.(*aggregationv1alpha1.CoderTemplate)
-	if !ok || old == nil {
-		return nil
-	}
-	if changed := withSync(old, reachable, since, message); changed != nil {
-		return changed
-	}
-	return nil
-}
-
-func (k *Kind) hint(controlPlane types.NamespacedName, id uuid.UUID) {
-	if k.config.Hint != nil {
-		k.config.Hint(controlPlane, id)
-	}
-}
-
-// Attributes returns the labels and fields that selectors match.
-func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
-	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
-	if !ok {
-		return nil, nil, errNotTemplate(obj)
-	}
-	selectable := fields.Set{}
-	for label, value := range fieldLabels() {
-		selectable[label] = value(tmpl)
-	}
-	return labels.Set(tmpl.Labels), selectable, nil
-}
+func (k *Kind) strategy() strategy { return strategy{registry.NewStrategy(k.Typer), k.secrets} }
 
 // AddToScheme registers conversions for templates: the labels of field selectors, and the query
 // parameters of the subresources.
 func AddToScheme(s *runtime.Scheme) error {
-	if err := s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(kindName), FieldLabel); err != nil {
+	if err := info.AddToScheme(s); err != nil {
 		return err
 	}
-	return addQueriesToScheme(s)
+	if err := registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateVersionOptions) error {
+		return registry.ReadQuery(query,
+			registry.NumberParameter("limit", &into.Limit),
+			registry.TextParameter("after", &into.After),
+			registry.BoolParameter("archived", &into.Archived))
+	}); err != nil {
+		return err
+	}
+	if err := registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateParameterOptions) error {
+		return registry.ReadQuery(query, registry.TextParameter("version", &into.Version))
+	}); err != nil {
+		return err
+	}
+	return registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateLogOptions) error {
+		return registry.ReadQuery(query,
+			registry.TextParameter("version", &into.Version),
+			registry.BoolParameter("follow", &into.Follow),
+			registry.NumberParameter("after", &into.After))
+	})
 }
 
-var _ Store = (*registry.Store)(nil)
+// row returns the cells of kubectl get.
+func row(tmpl object, ages registry.Ages) []any {
+	status := tmpl.Status
+	state, reason := "Unknown", ""
+	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionReady); c != nil {
+		state = c.Reason
+		if c.Status != metav1.ConditionTrue {
+			reason = c.Message
+		}
+	}
+	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionSynced); c != nil &&
+		c.Reason == aggregationv1alpha1.ReasonCoderUnreachable {
+		reason = c.Message
+	}
+	if tmpl.DeletionTimestamp != nil {
+		state = aggregationv1alpha1.ReasonDeleting
+	}
+	return []any{
+		tmpl.Name, tmpl.Spec.DisplayName, state, status.ActiveVersionName, status.Deprecated, ages.Since(&tmpl.CreationTimestamp),
+		status.TemplateName, status.OrganizationName, tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
+		status.LatestVersionName, status.LatestVersionStatus, ages.Since(status.UpdatedAt), reason,
+	}
+}
+
+func subjectOf(name string) impersonation.Subject { return impersonation.Subject{Resource: resource, Name: name} }
+
+// fault converts an error about a template to an API status.
+func fault(name string, err error) error { return info.Fault(name, err) }
+
+// versionFault is like fault, for an error about a new version. The fields of the error are those
+// of the version.
+func versionFault(name string, err error) error {
+	ofVersion := info
+	ofVersion.CoderFields = func(err error) map[string]*field.Path {
+		fields := info.CoderFields(err)
+		fields["name"] = versionNamePath
+		fields["message"] = specPath.Child("versionMessage")
+		fields["tags"] = specPath.Child("provisionerTags")
+		fields["user_variable_values"] = variablesPath
+		return fields
+	}
+	return ofVersion.Fault(name, err)
+}
+
+func invalid(tmpl object, problem *field.Error) error { return info.Invalid(tmpl.Name, problem) }

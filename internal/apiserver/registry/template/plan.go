@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -34,18 +34,11 @@ type plan struct {
 
 // CheckCreate implements registry.Checker.
 func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
-	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
-	if !ok {
-		return errNotTemplate(obj)
-	}
-	ctx, _, err := k.beginCreate(ctx, tmpl)
+	tmpl, err := k.Cast(obj)
 	if err != nil {
 		return err
 	}
-	p, err := k.planCreate(ctx, tmpl)
-	if err == nil {
-		err = p.mayCreate(ctx, tmpl.Name)
-	}
+	ctx, _, p, err := k.beginCreate(ctx, tmpl)
 	if err != nil {
 		return err
 	}
@@ -58,16 +51,12 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
-	tmpl, ok := wanted.(*aggregationv1alpha1.CoderTemplate)
-	was, okay := current.(*aggregationv1alpha1.CoderTemplate)
-	if !ok || !okay {
-		return errNotTemplate(wanted)
-	}
+	was, tmpl := current.(object), wanted.(object)
 	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
-		_, _, err := k.beginMetadata(ctx, was, tmpl)
+		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name), false)
 		return err
 	}
-	connection, id, err := k.locate(ctx, was)
+	connection, id, err := k.Locate(ctx, was)
 	if err != nil {
 		return err
 	}
@@ -104,27 +93,33 @@ func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 	return field.Invalid(versionNamePath, name, "is the name of an older version; name the new version otherwise, or leave the field out")
 }
 
-func (k *Kind) planCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (plan, error) {
-	name, err := objectname.ParseTemplate(tmpl.Name)
+// beginCreate determines the Coder user that the caller acts as to create a template, and plans the
+// creation. It returns an error if Coder would refuse the template, before files are uploaded.
+func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *impersonation.As, plan, error) {
+	ctx, as, connection, err := k.BeginCreate(ctx, tmpl, subjectOf(tmpl.Name))
 	if err != nil {
-		return plan{}, invalid(tmpl, field.Invalid(namePath, tmpl.Name, err.Error()))
+		return ctx, as, plan{}, err
 	}
-	connection, err := registry.Connection(ctx, k.config.Connections, tmpl.Namespace, name.Prefix)
+	p, err := k.planCreate(ctx, connection, tmpl)
 	if err != nil {
-		return plan{}, err
+		return ctx, as, plan{}, err
 	}
-	if connection == nil {
-		return plan{}, invalid(tmpl, registry.NoControlPlane(tmpl.Namespace, name.Prefix))
-	}
-	p := plan{connection: *connection, request: newTemplate(name.Name, tmpl.Spec)}
-	organization, problem, err := registry.Organization(ctx, *connection, tmpl.Spec.Organization, name.Organization)
+	return ctx, as, p, impersonation.May(ctx, connection.Client, subjectOf(tmpl.Name), coderd.Permission{
+		Resource: k.InCoder, Action: "create", Organization: p.organization.ID,
+	})
+}
+
+func (k *Kind) planCreate(ctx context.Context, connection connections.Connection, tmpl object) (plan, error) {
+	// BeginCreate has checked the name.
+	name, _ := objectname.ParseTemplate(tmpl.Name)
+	organization, problem, err := registry.Organization(ctx, connection, tmpl.Spec.Organization, name.Organization)
 	if err != nil {
 		return plan{}, fault(tmpl.Name, err)
 	}
 	if problem != nil {
 		return plan{}, invalid(tmpl, problem)
 	}
-	p.organization = organization
+	p := plan{connection: connection, organization: organization, request: newTemplate(name.Name, tmpl.Spec)}
 	// Check the name first, so that no unused version is created.
 	existing, err := connection.Client.TemplateByName(ctx, organization.ID, name.Name)
 	switch {
@@ -136,7 +131,7 @@ func (k *Kind) planCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 	case tmpl.Spec.VersionID == "":
 		return p, nil
 	}
-	p.request.VersionID, err = unused(ctx, *connection, tmpl)
+	p.request.VersionID, err = unused(ctx, connection, tmpl)
 	return p, err
 }
 
@@ -153,33 +148,8 @@ func newTemplate(name string, spec aggregationv1alpha1.CoderTemplateSpec) coderd
 	return request
 }
 
-// locate returns the connection of an object and its ID in Coder.
-func (k *Kind) locate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (connections.Connection, uuid.UUID, error) {
-	id, err := uuid.Parse(string(tmpl.UID))
-	if err != nil {
-		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, tmpl.Name, fmt.Errorf("its metadata.uid %q is not an id in Coder", tmpl.UID))
-	}
-	connection, err := registry.Connection(ctx, k.config.Connections, tmpl.Namespace, k.Prefix(tmpl.Name))
-	if err != nil {
-		return connections.Connection{}, uuid.Nil, err
-	}
-	if connection == nil || connection.ControlPlane != controlPlaneOf(tmpl) {
-		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, tmpl.Name,
-			fmt.Errorf("its control plane %s is not served any more", controlPlaneOf(tmpl)))
-	}
-	return *connection, id, nil
-}
-
-// controlPlaneOf returns the control plane of an object.
-func controlPlaneOf(tmpl *aggregationv1alpha1.CoderTemplate) types.NamespacedName {
-	return types.NamespacedName{
-		Namespace: tmpl.Labels[aggregationv1alpha1.LabelControlPlaneNamespace],
-		Name:      tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
-	}
-}
-
 // unused returns the version for a new template. It must not belong to a template.
-func unused(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (uuid.UUID, error) {
+func unused(ctx context.Context, connection connections.Connection, tmpl object) (uuid.UUID, error) {
 	version, err := readVersion(ctx, connection, tmpl)
 	if err != nil {
 		return uuid.Nil, err
@@ -193,7 +163,7 @@ func unused(ctx context.Context, connection connections.Connection, tmpl *aggreg
 // promotable returns the version that is to become active. It must belong to the template, be
 // built, and not be archived.
 func promotable(
-	ctx context.Context, connection connections.Connection, template uuid.UUID, tmpl *aggregationv1alpha1.CoderTemplate,
+	ctx context.Context, connection connections.Connection, template uuid.UUID, tmpl object,
 ) (coderd.TemplateVersion, error) {
 	version, err := readVersion(ctx, connection, tmpl)
 	switch {
@@ -211,7 +181,7 @@ func promotable(
 	}
 }
 
-func readVersion(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (coderd.TemplateVersion, error) {
+func readVersion(ctx context.Context, connection connections.Connection, tmpl object) (coderd.TemplateVersion, error) {
 	// The validation has checked that it is a UUID.
 	id, _ := uuid.Parse(tmpl.Spec.VersionID)
 	version, err := connection.Client.TemplateVersion(ctx, id)

@@ -69,7 +69,7 @@ func (k *Kind) settleDeletion(
 		return true, err
 	}
 	k.book.forget(connection.ControlPlane, item.ID)
-	return true, k.config.Records.Delete(ctx, record)
+	return true, k.Records.Delete(ctx, record)
 }
 
 // settling is one reconciliation of a template.
@@ -99,7 +99,7 @@ func (w *settling) save(ctx context.Context) error {
 	if err := w.intent.into(record); err != nil {
 		return err
 	}
-	saved, err := w.kind.config.Records.Put(ctx, record)
+	saved, err := w.kind.Records.Put(ctx, record)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (w *settling) submit(ctx context.Context) error {
 
 // as returns a context in which requests are made as the user who requested a release.
 func (w *settling) as(ctx context.Context, r *release) (context.Context, error) {
-	return w.kind.config.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
+	return w.kind.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
 }
 
 func (w *settling) tell(ctx context.Context, what string, r release) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -43,7 +42,7 @@ func (s *snapshot) refused() string {
 // load reads the data that belongs to a template.
 func (k *Kind) load(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
-	previous *aggregationv1alpha1.CoderTemplate,
+	previous object,
 ) (*snapshot, error) {
 	in, err := intentOf(record)
 	if err != nil {

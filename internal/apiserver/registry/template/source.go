@@ -3,12 +3,15 @@ package template
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -51,7 +54,7 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 // is reused, because an archive never changes. An error means that the request may succeed later.
 // If the archive is unreadable, the source has a problem, and it is read again if fresh is true.
 func readSource(
-	ctx context.Context, connection connections.Connection, file uuid.UUID, previous *aggregationv1alpha1.CoderTemplate, fresh bool,
+	ctx context.Context, connection connections.Connection, file uuid.UUID, previous object, fresh bool,
 ) (source, error) {
 	if known, ok := shownIn(previous, file); ok && (!fresh || known.fileCount != 0) {
 		return known, nil
@@ -72,7 +75,7 @@ func readSource(
 }
 
 // shownIn returns the source that an object shows, if it is from that archive.
-func shownIn(tmpl *aggregationv1alpha1.CoderTemplate, file uuid.UUID) (source, bool) {
+func shownIn(tmpl object, file uuid.UUID) (source, bool) {
 	if tmpl == nil || tmpl.Status.Source == nil || tmpl.Status.Source.FileID != file.String() {
 		return source{}, false
 	}
@@ -93,7 +96,7 @@ func passing(err error) bool {
 }
 
 // showing returns an object that shows a source, for readSource.
-func showing(s source) *aggregationv1alpha1.CoderTemplate {
+func showing(s source) object {
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		Spec: aggregationv1alpha1.CoderTemplateSpec{Files: s.files},
 		Status: aggregationv1alpha1.CoderTemplateStatus{Source: &aggregationv1alpha1.TemplateSource{
@@ -106,4 +109,147 @@ func showing(s source) *aggregationv1alpha1.CoderTemplate {
 		}}
 	}
 	return tmpl
+}
+
+// plan returns the wanted release, and the values of all variables for its build.
+func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error) {
+	file, err := u.file(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
+	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
+	if err != nil && passing(err) {
+		// Any other error means that the build of the active version has not finished.
+		return nil, nil, fault(u.was.Name, err)
+	}
+	c.inherited = inheritedFrom(values, u.wanted.Spec, u.was.Spec)
+	if c.variables, err = u.kind.resolve(ctx, u.was.Namespace, u.wanted.Spec.Variables, c.inherited); err != nil {
+		return nil, nil, fault(u.was.Name, err)
+	}
+	if u.intent.Salt == "" {
+		if u.intent.Salt, err = newSalt(); err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+	}
+	return c.release(u.intent.Salt, u.wanted.Spec.VersionMessage, u.page.active.ID), c.variables, nil
+}
+
+// release returns the release of a content, without a name.
+func (c content) release(salt, message string, over uuid.UUID) *release {
+	return &release{
+		FileID: c.file, Content: c.hash(salt), Message: message, Tags: c.tags, Inherited: c.inherited, Over: over,
+	}
+}
+
+// file returns the wanted archive. It uploads the archive unless Coder certainly has it.
+func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
+	if !sameSource(u.was, u.wanted) {
+		id, err := uuid.Parse(u.wanted.Status.Source.FileID)
+		if err != nil {
+			return uuid.Nil, apierrors.NewInternalError(err)
+		}
+		return id, nil
+	}
+	shown, err := u.shownFile(ctx)
+	if err != nil || maps.Equal(u.wanted.Spec.Files, u.was.Spec.Files) {
+		return shown, err
+	}
+	if file, ok, err := u.fileOfActive(ctx, shown); err != nil || ok {
+		return file, err
+	}
+	done, err := u.kind.unpacking.begin(ctx)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer done()
+	base, err := u.base(ctx, shown)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	file, packed, err := upload(ctx, u.connection, u.wanted, base)
+	u.source = packed
+	return file, err
+}
+
+// shownFile returns the archive whose text spec.files shows.
+func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
+	if u.was.Status.Source != nil {
+		if id, err := uuid.Parse(u.was.Status.Source.FileID); err == nil {
+			return id, nil
+		}
+	}
+	shown, err := shownOf(ctx, u.connection.Client, u.page, u.intent.Release)
+	return shown.FileID, fault(u.was.Name, err)
+}
+
+// fileOfActive returns the archive of the active version if the wanted files equal it. This happens
+// if a user reverts a change whose version is being built or has failed.
+func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, bool, error) {
+	active := u.page.active.FileID
+	if active == shown {
+		return uuid.Nil, false, nil
+	}
+	s, err := readSource(ctx, u.connection, active, nil, false)
+	if err != nil {
+		return uuid.Nil, false, fault(u.was.Name, err)
+	}
+	if !s.inline || !maps.Equal(s.files, u.wanted.Spec.Files) {
+		return uuid.Nil, false, nil
+	}
+	u.source = &s
+	return active, true, nil
+}
+
+// base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
+// all files are text, or spec.files was empty, so that the source is replaced as a whole.
+func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
+	s, ok := shownIn(u.was, shown)
+	if ok && (s.inline || s.problem != "") {
+		return nil, nil
+	}
+	archive, err := u.connection.Client.DownloadArchive(ctx, shown)
+	switch {
+	case coderd.IsArchiveTooLarge(err):
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
+	case err != nil && passing(err):
+		return nil, fault(u.was.Name, err)
+	}
+	return archive, nil
+}
+
+// upload sends the files to Coder. Coder stores equal archives once.
+func upload(
+	ctx context.Context, connection connections.Connection, tmpl object, base *coderd.Archive,
+) (uuid.UUID, *source, error) {
+	packed, err := coderd.PackFiles(tmpl.Spec.Files, base)
+	if err != nil {
+		return uuid.Nil, nil, apierrors.NewInvalid(kind, tmpl.Name, filesProblems(err))
+	}
+	archive, err := coderd.ReadArchive(packed)
+	if err != nil {
+		return uuid.Nil, nil, apierrors.NewInvalid(kind, tmpl.Name, filesProblems(err))
+	}
+	id, err := connection.Client.UploadArchive(ctx, packed)
+	if err != nil {
+		return uuid.Nil, nil, fault(tmpl.Name, err)
+	}
+	s := sourceOf(id, archive)
+	return id, &s, nil
+}
+
+// objectWith is like Object, with a source that need not be read again.
+func (k *Kind) objectWith(
+	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
+	old object, known *source,
+) (object, error) {
+	from := old
+	if known != nil {
+		from = showing(*known)
+	}
+	s, err := k.load(ctx, connection, t, record, from)
+	if err != nil {
+		return nil, err
+	}
+	return k.fromCoder(s, old), nil
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
@@ -18,12 +15,12 @@ import (
 // strategy implements defaulting and validation of templates.
 type strategy struct {
 	registry.Strategy
-	mayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
+	secrets registry.Secrets
 }
 
 // PrepareForCreate clears the fields that only the server sets, and sets defaults.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
+	tmpl := obj.(object)
 	tmpl.Status = aggregationv1alpha1.CoderTemplateStatus{}
 	tmpl.Generation = 1
 	if name, err := objectname.ParseTemplate(tmpl.Name); err == nil && tmpl.Spec.Organization == "" {
@@ -34,20 +31,13 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 // PrepareForUpdate restores the status, and keeps the current value of unset fields that Coder
 // stores: another client may manage them.
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	tmpl, current := obj.(*aggregationv1alpha1.CoderTemplate), old.(*aggregationv1alpha1.CoderTemplate)
+	tmpl, current := obj.(object), old.(object)
 	tmpl.Status = *current.Status.DeepCopy()
 	if replaced, ok := replacementFrom(ctx); ok {
 		tmpl.Status.Source = replaced.DeepCopy()
 		tmpl.Spec.Files = current.Spec.Files
 	}
-	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
-		if value, ok := current.Labels[label]; ok {
-			if tmpl.Labels == nil {
-				tmpl.Labels = map[string]string{}
-			}
-			tmpl.Labels[label] = value
-		}
-	}
+	registry.KeepLabels(tmpl, current.Labels)
 	if registry.SameOrganization(tmpl.Spec.Organization, current.Spec.Organization) {
 		tmpl.Spec.Organization = current.Spec.Organization
 	}
@@ -86,7 +76,7 @@ func fillPointer[T any](field **T, kept *T) {
 
 // Validate implements rest.RESTCreateStrategy.
 func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
+	tmpl := obj.(object)
 	errs := validateNew(tmpl)
 	if len(errs) > 0 {
 		return errs
@@ -96,7 +86,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	tmpl, current := obj.(*aggregationv1alpha1.CoderTemplate), old.(*aggregationv1alpha1.CoderTemplate)
+	tmpl, current := obj.(object), old.(object)
 	errs := validateChange(tmpl, current)
 	if len(errs) > 0 || !changesContent(tmpl, current) {
 		return errs
@@ -107,14 +97,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 // validateSecrets checks whether the user has permission to get the Secrets that the new version
 // uses. A user who changes only the files needs it too, because files can print the value of a
 // variable.
-func (s strategy) validateSecrets(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
-	if s.mayReadSecret == nil || !usesSecrets(tmpl.Spec.Variables) {
-		return nil
-	}
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return field.ErrorList{field.Forbidden(variablesPath, "it is not known who asks, so no Secret is read")}
-	}
+func (s strategy) validateSecrets(ctx context.Context, tmpl object) field.ErrorList {
 	var errs field.ErrorList
 	for i, v := range tmpl.Spec.Variables {
 		ref := secretOf(v)
@@ -122,11 +105,8 @@ func (s strategy) validateSecrets(ctx context.Context, tmpl *aggregationv1alpha1
 			continue
 		}
 		path := variablesPath.Index(i).Child("valueFrom", "secretKeyRef", "name")
-		switch err := s.mayReadSecret(ctx, who, tmpl.Namespace, ref.Name); {
-		case apierrors.IsForbidden(err):
-			errs = append(errs, field.Forbidden(path, "user "+who.GetName()+" may not get Secret "+ref.Name+" in namespace "+tmpl.Namespace))
-		case err != nil:
-			errs = append(errs, field.InternalError(path, err))
+		if problem := s.secrets.Check(ctx, tmpl.Namespace, ref.Name, path); problem != nil {
+			errs = append(errs, problem)
 		}
 	}
 	return errs

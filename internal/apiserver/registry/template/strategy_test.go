@@ -208,16 +208,16 @@ func TestSelectors(t *testing.T) {
 			return scheme.ConvertFieldLabel(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"), label, value)
 		})
 		f.must(err)
-		_, set, err := Attributes(tmpl)
+		_, set, err := info.Attributes(tmpl)
 		f.must(err)
 		if parsed.Matches(set) != want {
 			t.Errorf("%s matches: %t", selector, !want)
 		}
 	}
-	if _, _, err := FieldLabel("spec.icon", "x"); err == nil || !strings.Contains(err.Error(), "spec.organization") {
+	if _, _, err := info.FieldLabel("spec.icon", "x"); err == nil || !strings.Contains(err.Error(), "spec.organization") {
 		t.Errorf("a selector for anything: %v", err)
 	}
-	if _, _, err := Attributes(&aggregationv1alpha1.CoderWorkspace{}); err == nil {
+	if _, _, err := info.Attributes(&aggregationv1alpha1.CoderWorkspace{}); err == nil {
 		t.Error("a workspace is a template")
 	}
 }

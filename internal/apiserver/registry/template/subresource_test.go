@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -23,7 +23,7 @@ func (f *fixture) read(subresource, name, query string) (runtime.Object, error) 
 	f.t.Helper()
 	values, err := url.ParseQuery(query)
 	f.must(err)
-	s, _ := scheme.New(AddToScheme)
+	s, _ := registry.NewScheme(AddToScheme)
 	storage := f.kind.Subresources(oneStore{f})[subresource].(rest.GetterWithOptions)
 	options, _, _ := storage.NewGetOptions()
 	if err := runtime.NewParameterCodec(s).DecodeParameters(values, aggregationv1alpha1.GroupVersion, options); err != nil {

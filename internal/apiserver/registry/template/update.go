@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -25,7 +25,7 @@ type updating struct {
 	page        page
 	was, wanted *aggregationv1alpha1.CoderTemplate
 	// as is the Coder user who makes the update.
-	as     *acting.As
+	as     *impersonation.As
 	record *metadata.Record
 	intent intent
 	// source is the source of a file that was just uploaded.
@@ -35,8 +35,8 @@ type updating struct {
 // update updates a template. The requests that Coder is most likely to refuse, and the data that
 // only Coder stores, go first. If an update is interrupted, repeating the same request completes
 // it.
-func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
-	connection, id, err := k.locate(ctx, was)
+func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
+	connection, id, err := k.Locate(ctx, was)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.Code
 	if err != nil {
 		return nil, err
 	}
-	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.recordOf(was), as: as}
+	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.RecordOf(was), as: as}
 	if u.intent, err = intentOf(u.record); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -72,7 +72,7 @@ func (u *updating) asksCoder() bool {
 }
 
 // keepIntent updates the data that only the record holds.
-func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
+func (u *updating) keepIntent(ctx context.Context) (object, error) {
 	u.intent.keepSpec(u.wanted.Spec)
 	if err := u.save(ctx); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTe
 		observe(out)
 	}
 	if id, err := uuid.Parse(string(u.was.UID)); err == nil {
-		u.kind.hint(u.record.ControlPlane, id)
+		u.kind.Hint(u.record.ControlPlane, id)
 	}
 	return out, nil
 }
@@ -104,7 +104,7 @@ func (u *updating) save(ctx context.Context) error {
 	if err := u.intent.into(record); err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	saved, err := u.kind.config.Records.Put(ctx, record)
+	saved, err := u.kind.Records.Put(ctx, record)
 	if err != nil {
 		return fault(u.was.Name, err)
 	}
@@ -181,7 +181,7 @@ func (u *updating) activate(ctx context.Context) error {
 }
 
 // changesContent reports whether the update requires a new version.
-func changesContent(wanted, was *aggregationv1alpha1.CoderTemplate) bool {
+func changesContent(wanted, was object) bool {
 	return !maps.Equal(wanted.Spec.Files, was.Spec.Files) ||
 		!equality.Semantic.DeepEqual(byName(wanted.Spec.Variables), byName(was.Spec.Variables)) ||
 		!equality.Semantic.DeepEqual(wanted.Spec.ProvisionerTags, was.Spec.ProvisionerTags) ||
@@ -291,14 +291,14 @@ func (u *updating) takeBack(ctx context.Context, before *metadata.Record, before
 	if err := beforeIntent.into(record); err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	if _, err := u.kind.config.Records.Put(ctx, record); err != nil {
+	if _, err := u.kind.Records.Put(ctx, record); err != nil {
 		return fault(u.was.Name, err)
 	}
 	return refused
 }
 
 // result reads the updated template and returns its object.
-func (u *updating) result(ctx context.Context, id uuid.UUID) (*aggregationv1alpha1.CoderTemplate, error) {
+func (u *updating) result(ctx context.Context, id uuid.UUID) (object, error) {
 	u.kind.book.forget(u.connection.ControlPlane, id)
 	t, err := u.connection.Client.Template(ctx, id)
 	if err != nil {
@@ -308,6 +308,6 @@ func (u *updating) result(ctx context.Context, id uuid.UUID) (*aggregationv1alph
 	if err != nil {
 		return nil, fault(u.was.Name, err)
 	}
-	u.kind.hint(u.connection.ControlPlane, id)
+	u.kind.Hint(u.connection.ControlPlane, id)
 	return out, nil
 }

@@ -40,7 +40,7 @@ const (
 var versionName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:[_.-][a-zA-Z0-9]+)*$`)
 
 // validateNew validates a new template, without requests to Coder.
-func validateNew(tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
+func validateNew(tmpl object) field.ErrorList {
 	name, err := objectname.ParseTemplate(tmpl.Name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, tmpl.Name, err.Error())}
@@ -148,7 +148,7 @@ func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.E
 }
 
 // validateChange rejects changes of immutable fields, and validates the rest of the spec.
-func validateChange(tmpl, old *aggregationv1alpha1.CoderTemplate) field.ErrorList {
+func validateChange(tmpl, old object) field.ErrorList {
 	var errs field.ErrorList
 	if wanted, first := tmpl.Spec.Organization, old.Spec.Organization; wanted != first {
 		problem := fmt.Sprintf("cannot change from %q", first)

@@ -121,7 +121,7 @@ func TestAnIntentThatCannotBeRead(t *testing.T) {
 	f := newFixture(t)
 	items, err := f.watcher.Templates(f.ctx)
 	f.must(err)
-	broken := &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: "coder.starter", Intent: []byte(`{"release": 1}`)}
+	broken := &metadata.Record{ControlPlane: controlPlane, Kind: info.Kind, Name: "coder.starter", Intent: []byte(`{"release": 1}`)}
 	if obj, err := f.kind.Object(f.ctx, f.connection(), items[0], broken, nil); err == nil {
 		t.Errorf("%v", obj)
 	}

@@ -4,73 +4,53 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Write implements records.Writer.
-func (k *Kind) Write(ctx context.Context, _ string, current, wanted records.Object) (records.Object, error) {
-	was, _ := current.(*aggregationv1alpha1.CoderTemplate)
-	tmpl, _ := wanted.(*aggregationv1alpha1.CoderTemplate)
-	switch {
-	case was == nil && tmpl == nil:
-		return nil, apierrors.NewInternalError(fmt.Errorf("a write of %T to %T makes no sense", current, wanted))
-	case was == nil:
-		return object(k.create(ctx, tmpl))
-	case tmpl == nil:
-		return nil, k.remove(ctx, was)
-	case equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl):
-		return object(k.updateMetadata(ctx, was, tmpl))
-	default:
-		return object(k.update(ctx, was, tmpl))
-	}
-}
-
-// object converts a nil pointer to a nil interface.
-func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (records.Object, error) {
-	if tmpl == nil || err != nil {
-		return nil, err
-	}
-	return tmpl, nil
+func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Object) (records.Object, error) {
+	return registry.Operations[object]{
+		Create: k.create,
+		Update: func(ctx context.Context, was, wanted object) (object, error) {
+			if equality.Semantic.DeepEqual(was.Spec, wanted.Spec) && sameSource(was, wanted) {
+				return k.updateMetadata(ctx, was, wanted)
+			}
+			return k.update(ctx, was, wanted)
+		},
+		Delete: func(ctx context.Context, was object) (object, error) { return nil, k.remove(ctx, was) },
+	}.Write(ctx, key, current, wanted)
 }
 
 // sameSource reports whether the update does not replace the archive.
-func sameSource(was, tmpl *aggregationv1alpha1.CoderTemplate) bool {
+func sameSource(was, tmpl object) bool {
 	a, b := was.Status.Source, tmpl.Status.Source
 	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
 }
 
-// recordOf returns a copy of the record of an object, or a new record if there is none.
-func (k *Kind) recordOf(tmpl *aggregationv1alpha1.CoderTemplate) *metadata.Record {
-	controlPlane := controlPlaneOf(tmpl)
-	if known, ok := k.config.Records.Get(controlPlane, tmpl.UID); ok {
-		record := known.DeepCopy()
-		record.Name = tmpl.Name
-		return record
-	}
-	return &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: tmpl.Name, UID: tmpl.UID}
-}
-
 // updateMetadata stores the metadata in the record. It changes nothing in Coder. If the
 // caller needs no Coder user, it also works while Coder is unreachable.
-func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
-	by, deletes, err := k.beginMetadata(ctx, was, wanted)
+func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, error) {
+	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name), false)
 	if err != nil {
 		return nil, err
 	}
-	record := k.recordOf(was)
+	record := k.RecordOf(was)
 	metadata.Keep(wanted, record)
-	if deletes {
+	if registry.Deletes(was, wanted) {
 		if err := noteDeletion(record, by); err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
 	}
-	if _, err := k.config.Records.Put(ctx, record); err != nil {
+	if _, err := k.Records.Put(ctx, record); err != nil {
 		return nil, fault(was.Name, err)
 	}
 	out := wanted.DeepCopy()
@@ -82,7 +62,7 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alp
 
 // observe marks the generation as observed, because it contains nothing that must be sent to Coder.
 // The start of a deletion increments the generation too.
-func observe(tmpl *aggregationv1alpha1.CoderTemplate) {
+func observe(tmpl object) {
 	tmpl.Status.ObservedGeneration = tmpl.Generation
 	for i := range tmpl.Status.Conditions {
 		tmpl.Status.Conditions[i].ObservedGeneration = tmpl.Generation
@@ -90,8 +70,8 @@ func observe(tmpl *aggregationv1alpha1.CoderTemplate) {
 }
 
 // remove deletes a template in Coder.
-func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplate) error {
-	connection, id, err := k.locate(ctx, was)
+func (k *Kind) remove(ctx context.Context, was object) error {
+	connection, id, err := k.Locate(ctx, was)
 	if err != nil {
 		return err
 	}
@@ -99,7 +79,7 @@ func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplat
 		ctx, _, err = k.begin(ctx, connection, id, was.Name, true)
 	} else {
 		// Another user may have removed the last finalizer.
-		ctx, err = k.asDeleter(ctx, connection, k.recordOf(was))
+		ctx, err = k.asDeleter(ctx, connection, k.RecordOf(was))
 	}
 	if err != nil {
 		return err
@@ -113,10 +93,46 @@ func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplat
 		return fault(was.Name, err)
 	}
 	k.book.forget(connection.ControlPlane, id)
-	if record, ok := k.config.Records.Get(connection.ControlPlane, was.UID); ok {
-		if err := k.config.Records.Delete(ctx, record); err != nil {
+	if record, ok := k.Records.Get(connection.ControlPlane, was.UID); ok {
+		if err := k.Records.Delete(ctx, record); err != nil {
 			return fault(was.Name, err)
 		}
 	}
 	return nil
+}
+
+// begin determines the Coder user that the caller acts as to change a template. It checks the
+// permission in Coder first, because a part of the change may be carried out later.
+func (k *Kind) begin(
+	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
+) (context.Context, *impersonation.As, error) {
+	s := subjectOf(name)
+	s.Deletes = deletes
+	ctx, as, err := k.Actors.Begin(ctx, connection, s)
+	if err != nil || as == nil {
+		return ctx, as, err
+	}
+	if deletes {
+		return ctx, as, k.MayDelete(ctx, connection, s, id)
+	}
+	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
+}
+
+// noteDeletion records the initiator of the deletion.
+func noteDeletion(record *metadata.Record, by *impersonation.As) error {
+	in, err := intentOf(record)
+	if err != nil {
+		return err
+	}
+	in.DeletedBy = by
+	return in.into(record)
+}
+
+// asDeleter returns a context in which requests are made as the initiator of the deletion.
+func (k *Kind) asDeleter(ctx context.Context, connection connections.Connection, record *metadata.Record) (context.Context, error) {
+	in, err := intentOf(record)
+	if err != nil {
+		return ctx, err
+	}
+	return k.Actors.Later(ctx, connection, in.DeletedBy, subjectOf(record.Name))
 }

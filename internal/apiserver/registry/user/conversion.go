@@ -21,8 +21,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// lastSeenStep is by how much the time at which a user was last seen must change. Otherwise
-// every user who works would be written all the time.
+// lastSeenStep is the precision of lastSeenAt. Without it, the record of each active user would be
+// written continuously.
 const lastSeenStep = time.Hour
 
 // Object implements mirror.Kind.
@@ -33,12 +33,12 @@ func (k *Kind) Object(
 	if err != nil {
 		return nil, err
 	}
-	was, _ := previous.(*aggregationv1alpha1.CoderUser)
+	was, _ := previous.(object)
 	return k.object(ctx, connection, item, record, in, was), nil
 }
 
 func (k *Kind) object(
-	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record, in intent, was *aggregationv1alpha1.CoderUser,
+	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record, in intent, was object,
 ) *aggregationv1alpha1.CoderUser {
 	memberships := k.members.of(ctx, connection, item)
 	status := aggregationv1alpha1.CoderUserStatus{
@@ -72,7 +72,7 @@ func (k *Kind) object(
 	return u
 }
 
-// specOf is the spec of a user of whom no manifest owns anything.
+// specOf returns the spec of a user without fields that a manifest owns.
 func specOf(status aggregationv1alpha1.CoderUserStatus) aggregationv1alpha1.CoderUserSpec {
 	status = *status.DeepCopy()
 	return aggregationv1alpha1.CoderUserSpec{
@@ -85,7 +85,7 @@ func isSuspended(status aggregationv1alpha1.CoderUserStatus) bool {
 	return coderd.User{Status: status.State}.IsSuspended()
 }
 
-func lastSeen(at time.Time, was *aggregationv1alpha1.CoderUser) *metav1.Time {
+func lastSeen(at time.Time, was object) *metav1.Time {
 	// Coder reports the year 1 of a user who never logged in.
 	if at.Year() < 2000 {
 		return nil
@@ -98,7 +98,7 @@ func lastSeen(at time.Time, was *aggregationv1alpha1.CoderUser) *metav1.Time {
 	return ptr.To(registry.Seconds(at))
 }
 
-// drift names the owned fields that are something else in Coder.
+// drift returns the names of the owned fields that differ in Coder.
 func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string {
 	var names []string
 	if f := owned.FullName; f != nil && *f != status.FullName {
@@ -116,7 +116,7 @@ func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string 
 	return names
 }
 
-// verdict is what one condition says. It is true if holds.
+// verdict holds the status, reason and message of a condition. The status is True if holds is set.
 type verdict struct {
 	holds           bool
 	reason, message string
@@ -133,7 +133,7 @@ func (v verdict) condition(kind string, observed int64, since time.Time) metav1.
 	return c
 }
 
-// synced is the condition Synced.
+// synced returns the verdict of condition Synced.
 func synced(drifted []string, no *refused) verdict {
 	switch {
 	case len(drifted) > 0 && no != nil:
@@ -146,7 +146,7 @@ func synced(drifted []string, no *refused) verdict {
 
 func names(fields []string) string { return "spec." + strings.Join(fields, ", spec.") }
 
-func (k *Kind) conditions(u *aggregationv1alpha1.CoderUser, in intent, was *aggregationv1alpha1.CoderUser) []metav1.Condition {
+func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	drifted := drift(in.Owned, u.Status)
 	sync := synced(drifted, in.Refused)
 	ready := verdict{true, aggregationv1alpha1.ReasonActive, "the user can log in"}
@@ -168,7 +168,7 @@ func (k *Kind) conditions(u *aggregationv1alpha1.CoderUser, in intent, was *aggr
 		{aggregationv1alpha1.ConditionReady, ready}, {aggregationv1alpha1.ConditionReconciling, reconciling},
 		{aggregationv1alpha1.ConditionStalled, stalled}, {aggregationv1alpha1.ConditionSynced, sync},
 	} {
-		now := c.condition(c.kind, u.Status.ObservedGeneration, k.config.Clock.Now())
+		now := c.condition(c.kind, u.Status.ObservedGeneration, k.Clock.Now())
 		if was == nil {
 			now.LastTransitionTime = u.CreationTimestamp
 		} else if old := meta.FindStatusCondition(was.Status.Conditions, c.kind); old != nil && old.Status == now.Status {
@@ -179,5 +179,26 @@ func (k *Kind) conditions(u *aggregationv1alpha1.CoderUser, in intent, was *aggr
 	return out
 }
 
-// stateDormant is that of a user who has not logged in for long, or never.
+// stateDormant is the state of a user that has not logged in for long, or never.
 const stateDormant = "dormant"
+
+// WithSync implements mirror.Kind.
+func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
+	was, ok := previous.(object)
+	if !ok || was == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(was.Status.Conditions, aggregationv1alpha1.ConditionSynced)
+	unreachable := c != nil && c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
+	if reachable != unreachable {
+		return nil
+	}
+	now := verdict{reason: aggregationv1alpha1.ReasonCoderUnreachable, message: "Coder cannot be asked, this is what it last reported: " + message}
+	if reachable {
+		now = synced(nil, nil)
+	}
+	out := was.DeepCopy()
+	// The transition time changes only with the status.
+	meta.SetStatusCondition(&out.Status.Conditions, now.condition(aggregationv1alpha1.ConditionSynced, was.Status.ObservedGeneration, since))
+	return out
+}

@@ -1,15 +1,15 @@
-// Package user is all that users are: how an object is made of what Coder reports and
-// what its record keeps, what a write does in Coder, validation and table.
+// Package user implements the kind CoderUser: the conversion from Coder's users and their records,
+// the writes to Coder, validation and the table.
 //
-// Terms: a manifest owns the fields of the spec that metadata.managedFields names. What it
-// owns is in the record, the rest of the spec is what Coder has.
+// Terms: a manifest owns the fields of the spec that metadata.managedFields lists. The record
+// contains the owned fields. The rest of the spec shows the values in Coder.
 //
 // Invariants:
-//   - A field that no manifest owns is never changed in Coder by itself. One that is owned
-//     is brought to Coder again if somebody changes it there, as the caller who set it.
-//   - Before something is corrected Coder is asked for that user alone: lists are older.
+//   - A field that no manifest owns is never corrected in Coder. An owned field is corrected if it
+//     is changed there, as the caller who set it.
+//   - Before a correction, the user is read from Coder alone, because lists are older.
 //   - No password is in an object, a record, a log or an error.
-//   - At rest no user is read by itself: there is one list of users, one of the members
-//     of an organization at a time, and now and then one of all tokens.
-//   - Of a token name and times are shown, never its value or its id.
+//   - At rest no user is read alone: there is one list of users, one list of the members of an
+//     organization at a time, and rarely one list of all tokens.
+//   - Tokens are shown with their name and times, never with their value or their ID.
 package user

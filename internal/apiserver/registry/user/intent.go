@@ -2,7 +2,6 @@ package user
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,14 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// organizations are memberships.
+// organizations are the memberships of a user.
 type organizations = []aggregationv1alpha1.CoderUserOrganization
 
-// settings are the fields of a spec that can be brought to Coder at any time. Nil is not set.
+// settings are the fields of a spec that can be changed in Coder at any time. Unset fields are nil.
 type settings struct {
 	FullName      *string        `json:"fullName,omitempty"`
 	Suspended     *bool          `json:"suspended,omitempty"`
@@ -25,18 +25,19 @@ type settings struct {
 	Organizations *organizations `json:"organizations,omitempty"`
 }
 
-// intent is what the record of a user keeps.
+// intent is the intent in the record of a user: the part of the spec that Coder cannot store, and
+// what must be done later.
 type intent struct {
 	// Owned are the fields that a manifest owns.
 	Owned settings `json:"owned,omitzero"`
 	// PasswordFrom and ReclaimPolicy are those of the spec.
 	PasswordFrom  *aggregationv1alpha1.CoderUserPasswordSource `json:"passwordFrom,omitempty"`
 	ReclaimPolicy string                                       `json:"reclaimPolicy,omitempty"`
-	// By is who set what is owned, DeletedBy who asked for the deletion. It is done as these
-	// users of Coder.
-	By        *acting.As `json:"by,omitempty"`
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
-	// Refused is why Coder does not accept what is owned.
+	// By is the Coder user who set the owned fields, DeletedBy the one who requested the deletion.
+	// Corrections and the deletion are made as these users.
+	By        *impersonation.As `json:"by,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
+	// Refused is the reason why Coder does not accept the owned fields.
 	Refused *refused `json:"refused,omitempty"`
 }
 
@@ -46,34 +47,17 @@ type refused struct {
 }
 
 // intentOf reads the intent of a record, which may be nil.
-func intentOf(record *metadata.Record) (intent, error) {
-	var in intent
-	if record == nil || len(record.Intent) == 0 {
-		return in, nil
-	}
-	if err := json.Unmarshal(record.Intent, &in); err != nil {
-		return in, fmt.Errorf("the intent in the record of user %q cannot be read: %w", record.Name, err)
-	}
-	return in, nil
-}
+func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
-// into writes the intent into a record.
+// into writes the intent into a record, which must be a copy.
 func (in intent) into(record *metadata.Record) error {
 	if in.Owned == (settings{}) {
 		in.By, in.Refused = nil, nil
 	}
-	data, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("writing the intent of user %q: %w", record.Name, err)
-	}
-	record.Intent = data
-	if string(data) == "{}" {
-		record.Intent = nil
-	}
-	return nil
+	return registry.WriteIntent(in, record)
 }
 
-// showIn puts what the record has into a spec that was made of what Coder has.
+// showIn writes the fields of the record to a spec that was converted from Coder.
 func (in intent) showIn(spec *aggregationv1alpha1.CoderUserSpec) {
 	spec.PasswordFrom, spec.ReclaimPolicy = in.PasswordFrom.DeepCopy(), in.ReclaimPolicy
 	if f := in.Owned.FullName; f != nil {
@@ -91,7 +75,7 @@ func (in intent) showIn(spec *aggregationv1alpha1.CoderUserSpec) {
 	}
 }
 
-// settingsOf are the fields of a spec that are set, and of them those that choose names.
+// settingsOf returns the fields of a spec that are set and whose name choose accepts.
 func settingsOf(spec aggregationv1alpha1.CoderUserSpec, choose func(name string) bool) settings {
 	spec = *spec.DeepCopy()
 	var out settings
@@ -110,8 +94,8 @@ func settingsOf(spec aggregationv1alpha1.CoderUserSpec, choose func(name string)
 	return out
 }
 
-// ownedBy are the fields that some manifest owns.
-func ownedBy(u *aggregationv1alpha1.CoderUser) settings {
+// ownedFields returns the fields that any manifest owns.
+func ownedFields(u *aggregationv1alpha1.CoderUser) settings {
 	names := map[string]bool{}
 	for _, entry := range u.ManagedFields {
 		if entry.FieldsV1 == nil || entry.Subresource != "" {
@@ -120,7 +104,7 @@ func ownedBy(u *aggregationv1alpha1.CoderUser) settings {
 		var set struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		// A set that cannot be read owns nothing.
+		// A field set that cannot be parsed owns nothing.
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
@@ -131,7 +115,7 @@ func ownedBy(u *aggregationv1alpha1.CoderUser) settings {
 	return settingsOf(u.Spec, func(name string) bool { return names[name] })
 }
 
-// changed are the fields that an update sets to something else.
+// changed returns the fields that an update changes.
 func changed(was, wanted aggregationv1alpha1.CoderUserSpec) settings {
 	return settingsOf(wanted, func(name string) bool {
 		switch name {
@@ -147,7 +131,7 @@ func changed(was, wanted aggregationv1alpha1.CoderUserSpec) settings {
 	})
 }
 
-// with returns the fields with others over them.
+// with returns the fields with those of over on top.
 func (f settings) with(over settings) settings {
 	if over.FullName != nil {
 		f.FullName = over.FullName
@@ -180,13 +164,13 @@ func (f settings) allRoles() []string {
 	return all
 }
 
-// normalRoles are roles in a fixed order. Their order means nothing.
+// normalRoles returns roles sorted and without duplicates. Their order has no meaning.
 func normalRoles(roles []string) []string {
 	out := slices.Sorted(slices.Values(roles))
 	return slices.Compact(out)
 }
 
-// normalOrganizations are memberships in a fixed order.
+// normalOrganizations returns memberships sorted by name.
 func normalOrganizations(all organizations) organizations {
 	out := make(organizations, 0, len(all))
 	for _, o := range all {
@@ -198,8 +182,7 @@ func normalOrganizations(all organizations) organizations {
 	return out
 }
 
-// sameOrganizations reports whether memberships are the same. Coder compares names without
-// regard to case.
+// sameOrganizations reports whether memberships are equal. Coder ignores the case of names.
 func sameOrganizations(a, b organizations) bool {
 	return slices.EqualFunc(normalOrganizations(a), normalOrganizations(b), func(a, b aggregationv1alpha1.CoderUserOrganization) bool {
 		return strings.EqualFold(a.Name, b.Name) && slices.Equal(a.Roles, b.Roles)

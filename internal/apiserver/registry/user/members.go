@@ -1,26 +1,32 @@
 package user
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
 )
 
-// organizationsAge is how long the names of organizations are believed.
+// organizationsAge is how long the names of organizations are cached.
 const organizationsAge = 5 * time.Minute
 
-// members knows the roles of users in organizations and their tokens, which Coder's list of
-// users does not have. It reads the members of one organization at a time, and each list only when it is
-// older than age. It is safe for concurrent use.
+// members caches the roles of users in organizations, and their tokens. Coder's list of users does
+// not contain them. It reads the members of one organization at a time, and each list only when it
+// is older than age. It is safe for concurrent use.
 type members struct {
 	clock clock.PassiveClock
 	age   time.Duration
@@ -32,16 +38,16 @@ type members struct {
 // plane is the state of one Coder. Its lock is held during requests to that Coder.
 type plane struct {
 	mu sync.Mutex
-	// client is the one that it was read with: another one may be another Coder.
+	// client is the client that read it. Another client may be connected to another Coder.
 	client *coderd.Client
 	names  map[uuid.UUID]string
 	named  time.Time
-	// missed is when the names were last read for an organization that is not among them.
+	// missed is the time of the last read of the names for an organization without a name.
 	missed map[uuid.UUID]time.Time
 	lists  map[uuid.UUID]list
-	// read is when a list was read last.
+	// read is the time of the last read of any list.
 	read time.Time
-	// tokens are those of each user, the newest first.
+	// tokens are the tokens of each user, newest first.
 	tokens     map[uuid.UUID][]aggregationv1alpha1.CoderUserToken
 	tokensRead time.Time
 }
@@ -84,15 +90,15 @@ func (m *members) plane(connection connections.Connection) *plane {
 	return p
 }
 
-// learn keeps the roles of a user who was read alone.
+// learn stores the roles of a user that was read alone.
 func (p *plane) learn(organization, user uuid.UUID, roles []string) {
 	if l, ok := p.lists[organization]; ok {
 		l.roles[user] = roles
 	}
 }
 
-// list returns the members of an organization. If they cannot be read, they are those that
-// were known.
+// list returns the members of an organization. If they cannot be read, it returns those of the last
+// read.
 func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) list {
 	now := m.clock.Now()
 	known, ok := p.lists[organization]
@@ -135,4 +141,48 @@ func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) st
 		return organization.String()
 	}
 	return name
+}
+
+const (
+	// tokenAges is the age of the list of tokens as a multiple of the age of a list of members.
+	tokenAges = 6
+	// maxTokens limits the tokens that are shown for a user.
+	maxTokens = 20
+)
+
+// tokens returns the tokens of a user that are shown, and the number of all.
+func (m *members) tokens(ctx context.Context, connection connections.Connection, user uuid.UUID) ([]aggregationv1alpha1.CoderUserToken, int32) {
+	p := m.plane(connection)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := m.clock.Now(); now.Sub(p.tokensRead) >= tokenAges*m.age {
+		p.tokensRead = now
+		all, err := p.client.AllTokens(ctx)
+		if err != nil {
+			log.FromContext(ctx).Info("Showing users with the tokens that are known", "error", err.Error())
+		} else {
+			p.tokens = byOwner(all, now)
+		}
+	}
+	mine := p.tokens[user]
+	return mine[:min(len(mine), maxTokens)], int32(min(len(mine), 1<<30)) //nolint:gosec // It is limited.
+}
+
+// byOwner groups tokens by user. It omits tokens that are not shown.
+func byOwner(all []coderd.TokenInfo, now time.Time) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
+	out := map[uuid.UUID][]aggregationv1alpha1.CoderUserToken{}
+	for _, t := range all {
+		if t.ExpiresAt.Before(now) || strings.HasPrefix(t.Name, sessions.TokenPrefix) {
+			continue
+		}
+		out[t.UserID] = append(out[t.UserID], aggregationv1alpha1.CoderUserToken{
+			Name: t.Name, CreatedAt: ptr.To(registry.Seconds(t.CreatedAt)), ExpiresAt: ptr.To(registry.Seconds(t.ExpiresAt)),
+		})
+	}
+	for _, mine := range out {
+		slices.SortFunc(mine, func(a, b aggregationv1alpha1.CoderUserToken) int {
+			return cmp.Or(b.CreatedAt.Compare(a.CreatedAt.Time), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return out
 }

@@ -9,18 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// refusedFor is how long it takes until Coder is asked again for what it refused.
+// refusedFor is the delay before a correction that Coder refused is retried.
 const refusedFor = 10 * time.Minute
 
-// Settle implements mirror.Kind: it carries out a deletion that is recorded, and brings to
-// Coder what a manifest owns and somebody has changed there.
+// Settle implements mirror.Kind. It executes a recorded deletion, and corrects fields that a manifest
+// owns and that were changed in Coder.
 func (k *Kind) Settle(
 	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record,
 ) (again bool, err error) {
@@ -28,15 +27,15 @@ func (k *Kind) Settle(
 	if err != nil || record == nil {
 		return false, err
 	}
-	s := acting.Subject{Resource: resource, Name: record.Name, Owner: item.Username, IsUser: true}
+	s := subjectOf(record.Name, item.Username)
 	if record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
-		if ctx, err = k.config.Actors.Later(ctx, connection, in.DeletedBy, s); err == nil {
+		if ctx, err = k.Actors.Later(ctx, connection, in.DeletedBy, s); err == nil {
 			err = reclaim(ctx, connection.Client, item.ID, in.ReclaimPolicy)
 		}
 		if err != nil {
 			return true, err
 		}
-		return true, k.config.Records.Delete(ctx, record)
+		return true, k.Records.Delete(ctx, record)
 	}
 	drifted := k.drift(ctx, connection, item, in)
 	switch {
@@ -45,10 +44,10 @@ func (k *Kind) Settle(
 	case len(drifted) == 0:
 		in.Refused = nil
 		return true, k.save(ctx, record, in)
-	case in.Refused != nil && k.config.Clock.Since(in.Refused.At.Time) < refusedFor:
+	case in.Refused != nil && k.Clock.Since(in.Refused.At.Time) < refusedFor:
 		return false, nil
 	}
-	// What was read may be from a list, and the roles in organizations are older than it.
+	// The item may come from a list, and the cached roles in organizations are older than that.
 	now, err := connection.Client.UserByID(ctx, item.ID)
 	if err != nil {
 		return true, err
@@ -56,9 +55,9 @@ func (k *Kind) Settle(
 	if drifted = k.drift(ctx, connection, now, in); len(drifted) == 0 {
 		return true, nil
 	}
-	as, err := k.config.Actors.Later(ctx, connection, in.By, s)
+	as, err := k.Actors.Later(ctx, connection, in.By, s)
 	if err == nil {
-		err = fault(record.Name, converge(as, connection.Client, now, in.Owned))
+		err = k.Fault(record.Name, converge(as, connection.Client, now, in.Owned))
 	}
 	no := ""
 	if err != nil && isRefusal(err) {
@@ -66,7 +65,7 @@ func (k *Kind) Settle(
 	}
 	log.FromContext(ctx).Info("Correcting a user who was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
 	if no != "" {
-		in.Refused = &refused{Message: no, At: registry.Seconds(k.config.Clock.Now())}
+		in.Refused = &refused{Message: no, At: registry.Seconds(k.Clock.Now())}
 		err = k.save(ctx, record, in)
 	}
 	return true, err
@@ -86,12 +85,12 @@ func (k *Kind) save(ctx context.Context, record *metadata.Record, in intent) err
 	if err := in.into(changed); err != nil {
 		return err
 	}
-	_, err := k.config.Records.Put(ctx, changed)
+	_, err := k.Records.Put(ctx, changed)
 	return err
 }
 
-// converge brings fields to Coder that are something else there. The user was read alone,
-// or just made.
+// converge changes the fields in Coder that differ from wanted. The user was read alone, or just
+// created.
 func converge(ctx context.Context, client *coderd.Client, user coderd.User, wanted settings) error {
 	if f := wanted.FullName; f != nil && *f != user.Name {
 		if err := client.SetFullName(ctx, user, *f); err != nil {

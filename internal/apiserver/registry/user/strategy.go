@@ -7,11 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
@@ -36,7 +33,7 @@ const (
 )
 
 const (
-	// maxEmail is that of RFC 5321.
+	// maxEmail is the limit of RFC 5321.
 	maxEmail = 254
 	// maxRoles limits the roles in one list, and the organizations.
 	maxRoles = 50
@@ -44,33 +41,25 @@ const (
 	maxRole = 64
 )
 
-// strategy holds defaults and validation of users.
+// strategy implements defaulting and validation of users.
 type strategy struct {
 	registry.Strategy
-	mayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
+	secrets registry.Secrets
 }
 
-// PrepareForCreate drops what only the server may say.
+// PrepareForCreate clears the fields that only the server sets.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
-	u := obj.(*aggregationv1alpha1.CoderUser)
+	u := obj.(object)
 	u.Status = aggregationv1alpha1.CoderUserStatus{}
 	u.Generation = 1
 }
 
-// PrepareForUpdate keeps the status, and takes a field that is not set for one that Coder
-// decides.
+// PrepareForUpdate restores the status, and keeps the current value of unset fields.
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	u, was := obj.(*aggregationv1alpha1.CoderUser), old.(*aggregationv1alpha1.CoderUser)
+	u, was := obj.(object), old.(object)
 	was = was.DeepCopy()
 	u.Status = was.Status
-	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
-		if value, ok := was.Labels[label]; ok {
-			if u.Labels == nil {
-				u.Labels = map[string]string{}
-			}
-			u.Labels[label] = value
-		}
-	}
+	registry.KeepLabels(u, was.Labels)
 	spec, current := &u.Spec, was.Spec
 	if spec.Email == "" || strings.EqualFold(spec.Email, current.Email) {
 		spec.Email = current.Email
@@ -98,7 +87,7 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 
 // Validate implements rest.RESTCreateStrategy.
 func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	u := obj.(*aggregationv1alpha1.CoderUser)
+	u := obj.(object)
 	errs := validate(u)
 	if _, err := objectname.ParseUser(u.Name); err != nil {
 		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
@@ -121,7 +110,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	u, was := obj.(*aggregationv1alpha1.CoderUser), old.(*aggregationv1alpha1.CoderUser)
+	u, was := obj.(object), old.(object)
 	errs := validate(u)
 	if u.Spec.Email != was.Spec.Email {
 		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("Coder's API cannot change it from %q; the user's identity provider can", was.Spec.Email)))
@@ -132,7 +121,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.withSecret(ctx, u, was.Spec.PasswordFrom, errs)
 }
 
-func validate(u *aggregationv1alpha1.CoderUser) field.ErrorList {
+func validate(u object) field.ErrorList {
 	spec := u.Spec
 	errs := validateRoles(rolesPath, spec.Roles)
 	if len(spec.Organizations) > maxRoles {
@@ -185,24 +174,16 @@ func validateRoles(path *field.Path, roles []string) field.ErrorList {
 	return errs
 }
 
-// withSecret adds whether the caller may read the Secret from which a password is taken now.
+// withSecret adds an error if the update takes a password from a Secret that the caller may not read.
 func (s strategy) withSecret(
-	ctx context.Context, u *aggregationv1alpha1.CoderUser, was *aggregationv1alpha1.CoderUserPasswordSource, errs field.ErrorList,
+	ctx context.Context, u object, was *aggregationv1alpha1.CoderUserPasswordSource, errs field.ErrorList,
 ) field.ErrorList {
 	from := u.Spec.PasswordFrom
-	if len(errs) > 0 || from == nil || s.mayReadSecret == nil || equality.Semantic.DeepEqual(from, was) {
+	if len(errs) > 0 || from == nil || equality.Semantic.DeepEqual(from, was) {
 		return errs
 	}
-	who, ok := request.UserFrom(ctx)
-	if !ok {
-		return field.ErrorList{field.Forbidden(passwordPath, "it is not known who asks, so no Secret is read")}
-	}
-	switch err := s.mayReadSecret(ctx, who, u.Namespace, from.SecretKeyRef.Name); {
-	case apierrors.IsForbidden(err):
-		return field.ErrorList{field.Forbidden(passwordPath.Child("name"),
-			fmt.Sprintf("user %s may not get Secret %s in namespace %s", who.GetName(), from.SecretKeyRef.Name, u.Namespace))}
-	case err != nil:
-		return field.ErrorList{field.InternalError(passwordPath.Child("name"), err)}
+	if problem := s.secrets.Check(ctx, u.Namespace, from.SecretKeyRef.Name, passwordPath.Child("name")); problem != nil {
+		return field.ErrorList{problem}
 	}
 	return nil
 }

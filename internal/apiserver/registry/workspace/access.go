@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
@@ -31,11 +30,7 @@ import (
 const maxAccess = 24 * time.Hour
 
 // accessREST is the common part of the subresources exec and portforward.
-type accessREST struct {
-	store      Store
-	kind       *Kind
-	authorizer authorizer.UnconditionalAuthorizer
-}
+type accessREST struct{ *subresource }
 
 // New implements rest.Storage.
 func (*accessREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} }
@@ -156,15 +151,11 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err := r.authorizeCreate(ctx); err != nil {
 		return nil, err
 	}
-	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+	ws, err := r.kind.Get(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
-	}
-	connection, id, err := r.kind.locate(ctx, ws)
+	connection, id, err := r.kind.Locate(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +175,7 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err := maySession(ctx, connection, client, name, id); err != nil {
 		return nil, err
 	}
-	session, err := r.kind.config.Agents.Open(ctx, client, chosen.ID)
+	session, err := r.kind.agents.Open(ctx, client, chosen.ID)
 	if errors.Is(err, agents.ErrTooManySessions) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -36,9 +37,9 @@ func TestPodsOnAnotherReplica(t *testing.T) {
 	k, _ := newKind(t)
 	image := &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Message: "pod x: no image"}
 	w := workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "connected"})
-	k.config.Pods = &fixedPods{problem: image}
+	k.pods = &fixedPods{problem: image}
 	seen := k.mustConvert(t, w, nil, nil)
-	k.config.Pods = &fixedPods{blind: true}
+	k.pods = &fixedPods{blind: true}
 	if diff := cmp.Diff(seen, k.mustConvert(t, w, nil, seen)); diff != "" {
 		t.Errorf("on another replica (-want +got):\n%s", diff)
 	}
@@ -73,7 +74,7 @@ func TestHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newKind(t)
-			k.config.Pods = &fixedPods{problem: c.problem}
+			k.pods = &fixedPods{problem: c.problem}
 			ws := k.mustConvert(t, c.workspace, nil, nil)
 			if diff := cmp.Diff(c.healthy, ws.Status.Healthy); diff != "" {
 				t.Errorf("healthy (-want +got):\n%s", diff)
@@ -84,7 +85,7 @@ func TestHealth(t *testing.T) {
 			if got := conditionOf(ws, "PodsHealthy"); got != c.pods {
 				t.Errorf("PodsHealthy is %q, want %q", got, c.pods)
 			}
-			if got := k.Table().(table).row(ws)[4]; got != c.column {
+			if got := row(ws, registry.Ages{Clock: k.Clock})[4]; got != c.column {
 				t.Errorf("column Health is %s, want %s", got, c.column)
 			}
 			if diff := cmp.Diff(ws, k.mustConvert(t, c.workspace, nil, ws)); diff != "" {

@@ -13,6 +13,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -28,7 +29,7 @@ type verdict struct {
 // situation holds the inputs from which the conditions are derived.
 type situation struct {
 	// object is complete except for the conditions.
-	object *aggregationv1alpha1.CoderWorkspace
+	object object
 	build  coderd.Build
 	notes  notes
 	// pods is the problem of the pods, or nil.
@@ -40,7 +41,7 @@ type situation struct {
 
 // situationOf returns the situation of an object. UpdatedAt is the time of the last change of its
 // newest build, or zero if unknown.
-func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes, updatedAt time.Time) situation {
+func situationOf(ws object, record *metadata.Record, n notes, updatedAt time.Time) situation {
 	s := situation{object: ws, notes: n, recorded: record != nil && record.DeletionTimestamp != nil}
 	if b := ws.Status.LatestBuild; b != nil {
 		s.build = coderd.Build{
@@ -51,7 +52,7 @@ func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record
 }
 
 // conditions returns all conditions of a workspace.
-func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorkspace) []metav1.Condition {
+func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 	s.pods = k.podProblem(s, previous)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
@@ -84,7 +85,7 @@ func newCondition(kind string, v verdict) metav1.Condition {
 // changedAt returns the last transition time of a condition. It is unchanged if the status is.
 // Otherwise it is the time of the newest build if that changed after the last transition, and else
 // now.
-func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) metav1.Time {
+func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous object) metav1.Time {
 	at := registry.Seconds(build.UpdatedAt)
 	if previous == nil {
 		return at
@@ -92,7 +93,7 @@ func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggre
 	before := meta.FindStatusCondition(previous.Status.Conditions, c.Type)
 	switch {
 	case before == nil && c.Type == aggregationv1alpha1.ConditionPodsHealthy:
-		return registry.Seconds(k.config.Clock.Now())
+		return registry.Seconds(k.Clock.Now())
 	case before == nil && c.Type != aggregationv1alpha1.ConditionDeletionFailed:
 		return at
 	case before != nil && before.Status == c.Status:
@@ -100,7 +101,7 @@ func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggre
 	case before != nil && at.After(before.LastTransitionTime.Time), before == nil:
 		return at
 	default:
-		return registry.Seconds(k.config.Clock.Now())
+		return registry.Seconds(k.Clock.Now())
 	}
 }
 
@@ -166,8 +167,8 @@ func scriptFailed(a aggregationv1alpha1.WorkspaceAgent) bool {
 }
 
 // podProblem returns the problem of the pods of a workspace that is starting or running, or nil.
-func (k *Kind) podProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
-	if k.config.Pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
+func (k *Kind) podProblem(s situation, previous object) *workspacepods.Problem {
+	if k.pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
 		return nil
 	}
 	id, err := uuid.Parse(string(s.object.UID))
@@ -178,11 +179,11 @@ func (k *Kind) podProblem(s situation, previous *aggregationv1alpha1.CoderWorksp
 	if s.build.Status == statusRunning {
 		builtAt = s.build.UpdatedAt
 	}
-	return k.config.Pods.Problem(controlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
+	return k.pods.Problem(registry.ControlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
 }
 
 // shownProblem returns the problem of the pods that the object shows for the current build, or nil.
-func shownProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
+func shownProblem(s situation, previous object) *workspacepods.Problem {
 	if previous == nil || previous.Status.LatestBuild == nil || previous.Status.LatestBuild.Number != s.build.Number {
 		return nil
 	}
@@ -301,4 +302,35 @@ func orUnknown(message string) string {
 		return "Coder gives no reason"
 	}
 	return message
+}
+
+// isUnreachable reports whether condition Synced has the reason CoderUnreachable.
+func isUnreachable(c *metav1.Condition) bool {
+	return c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
+}
+
+// WithSync implements mirror.Kind.
+func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
+	ws, ok := previous.(object)
+	if !ok || ws == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionSynced)
+	if reachable == (c == nil || !isUnreachable(c)) {
+		return nil
+	}
+	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder cannot be asked, this is what it last told: " + orUnknown(message)}
+	if reachable {
+		record, _ := k.Records.Get(registry.ControlPlaneOf(ws), ws.UID)
+		// An unreadable record is reported by Object.
+		n, _ := notesOf(record)
+		v = syncedVerdict(n)
+	}
+	now := newCondition(aggregationv1alpha1.ConditionSynced, v)
+	now.ObservedGeneration = ws.Status.ObservedGeneration
+	// The transition time changes only with the status.
+	now.LastTransitionTime = registry.Seconds(since)
+	out := ws.DeepCopy()
+	meta.SetStatusCondition(&out.Status.Conditions, now)
+	return out
 }

@@ -31,7 +31,7 @@ const usedEvery = time.Hour
 func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
-	before, _ := previous.(*aggregationv1alpha1.CoderWorkspace)
+	before, _ := previous.(object)
 	n, err := notesOf(record)
 	if err != nil {
 		// The rest of the object is still correct.
@@ -48,8 +48,8 @@ func (k *Kind) Object(
 
 // object converts a workspace of Coder and its record to an API object.
 func (k *Kind) object(
-	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous *aggregationv1alpha1.CoderWorkspace,
-) *aggregationv1alpha1.CoderWorkspace {
+	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous object,
+) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -105,7 +105,7 @@ func (k *Kind) labels(controlPlane types.NamespacedName) map[string]string {
 }
 
 // overlay sets the metadata that the server adds to each object, and the metadata of the record.
-func overlay(ws *aggregationv1alpha1.CoderWorkspace, labels map[string]string, record *metadata.Record) {
+func overlay(ws object, labels map[string]string, record *metadata.Record) {
 	ws.Labels, ws.Annotations, ws.OwnerReferences = labels, nil, nil
 	ws.Finalizers = []string{aggregationv1alpha1.FinalizerWorkspace}
 	ws.ManagedFields = metadata.ManagedFields()
@@ -114,7 +114,7 @@ func overlay(ws *aggregationv1alpha1.CoderWorkspace, labels map[string]string, r
 
 // generationOf returns the generation. Changes of the spec that were made in Coder count too.
 func generationOf(
-	spec aggregationv1alpha1.CoderWorkspaceSpec, record *metadata.Record, previous *aggregationv1alpha1.CoderWorkspace,
+	spec aggregationv1alpha1.CoderWorkspaceSpec, record *metadata.Record, previous object,
 ) int64 {
 	recorded := int64(1)
 	if record != nil {

@@ -15,6 +15,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -33,7 +34,7 @@ func workspaceWith(transition coderd.Transition, status string, agents ...coderd
 func newKind(t *testing.T) (*Kind, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(built.Add(time.Hour))
-	return New(Config{Records: recordstest.NewWithClock(t, clock), Clock: clock}), clock
+	return New(Config{Config: registry.Config{Records: recordstest.NewWithClock(t, clock), Clock: clock}}), clock
 }
 
 var somewhere = connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "cp"}, NamePrefix: "cp."}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -44,10 +43,10 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if b.Transition == coderd.TransitionDelete && (n.Failed == nil || n.Failed.Build < b.Number) {
 		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(b.UpdatedAt), Message: buildVerdict(b).message})
 	}
-	if n.Failed != nil && k.config.Clock.Now().Before(n.Failed.At.Add(restFor(n.Failed.Times))) {
+	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(restFor(n.Failed.Times))) {
 		return n, false, nil
 	}
-	ctx, err := k.config.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, ""))
+	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, ""))
 	if err == nil {
 		_, err = s.connection.Client.Build(ctx, s.workspace.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete})
 	}
@@ -61,7 +60,7 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if n.Failed != nil {
 		build = n.Failed.Build
 	}
-	n.Failed = n.Failed.next(failure{Build: build, At: registry.Seconds(k.config.Clock.Now()), Message: err.Error()})
+	n.Failed = n.Failed.next(failure{Build: build, At: registry.Seconds(k.Clock.Now()), Message: err.Error()})
 	return n, true, nil
 }
 
@@ -77,9 +76,9 @@ func (f *failure) next(now failure) *failure {
 // tryDestroy starts the deletion of an object in Coder after the deletion was recorded. It returns
 // nil if that fails: the mirror retries it.
 func (k *Kind) tryDestroy(
-	ctx context.Context, current *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes,
-) *aggregationv1alpha1.CoderWorkspace {
-	connection, id, err := k.locate(ctx, current)
+	ctx context.Context, current object, record *metadata.Record, n notes,
+) object {
+	connection, id, err := k.Locate(ctx, current)
 	var w coderd.Workspace
 	if err == nil {
 		w, err = connection.Client.Workspace(ctx, id)
@@ -87,11 +86,11 @@ func (k *Kind) tryDestroy(
 	if err != nil {
 		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", current.Name, "reason", err.Error())
 		if id != [16]byte{} {
-			k.hint(controlPlaneOf(current), id)
+			k.Hint(registry.ControlPlaneOf(current), id)
 		}
 		return nil
 	}
-	k.hint(connection.ControlPlane, id)
+	k.Hint(connection.ControlPlane, id)
 	out, err := k.destroy(ctx, subject{connection: connection, name: current.Name, workspace: w}, record, n, current)
 	if err != nil {
 		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", current.Name, "reason", err.Error())
@@ -102,8 +101,8 @@ func (k *Kind) tryDestroy(
 
 // destroy starts the deletion in Coder and returns the resulting object.
 func (k *Kind) destroy(
-	ctx context.Context, s subject, record *metadata.Record, was notes, previous *aggregationv1alpha1.CoderWorkspace,
-) (*aggregationv1alpha1.CoderWorkspace, error) {
+	ctx context.Context, s subject, record *metadata.Record, was notes, previous object,
+) (object, error) {
 	n, _, err := k.settleDeletion(ctx, s, was)
 	if err != nil {
 		// The deletion is recorded, so the mirror retries it.

@@ -21,6 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -165,7 +166,7 @@ func newWorld(t *testing.T, options ...coderdtest.Option) *world {
 
 // restart simulates a new process, which has only the stored state.
 func (w *world) restart() {
-	w.kind = New(Config{Connections: w.provider, Records: w.records, Clock: w.clock})
+	w.kind = New(Config{Config: registry.Config{Connections: w.provider, Records: w.records, Clock: w.clock}})
 }
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
@@ -293,7 +294,7 @@ func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata
 	if record, ok := w.records.Get(cp, uid); ok {
 		return record, nil
 	}
-	pending, ok := w.records.PendingFor(cp, kindName, strings.ToLower(item.OrganizationName+"."+item.OwnerName+"."+item.Name))
+	pending, ok := w.records.PendingFor(cp, info.Kind, strings.ToLower(item.OrganizationName+"."+item.OwnerName+"."+item.Name))
 	if !ok || item.CreatedAt.Before(pending.CreatedAt.Time) {
 		return nil, nil
 	}

@@ -1,46 +1,92 @@
 package workspace
 
 import (
+	"errors"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
 )
 
 // Plural is the name of the resource.
 const Plural = "coderworkspaces"
 
+// object is the type of the objects.
+type object = *aggregationv1alpha1.CoderWorkspace
+
+var info = registry.ResourceInfo[object]{
+	Plural: Plural, Singular: "coderworkspace", Kind: "CoderWorkspace", ShortNames: []string{"cws"}, InCoder: "workspace",
+	New:     func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
+	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
+	ParsePrefix: func(name string) (string, error) {
+		parsed, err := objectname.ParseWorkspace(name)
+		return parsed.Prefix, err
+	},
+	Fields: map[string]func(object) string{
+		"metadata.name":      func(ws object) string { return ws.Name },
+		"metadata.namespace": func(ws object) string { return ws.Namespace },
+		fieldTemplate:        func(ws object) string { return ws.Spec.TemplateName },
+		"spec.organization":  func(ws object) string { return ws.Spec.Organization },
+		"spec.running":       func(ws object) string { return strconv.FormatBool(ptr.Deref(ws.Spec.Running, false)) },
+		fieldOwner:           func(ws object) string { return ws.Status.OwnerName },
+		"status.phase":       func(ws object) string { return ws.Status.Phase },
+	},
+	Indexed: []string{fieldOwner, fieldTemplate},
+	Columns: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization, user and workspace."},
+		{Name: "Owner", Type: "string", Description: "The user that owns the workspace."},
+		{Name: "Template", Type: "string", Description: "The template that it was built from."},
+		{Name: "Status", Type: "string", Description: "What the newest build has come to."},
+		{Name: "Health", Type: "string", Description: "Whether a running workspace can be used: its agents and its pods."},
+		{Name: "Outdated", Type: "boolean", Description: "Whether the template has a newer active version."},
+		{Name: "Age", Type: "string", Description: "Time since the workspace was created."},
+		{Name: "Workspace", Type: "string", Priority: 1, Description: "Its name in Coder now. The object keeps the first one."},
+		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
+		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
+		{Name: "Version", Type: "string", Priority: 1, Description: "The name of its template version."},
+		{Name: "Autostop", Type: "string", Priority: 1, Description: "Time until it stops by itself."},
+		{Name: "Last used", Type: "string", Priority: 1, Description: "Time since it was used."},
+		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
+	},
+	Row:         row,
+	CoderFields: pathsOf,
+}
+
+// The fields with an index in the cache.
+const (
+	fieldOwner    = "status.ownerName"
+	fieldTemplate = "spec.templateName"
+)
+
+var resource, kind = info.GroupResource(), info.GroupKind()
+
 // Config configures the kind.
 type Config struct {
-	Connections connections.Provider
-	Records     metadata.Records
-	Typer       runtime.ObjectTyper
-	Clock       clock.PassiveClock
-	// Actors decides as whom callers act. If nil, the operator's account is used.
-	Actors *acting.Actors
+	registry.Config
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
 	// Tokens manages the tokens that are restricted to one workspace.
 	Tokens *workspacetokens.Manager
 	// Pods reports problems of pods. If nil, no problems are reported.
 	Pods Pods
-	// Hint triggers a read of a workspace that changes. It may be nil.
-	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 }
 
 // Pods reports problems of the pods of workspaces.
@@ -53,7 +99,10 @@ type Pods interface {
 
 // Kind implements the behavior of workspaces.
 type Kind struct {
-	config Config
+	registry.Base[object]
+	agents *agents.Pool
+	tokens *workspacetokens.Manager
+	pods   Pods
 	values *registry.BuildCache[map[string]string]
 	causes *registry.Causes
 	// labelSets caches the labels of each control plane by its types.NamespacedName.
@@ -67,45 +116,88 @@ var (
 
 // New returns the kind.
 func New(config Config) *Kind {
-	return &Kind{config: config, values: registry.NewBuildCache[map[string]string](), causes: registry.NewCauses(config.Clock)}
+	return &Kind{
+		Base: registry.NewBase(&info, config.Config), agents: config.Agents, tokens: config.Tokens, pods: config.Pods,
+		values: registry.NewBuildCache[map[string]string](), causes: registry.NewCauses(config.Clock),
+	}
 }
 
 // Registry returns the description of workspaces for the registry.
 func (k *Kind) Registry() registry.Kind {
-	return registry.Kind{
-		Plural: Plural, Singular: "coderworkspace", ShortNames: []string{"cws"},
-		New:         func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
-		NewList:     func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
-		Strategy:    k.Strategy(),
-		Table:       k.Table(),
-		Checker:     k,
-		Prefix:      k.Prefix,
-		CheckName:   func(name string) error { _, err := objectname.ParseWorkspace(name); return err },
-		Attributes:  Attributes,
-		Indexers:    indexers(),
-		IndexFields: indexed(),
+	return k.Base.Registry(strategy{registry.NewStrategy(k.Typer)}, k)
+}
+
+// row returns the cells of kubectl get.
+func row(ws object, ages registry.Ages) []any {
+	status := ws.Status
+	health := "-"
+	if status.Healthy != nil {
+		health = map[bool]string{true: "Healthy", false: "Unhealthy"}[*status.Healthy]
+	} else if status.LatestBuildStatus == statusRunning {
+		health = "Connecting"
+	}
+	version := ""
+	if status.LatestBuild != nil {
+		version = status.LatestBuild.TemplateVersionName
+	}
+	reason := ""
+	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+		reason = c.Reason
+	}
+	return []any{
+		ws.Name, status.OwnerName, status.TemplateName, status.Phase, health, status.Outdated, ages.Since(&ws.CreationTimestamp),
+		status.WorkspaceName, status.OrganizationName, ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
+		version, ages.Until(status.AutoShutdown), ages.Since(status.LastUsedAt), reason,
 	}
 }
 
-// Strategy returns the strategy of the Store.
-func (k *Kind) Strategy() registry.FullStrategy {
-	return strategy{registry.NewStrategy(k.config.Typer)}
+// fault converts an error about a workspace to an API status.
+func fault(name string, err error) error { return info.Fault(name, err) }
+
+// invalid returns 422 with the problems, or nil if there are none.
+func invalid(name string, problems ...*field.Error) error { return info.Invalid(name, problems...) }
+
+// pathsOf maps the fields that Coder names to fields of the object. A field that is not in the list
+// is the name of a parameter.
+func pathsOf(err error) map[string]*field.Path {
+	paths := map[string]*field.Path{
+		"name":                       namePath,
+		"template_id":                specPath.Child("templateName"),
+		"template_version_id":        versionPath,
+		"template_version_preset_id": presetPath,
+		"rich_parameter_values":      parametersPath,
+		"automatic_updates":          specPath.Child("automaticUpdates"),
+		"dormant":                    specPath.Child("dormant"),
+		"ttl_ms":                     specPath.Child("ttlMillis"),
+		"schedule":                   specPath.Child("autostartSchedule"),
+		"autostart_schedule":         specPath.Child("autostartSchedule"),
+	}
+	var told *coderd.Error
+	if !errors.As(err, &told) {
+		return paths
+	}
+	for _, f := range told.Fields {
+		if paths[f.Field] == nil {
+			paths[f.Field] = parametersPath.Key(f.Field)
+		}
+	}
+	return paths
 }
 
-// Table returns the converter for the columns of kubectl get.
-func (k *Kind) Table() rest.TableConvertor { return table{registry.Ages{Clock: k.config.Clock}} }
-
-// Prefix returns the part of an object's name that identifies its control plane.
-func (k *Kind) Prefix(name string) string {
-	parsed, err := objectname.ParseWorkspace(objectname.WithoutID(name))
-	if err != nil {
-		return ""
+// unrecorded converts an error of a write to a record. Clients do not know the record as a
+// resource, so the error is not returned unchanged.
+func unrecorded(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsInvalid(err):
+		return invalid(name, field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error()))
+	default:
+		return coderfault.Unavailable("the metadata of workspace "+name+" cannot be stored now: "+err.Error(), 0)
 	}
-	return parsed.Prefix
 }
 
-func (k *Kind) hint(controlPlane types.NamespacedName, id uuid.UUID) {
-	if k.config.Hint != nil {
-		k.config.Hint(controlPlane, id)
-	}
+// isRefusal reports whether the same request would fail again until the spec is changed.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 func TestTable(t *testing.T) {
@@ -68,7 +68,7 @@ func TestTable(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	k, _ := newKind(t)
 	ws := k.mustConvert(t, workspaceWith("start", "running"), nil, nil)
-	s, _ := scheme.New(AddToScheme)
+	s, _ := registry.NewScheme(AddToScheme)
 	gvk := aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace")
 	matching := func(text string) (bool, error) {
 		selector, err := fields.ParseSelector(text)
@@ -79,7 +79,7 @@ func TestSelectors(t *testing.T) {
 		if err != nil {
 			return false, err
 		}
-		_, set, err := Attributes(ws)
+		_, set, err := info.Attributes(ws)
 		return selector.Matches(set), err
 	}
 	for text, want := range map[string]bool{
@@ -94,9 +94,9 @@ func TestSelectors(t *testing.T) {
 	if _, err := matching("spec.ttlMillis=1"); err == nil || !strings.Contains(err.Error(), "status.phase") {
 		t.Errorf("an unknown field: %v", err)
 	}
-	for _, field := range indexed() {
-		index := (*indexers())[storage.FieldIndex(field)]
-		_, set, _ := Attributes(ws)
+	for _, field := range info.Indexed {
+		index := (*info.Indexers())[storage.FieldIndex(field)]
+		_, set, _ := info.Attributes(ws)
 		if got, err := index(ws); err != nil || len(got) != 1 || got[0] != set[field] {
 			t.Errorf("index of %s: %v, %v", field, got, err)
 		}
@@ -108,8 +108,8 @@ func FuzzFieldLabel(f *testing.F) {
 	f.Add("spec.running", "true")
 	f.Add("spec.", "")
 	f.Fuzz(func(t *testing.T, label, value string) {
-		got, kept, err := FieldLabel(label, value)
-		_, set, _ := Attributes(&aggregationv1alpha1.CoderWorkspace{})
+		got, kept, err := info.FieldLabel(label, value)
+		_, set, _ := info.Attributes(&aggregationv1alpha1.CoderWorkspace{})
 		if _, known := set[label]; known != (err == nil) || err == nil && (got != label || kept != value) {
 			t.Errorf("%q=%q becomes %q=%q, %v", label, value, got, kept, err)
 		}
@@ -144,7 +144,7 @@ func TestDryRunsOnlyRead(t *testing.T) {
 }
 
 func BenchmarkTable(b *testing.B) {
-	k := New(Config{Clock: scaleClock{}})
+	k := New(Config{Config: registry.Config{Clock: scaleClock{}}})
 	list := &aggregationv1alpha1.CoderWorkspaceList{}
 	for range 10_000 {
 		n := notes{}

@@ -5,73 +5,25 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/rest"
-
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/buildlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// logREST implements the subresource log: the log of a build of a workspace, or of one of its
-// agents.
-type logREST struct {
-	store Store
-	kind  *Kind
-}
-
-var (
-	_ rest.GetterWithOptions = (*logREST)(nil)
-	_ rest.StorageMetadata   = (*logREST)(nil)
-)
-
-// New implements rest.Storage.
-func (*logREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} }
-
-// Destroy implements rest.Storage.
-func (*logREST) Destroy() {}
-
-// NewGetOptions implements rest.GetterWithOptions.
-func (*logREST) NewGetOptions() (runtime.Object, bool, string) {
-	return &aggregationv1alpha1.CoderWorkspaceLogOptions{}, false, ""
-}
-
-// ProducesMIMETypes implements rest.StorageMetadata.
-func (*logREST) ProducesMIMETypes(string) []string { return []string{buildlog.MediaType} }
-
-// ProducesObject implements rest.StorageMetadata.
-func (*logREST) ProducesObject(string) any { return "" }
-
-// Get implements rest.GetterWithOptions.
-func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (_ runtime.Object, err error) {
-	defer coderfault.Name(ctx, &err)
-	asked, ok := options.(*aggregationv1alpha1.CoderWorkspaceLogOptions)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspaceLogOptions", options))
-	}
-	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+// openLog implements the subresource log: the log of a build of a workspace, or of one of its agents.
+func (r *subresource) openLog(ctx context.Context, name string, asked *aggregationv1alpha1.CoderWorkspaceLogOptions) (runtime.Object, error) {
+	ws, err := r.kind.Get(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
-	}
-	return r.kind.openLog(ctx, ws, asked)
-}
-
-func (k *Kind) openLog(
-	ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
-) (*buildlog.Stream, error) {
 	if err := checkLogOptions(asked); err != nil {
 		return nil, err
 	}
-	connection, id, err := k.locate(ctx, ws)
+	connection, id, err := r.kind.Locate(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +31,7 @@ func (k *Kind) openLog(
 	if asked.Source == sourceAgent {
 		open = openAgentLog
 	}
-	client, err := k.client(ctx, connection, ws)
+	client, err := r.kind.client(ctx, connection, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +42,7 @@ func (k *Kind) openLog(
 	if asked.TailLines > 0 {
 		lines.Tail(asked.TailLines)
 	}
-	return buildlog.New(lines, asked.Follow), nil
+	return registry.NewLogStream(lines, asked.Follow), nil
 }
 
 // The sources of logs.

@@ -1,17 +1,15 @@
 package workspace
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/google/uuid"
-
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // notes is the intent in the record of a workspace: state that Coder cannot store, and operations
@@ -30,8 +28,8 @@ type notes struct {
 	Restart int32 `json:"restart,omitempty"`
 	// By is the initiator of Change and Restart, DeletedBy that of the deletion. The operations are
 	// done as these Coder users.
-	By        *acting.As `json:"by,omitempty"`
-	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	By        *impersonation.As `json:"by,omitempty"`
+	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
 }
@@ -75,31 +73,14 @@ type failure struct {
 }
 
 // notesOf reads the notes of a record, which may be nil.
-func notesOf(record *metadata.Record) (notes, error) {
-	var n notes
-	if record == nil || len(record.Intent) == 0 {
-		return n, nil
-	}
-	if err := json.Unmarshal(record.Intent, &n); err != nil {
-		return n, fmt.Errorf("the intent in the record of workspace %q cannot be read: %w", record.Name, err)
-	}
-	return n, nil
-}
+func notesOf(record *metadata.Record) (notes, error) { return registry.ReadIntent[notes](record) }
 
 // into stores the notes in a record.
 func (n notes) into(record *metadata.Record) error {
 	if n.Change == nil && n.Restart == 0 {
 		n.By = nil
 	}
-	data, err := json.Marshal(n)
-	if err != nil {
-		return fmt.Errorf("writing the intent of workspace %q: %w", record.Name, err)
-	}
-	record.Intent = data
-	if string(data) == "{}" {
-		record.Intent = nil
-	}
-	return nil
+	return registry.WriteIntent(n, record)
 }
 
 // waits reports whether a change or a restart has not been applied in Coder yet.

@@ -20,9 +20,7 @@ import (
 
 // scaleREST presents a workspace as a scalable object with one replica or none, so that kubectl
 // scale and autoscalers can start and stop it.
-type scaleREST struct {
-	store Store
-}
+type scaleREST struct{ *subresource }
 
 var (
 	_ rest.Patcher                  = (*scaleREST)(nil)
@@ -59,7 +57,7 @@ func (r *scaleREST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 	updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	change := changeOf{preconditions: info.Preconditions, change: func(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) error {
+	change := changeOf{preconditions: info.Preconditions, change: func(ctx context.Context, ws object) error {
 		return scaled(ctx, ws, info, updateValidation)
 	}}
 	// Only the Scale is validated, by scaled.
@@ -73,7 +71,7 @@ func (r *scaleREST) Update(
 
 // scaled applies the updated Scale to a workspace.
 func scaled(
-	ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, info rest.UpdatedObjectInfo, validate rest.ValidateObjectUpdateFunc,
+	ctx context.Context, ws object, info rest.UpdatedObjectInfo, validate rest.ValidateObjectUpdateFunc,
 ) error {
 	fields := managedfields.NewScaleHandler(ws.ManagedFields, aggregationv1alpha1.GroupVersion, replicasPaths())
 	old, err := scaleOf(ws)
@@ -119,9 +117,9 @@ func replicasPaths() managedfields.ResourcePathMappings {
 }
 
 func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
-	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
+	ws, err := info.Cast(obj)
+	if err != nil {
+		return nil, err
 	}
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
 		Name: ws.Name, Namespace: ws.Namespace, UID: ws.UID,
@@ -134,4 +132,29 @@ func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 		scale.Status.Replicas = 1
 	}
 	return scale, nil
+}
+
+// changeOf is an update that changes the existing workspace.
+type changeOf struct {
+	preconditions func() *metav1.Preconditions
+	change        func(ctx context.Context, ws object) error
+}
+
+var _ rest.UpdatedObjectInfo = changeOf{}
+
+// Preconditions implements rest.UpdatedObjectInfo.
+func (c changeOf) Preconditions() *metav1.Preconditions {
+	if c.preconditions == nil {
+		return nil
+	}
+	return c.preconditions()
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (c changeOf) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	ws, err := info.Cast(old.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	return ws, c.change(ctx, ws)
 }

@@ -23,7 +23,7 @@ type strategy struct {
 
 // PrepareForCreate clears the fields that only the server sets, and sets defaults.
 func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
-	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
+	ws := obj.(object)
 	ws.Status = aggregationv1alpha1.CoderWorkspaceStatus{}
 	ws.Generation = 1
 	keepOwn(ctx, ws, nil)
@@ -44,7 +44,7 @@ func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // PrepareForUpdate restores the status, keeps the current value of unset fields, and increments the
 // generation if the spec changes.
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	ws, current := obj.(*aggregationv1alpha1.CoderWorkspace), old.(*aggregationv1alpha1.CoderWorkspace)
+	ws, current := obj.(object), old.(object)
 	ws.Status = current.Status
 	keepOwn(ctx, ws, current)
 	spec, was := &ws.Spec, current.Spec
@@ -79,24 +79,15 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 
 // keepOwn restores the metadata that the server sets on each object. A client can neither remove it
 // nor set it on another object.
-func keepOwn(ctx context.Context, ws, current *aggregationv1alpha1.CoderWorkspace) {
+func keepOwn(ctx context.Context, ws, current object) {
 	if !slices.Contains(ws.Finalizers, aggregationv1alpha1.FinalizerWorkspace) {
 		ws.Finalizers = append([]string{aggregationv1alpha1.FinalizerWorkspace}, ws.Finalizers...)
 	}
-	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
-		var value string
-		if current != nil {
-			value = current.Labels[label]
-		}
-		if value == "" {
-			delete(ws.Labels, label)
-			continue
-		}
-		if ws.Labels == nil {
-			ws.Labels = map[string]string{}
-		}
-		ws.Labels[label] = value
+	var own map[string]string
+	if current != nil {
+		own = current.Labels
 	}
+	registry.KeepLabels(ws, own)
 	if requestedAction(ctx) == "" {
 		delete(ws.Annotations, actionAnnotation)
 	}
@@ -122,10 +113,10 @@ func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec) aggregationv1alpha1.
 
 // Validate implements rest.RESTCreateStrategy.
 func (strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	return validateNew(obj.(*aggregationv1alpha1.CoderWorkspace))
+	return validateNew(obj.(object))
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	return validateChange(obj.(*aggregationv1alpha1.CoderWorkspace), old.(*aggregationv1alpha1.CoderWorkspace))
+	return validateChange(obj.(object), old.(object))
 }

@@ -1,14 +1,10 @@
 package workspace
 
 import (
-	"context"
-	"fmt"
 	"net/url"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -18,57 +14,48 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// Store is the storage that the subresources use.
-type Store interface {
-	rest.Getter
-	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
+// subresource is the common part of the subresources of workspaces.
+type subresource struct {
+	kind       *Kind
+	store      registry.Store
+	authorizer authorizer.UnconditionalAuthorizer
 }
 
 // Subresources returns the storages of the subresources of coderworkspaces by name.
-func (k *Kind) Subresources(store Store, authorizer authorizer.UnconditionalAuthorizer) map[string]rest.Storage {
-	access := accessREST{store: store, kind: k, authorizer: authorizer}
+func (k *Kind) Subresources(store registry.Store, authorizer authorizer.UnconditionalAuthorizer) map[string]rest.Storage {
+	r := &subresource{kind: k, store: store, authorizer: authorizer}
 	return map[string]rest.Storage{
-		"exec":        &execREST{access},
-		"portforward": &portForwardREST{access},
-		"scale":       &scaleREST{store: store},
-		"start":       &actionREST{store: store, action: actionStart},
-		"stop":        &actionREST{store: store, action: actionStop},
-		"restart":     &actionREST{store: store, action: actionRestart},
-		"log":         &logREST{store: store, kind: k},
+		"exec":        &execREST{accessREST{r}},
+		"portforward": &portForwardREST{accessREST{r}},
+		"scale":       &scaleREST{r},
+		"start":       &actionREST{r, actionStart},
+		"stop":        &actionREST{r, actionStop},
+		"restart":     &actionREST{r, actionRestart},
+		"log":         registry.NewLogGetter(k.New, r.openLog),
 
-		TokenSubresource: &tokenREST{store: store, kind: k},
+		TokenSubresource: &tokenREST{r},
 	}
 }
 
 // AddToScheme registers what requests for workspaces use besides the types: field labels of
-// selectors, the query of the log, and the Scale.
+// selectors, the queries of the subresources, and the Scale.
 func AddToScheme(s *runtime.Scheme) error {
-	gvk := aggregationv1alpha1.GroupVersion.WithKind(kindName)
-	if err := s.AddFieldLabelConversionFunc(gvk, FieldLabel); err != nil {
+	if err := info.AddToScheme(s); err != nil {
 		return err
 	}
 	scale := autoscalingv1.SchemeGroupVersion
 	s.AddKnownTypes(scale, &autoscalingv1.Scale{})
 	s.AddKnownTypes(schema.GroupVersion{Group: scale.Group, Version: runtime.APIVersionInternal}, &autoscalingv1.Scale{})
 	metav1.AddToGroupVersion(s, scale)
-	if err := s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspaceExecOptions)(nil),
-		func(query, options any, _ conversion.Scope) error {
-			return readExecOptions(*query.(*url.Values), options.(*aggregationv1alpha1.CoderWorkspaceExecOptions))
-		}); err != nil {
+	if err := registry.AddOptions(s, readExecOptions); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspacePortForwardOptions)(nil),
-		func(query, options any, _ conversion.Scope) error {
-			return registry.ReadQuery(*query.(*url.Values),
-				registry.TextParameter("agent", &options.(*aggregationv1alpha1.CoderWorkspacePortForwardOptions).Agent))
-		}); err != nil {
+	if err := registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderWorkspacePortForwardOptions) error {
+		return registry.ReadQuery(query, registry.TextParameter("agent", &into.Agent))
+	}); err != nil {
 		return err
 	}
-	return s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspaceLogOptions)(nil),
-		func(query, options any, _ conversion.Scope) error {
-			return readLogOptions(*query.(*url.Values), options.(*aggregationv1alpha1.CoderWorkspaceLogOptions))
-		})
+	return registry.AddOptions(s, readLogOptions)
 }
 
 // readLogOptions decodes the query of the subresource log.
@@ -93,29 +80,4 @@ func readExecOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspa
 		registry.BoolParameter("stderr", &options.Stderr),
 		registry.BoolParameter("tty", &options.TTY),
 		registry.BoolParameter("ssh", &options.SSH))
-}
-
-// changeOf is an update that changes the existing workspace.
-type changeOf struct {
-	preconditions func() *metav1.Preconditions
-	change        func(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) error
-}
-
-var _ rest.UpdatedObjectInfo = changeOf{}
-
-// Preconditions implements rest.UpdatedObjectInfo.
-func (c changeOf) Preconditions() *metav1.Preconditions {
-	if c.preconditions == nil {
-		return nil
-	}
-	return c.preconditions()
-}
-
-// UpdatedObject implements rest.UpdatedObjectInfo.
-func (c changeOf) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
-	ws, ok := old.DeepCopyObject().(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", old))
-	}
-	return ws, c.change(ctx, ws)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
@@ -212,7 +212,7 @@ func readLog(t *testing.T, sub rest.Storage, ctx context.Context, query string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := scheme.New(AddToScheme)
+	s, _ := registry.NewScheme(AddToScheme)
 	logs := sub.(rest.GetterWithOptions)
 	options, _, _ := logs.NewGetOptions()
 	if err := runtime.NewParameterCodec(s).DecodeParameters(values, aggregationv1alpha1.GroupVersion, options); err != nil {

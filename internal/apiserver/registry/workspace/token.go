@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -39,10 +39,7 @@ const (
 
 // tokenREST implements coderworkspaces/token: POST creates a token that is restricted to the
 // workspace, GET lists such tokens, and DELETE revokes them.
-type tokenREST struct {
-	store Store
-	kind  *Kind
-}
+type tokenREST struct{ *subresource }
 
 var (
 	_ rest.NamedCreater    = (*tokenREST)(nil)
@@ -97,7 +94,7 @@ func (r *tokenREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	ctx, user, err := t.user(ctx, r.kind.config.Actors)
+	ctx, user, err := t.user(ctx, r.kind.Actors)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +106,8 @@ func (r *tokenREST) Create(
 		out.Status.CoderUser, out.Status.WorkspaceID = user.Username, t.id.String()
 		return out, nil
 	}
-	now := r.kind.config.Clock.Now()
-	value, made, err := r.kind.config.Tokens.Create(ctx, t.connection.Client, workspacetokens.Request{
+	now := r.kind.Clock.Now()
+	value, made, err := r.kind.tokens.Create(ctx, t.connection.Client, workspacetokens.Request{
 		Workspace: t.id, User: user.ID, By: caller.GetName(), Lifetime: lifetime,
 	})
 	if err != nil {
@@ -144,29 +141,23 @@ func invalidLifetime(name string, value any, detail string) error {
 
 // tokenTarget is the workspace that a token is for.
 type tokenTarget struct {
-	ws         *aggregationv1alpha1.CoderWorkspace
+	ws         object
 	connection connections.Connection
 	id         uuid.UUID
 }
 
 func (r *tokenREST) target(ctx context.Context, name string) (t tokenTarget, err error) {
-	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
+	if t.ws, err = r.kind.Get(ctx, r.store, name); err != nil {
 		return t, err
 	}
-	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return t, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
-	}
-	t.ws = ws
-	t.connection, t.id, err = r.kind.locate(ctx, ws)
+	t.connection, t.id, err = r.kind.Locate(ctx, t.ws)
 	return t, err
 }
 
 // user decides who owns the token: the caller's own Coder user, or else the owner of the workspace,
 // but never the operator's account. The returned context creates the token as decided. Errors are
 // API statuses.
-func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.Context, coderd.User, error) {
+func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (context.Context, coderd.User, error) {
 	client, name := t.connection.Client, t.ws.Name
 	// The object may be older than a deletion or a change of the owner.
 	w, err := client.Workspace(ctx, t.id)
@@ -188,7 +179,7 @@ func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.
 	id := w.OwnerID
 	if as != nil {
 		id = as.ID
-		if err := acting.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
+		if err := impersonation.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
 			return ctx, coderd.User{}, err
 		}
 	}
@@ -235,7 +226,7 @@ func (r *tokenREST) Get(ctx context.Context, name string, _ *metav1.GetOptions) 
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := r.kind.config.Tokens.List(ctx, t.connection.Client, t.id)
+	tokens, err := r.kind.tokens.List(ctx, t.connection.Client, t.id)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -263,11 +254,11 @@ func (r *tokenREST) Delete(
 			return nil, false, err
 		}
 	}
-	ctx, _, err = r.kind.config.Actors.Begin(ctx, t.connection, subjectOf(name, ownerOf(t.ws)))
+	ctx, _, err = r.kind.Actors.Begin(ctx, t.connection, subjectOf(name, ownerOf(t.ws)))
 	if err != nil {
 		return nil, false, err
 	}
-	tokens, err := r.kind.config.Tokens.List(ctx, t.connection.Client, t.id)
+	tokens, err := r.kind.tokens.List(ctx, t.connection.Client, t.id)
 	if err != nil {
 		return nil, false, fault(name, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -28,17 +28,17 @@ type prepared struct {
 
 // prepare reads the data that an update needs from Coder, and validates the update. It only reads.
 // Errors are API statuses.
-func (k *Kind) prepare(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, d difference) (prepared, error) {
+func (k *Kind) prepare(ctx context.Context, current, wanted object, d difference) (prepared, error) {
 	var p prepared
 	var err error
-	if p.connection, p.id, err = k.locate(ctx, current); err != nil {
+	if p.connection, p.id, err = k.Locate(ctx, current); err != nil {
 		return p, err
 	}
 	p.name = current.Name
 	if p.workspace, err = p.connection.Client.Workspace(ctx, p.id); err != nil {
 		return p, fault(current.Name, err)
 	}
-	if p.notes, err = notesOf(k.recordOf(current)); err != nil {
+	if p.notes, err = notesOf(k.RecordOf(current)); err != nil {
 		return p, unrecorded(current.Name, err)
 	}
 	p.notes.setSpec(wanted.Spec)
@@ -56,12 +56,12 @@ func (k *Kind) prepare(ctx context.Context, current, wanted *aggregationv1alpha1
 }
 
 // update applies a change in Coder, and then records the data that Coder cannot store.
-func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+func (k *Kind) update(ctx context.Context, current, wanted object) (object, error) {
 	action, wanted := takeAction(wanted)
 	d := differenceOf(current.Spec, wanted.Spec)
 	action.into(&d)
 	changes := !d.none() || action == actionRestart
-	ctx, as, err := k.begin(ctx, current, wanted, changes)
+	ctx, as, err := k.BeginChange(ctx, current, wanted, subjectOf(current.Name, ownerOf(current)), changes)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.
 		return nil, err
 	}
 	p.asked(current, wanted, as)
-	k.hint(p.connection.ControlPlane, p.id)
+	k.Hint(p.connection.ControlPlane, p.id)
 	if err := p.tell(ctx, wanted.Spec, d); err != nil {
 		return nil, fault(current.Name, err)
 	}
@@ -101,9 +101,9 @@ func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.
 }
 
 // asked records the initiator of operations that are done later.
-func (p *prepared) asked(current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As) {
+func (p *prepared) asked(current, wanted object, as *impersonation.As) {
 	p.notes.By = as
-	if deletesNow(current, wanted) {
+	if registry.Deletes(current, wanted) {
 		p.notes.DeletedBy = as
 	}
 }
@@ -168,7 +168,7 @@ func (n *notes) built(build coderd.Build, t target) {
 
 // restart stops the workspace now, and records that it must be started afterwards. It writes the
 // record first: otherwise a workspace could stay stopped if the process ends after the stop.
-func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, p *prepared) error {
+func (k *Kind) restart(ctx context.Context, current, wanted object, p *prepared) error {
 	if err := p.mayLater(ctx); err != nil {
 		return err
 	}
@@ -189,14 +189,14 @@ func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1
 
 // keep records a change that is not sent to Coder. It calls Coder only for a deletion that is due.
 func (k *Kind) keep(
-	ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As,
-) (*aggregationv1alpha1.CoderWorkspace, error) {
-	n, err := notesOf(k.recordOf(current))
+	ctx context.Context, current, wanted object, as *impersonation.As,
+) (object, error) {
+	n, err := notesOf(k.RecordOf(current))
 	if err != nil {
 		return nil, unrecorded(current.Name, err)
 	}
 	n.setSpec(wanted.Spec)
-	if deletesNow(current, wanted) {
+	if registry.Deletes(current, wanted) {
 		n.DeletedBy = as
 	}
 	record, err := k.save(ctx, current, wanted, n)
@@ -214,10 +214,10 @@ func (k *Kind) keep(
 // relabelled returns the current object with another record. It is used for changes that are not
 // sent to Coder.
 func (k *Kind) relabelled(
-	current, wanted *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes,
-) *aggregationv1alpha1.CoderWorkspace {
+	current, wanted object, record *metadata.Record, n notes,
+) object {
 	out := current.DeepCopy()
-	overlay(out, registry.Labels(controlPlaneOf(current)), record)
+	overlay(out, registry.Labels(registry.ControlPlaneOf(current)), record)
 	out.Spec, out.Generation = *wanted.Spec.DeepCopy(), wanted.Generation
 	out.Status.ObservedGeneration = observedGeneration(out.Generation, n)
 	out.Status.Conditions = k.conditions(situationOf(out, record, n, time.Time{}), current)
@@ -225,4 +225,46 @@ func (k *Kind) relabelled(
 		meta.SetStatusCondition(&out.Status.Conditions, *c)
 	}
 	return out
+}
+
+// difference is the set of changes that a client made to a spec.
+type difference struct {
+	ttl, autostart, updates, dormant bool
+	// change is the part that requires a build.
+	change change
+}
+
+// differenceOf compares the current spec with the wanted one. A parameter that the wanted spec
+// omits keeps its value in Coder, so it is no difference.
+func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
+	d := difference{
+		ttl:       !ptr.Equal(was.TTLMillis, spec.TTLMillis),
+		autostart: !ptr.Equal(was.AutostartSchedule, spec.AutostartSchedule),
+		updates:   spec.AutomaticUpdates != "" && was.AutomaticUpdates != spec.AutomaticUpdates,
+		dormant:   spec.Dormant != nil && !ptr.Equal(was.Dormant, spec.Dormant),
+	}
+	if spec.Running != nil && !ptr.Equal(was.Running, spec.Running) {
+		d.change.Running = ptr.To(*spec.Running)
+	}
+	if spec.TemplateVersionID != "" && spec.TemplateVersionID != was.TemplateVersionID {
+		d.change.Version = spec.TemplateVersionID
+	}
+	if spec.TemplateVersionPreset != "" && spec.TemplateVersionPreset != was.TemplateVersionPreset {
+		d.change.Preset = ptr.To(spec.TemplateVersionPreset)
+	}
+	shown := map[string]string{}
+	for _, p := range was.Parameters {
+		shown[p.Name] = p.Value
+	}
+	for _, p := range spec.Parameters {
+		if v, ok := shown[p.Name]; !ok || v != p.Value {
+			d.change.Parameters = append(d.change.Parameters, value{p.Name, p.Value})
+		}
+	}
+	return d
+}
+
+// none reports whether nothing has to be sent to Coder.
+func (d difference) none() bool {
+	return !d.ttl && !d.autostart && !d.updates && !d.dormant && d.change.empty()
 }

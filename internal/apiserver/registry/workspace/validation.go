@@ -24,7 +24,7 @@ var (
 )
 
 // validateNew validates a new workspace, without requests to Coder.
-func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
+func validateNew(ws object) field.ErrorList {
 	name, err := objectname.ParseWorkspace(ws.Name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, ws.Name, err.Error())}
@@ -42,7 +42,7 @@ func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 }
 
 // validateChange rejects changes of immutable fields, and validates the rest of the spec.
-func validateChange(ws, old *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
+func validateChange(ws, old object) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []struct{ name, wanted, current, inCoder string }{
 		{"organization", ws.Spec.Organization, old.Spec.Organization, old.Status.OrganizationName},

@@ -1,8 +1,8 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -22,31 +22,18 @@ import (
 
 // Write implements records.Writer.
 func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Object) (records.Object, error) {
-	is, _ := current.(*aggregationv1alpha1.CoderWorkspace)
-	shall, _ := wanted.(*aggregationv1alpha1.CoderWorkspace)
-	var out *aggregationv1alpha1.CoderWorkspace
-	var err error
-	switch {
-	case is == nil && shall == nil:
-		return nil, apierrors.NewInternalError(fmt.Errorf("a write of %s that wants nothing of nothing", key))
-	case is == nil:
-		out, err = k.create(ctx, shall)
-	case shall == nil:
-		out, err = k.update(ctx, is, k.deleted(is))
-	default:
-		out, err = k.update(ctx, is, shall)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return registry.Operations[object]{
+		Create: k.create,
+		Update: k.update,
+		Delete: func(ctx context.Context, was object) (object, error) { return k.update(ctx, was, k.deleted(was)) },
+	}.Write(ctx, key, current, wanted)
 }
 
 // deleted returns the object as a client would send it to delete it.
-func (k *Kind) deleted(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderWorkspace {
+func (k *Kind) deleted(ws object) object {
 	out := ws.DeepCopy()
 	if out.DeletionTimestamp == nil {
-		out.DeletionTimestamp = ptr.To(metav1.NewTime(k.config.Clock.Now()))
+		out.DeletionTimestamp = ptr.To(metav1.NewTime(k.Clock.Now()))
 		out.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
 	return out
@@ -54,25 +41,24 @@ func (k *Kind) deleted(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alp
 
 // CheckCreate implements registry.Checker.
 func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
-	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
-	ctx, _, err := k.beginCreate(ctx, ws)
+	ws, err := k.Cast(obj)
 	if err != nil {
 		return err
 	}
-	p, err := k.plan(ctx, ws)
+	ctx, _, p, err := k.beginCreate(ctx, ws)
 	if err != nil {
 		return err
 	}
-	return acting.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
-		Resource: "workspace", Action: mayCreate, Owner: p.owner.ID, Organization: p.organization.ID,
+	return impersonation.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
+		Resource: k.InCoder, Action: "create", Owner: p.owner.ID, Organization: p.organization.ID,
 	})
 }
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
-	shall, is := wanted.(*aggregationv1alpha1.CoderWorkspace), current.(*aggregationv1alpha1.CoderWorkspace)
+	shall, is := wanted.(object), current.(object)
 	d := differenceOf(is.Spec, shall.Spec)
-	ctx, as, err := k.begin(ctx, is, shall, !d.none())
+	ctx, as, err := k.BeginChange(ctx, is, shall, subjectOf(is.Name, ownerOf(is)), !d.none())
 	if err != nil || d.none() {
 		return err
 	}
@@ -83,19 +69,101 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return p.mayLater(ctx)
 }
 
-// locate returns the connection of an object and its ID in Coder.
-func (k *Kind) locate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (connections.Connection, uuid.UUID, error) {
-	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
+// subjectOf returns the impersonation.Subject of a workspace that a caller wants to change. Owner is the
+// current username of its owner in Coder.
+func subjectOf(name, owner string) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name, Owner: owner}
+}
+
+// ownerOf returns the username of the owner of an object.
+func ownerOf(ws object) string {
+	name, _ := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
+	return cmp.Or(ws.Status.OwnerName, name.Owner)
+}
+
+// permissions returns the permissions that a change requires which is sent to Coder later.
+func (p *prepared) permissions() []coderd.Permission {
+	may := func(action string) coderd.Permission {
+		return coderd.Permission{Resource: info.InCoder, Action: action, ID: p.id}
+	}
+	if p.target.request.Transition == coderd.TransitionStop {
+		return []coderd.Permission{may("stop"), may("update")}
+	}
+	return []coderd.Permission{may("start"), may("update")}
+}
+
+// mayLater returns an error if Coder would refuse the change later.
+func (p *prepared) mayLater(ctx context.Context) error {
+	return impersonation.May(ctx, p.connection.Client, subjectOf(p.name, ""), p.permissions()...)
+}
+
+// client returns the client for the caller's sessions in a workspace and for reading its logs.
+func (k *Kind) client(ctx context.Context, connection connections.Connection, ws object) (*coderd.Client, error) {
+	return k.Actors.Client(ctx, connection, subjectOf(ws.Name, ownerOf(ws)))
+}
+
+// maySession returns an error with a readable reason if the user may not open a session in the
+// workspace.
+func maySession(ctx context.Context, connection connections.Connection, client *coderd.Client, name string, id uuid.UUID) error {
+	if client == connection.Client {
+		return nil
+	}
+	allowed, err := client.May(ctx, coderd.Permission{Resource: info.InCoder, Action: "ssh", ID: id})
+	if err == nil && !allowed {
+		err = &coderd.Error{Op: "entering workspace " + name, StatusCode: 403, Message: "the user may not enter this workspace", ActedAs: client.ActsAs()}
+	}
+	return fault(name, err)
+}
+
+// save records the data that Coder cannot store, and returns the record. It retries once if the
+// record was changed concurrently.
+func (k *Kind) save(ctx context.Context, current, wanted object, n notes) (*metadata.Record, error) {
+	var err error
+	for range 2 {
+		record := k.RecordOf(current)
+		deleted := record.DeletionTimestamp != nil
+		record.Name = current.Name
+		metadata.Keep(wanted, record)
+		if current.DeletionTimestamp != nil && !deleted {
+			// The deletion was started in Coder itself. If it fails, the workspace stays.
+			record.DeletionTimestamp, record.DeletionGracePeriodSeconds = nil, nil
+		}
+		if err := n.into(record); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		var saved *metadata.Record
+		if saved, err = k.Records.Put(ctx, record); err == nil {
+			return saved, nil
+		}
+		if !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	return nil, unrecorded(current.Name, err)
+}
+
+// saveNotes stores notes in a record, and returns the new record.
+func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) (*metadata.Record, error) {
+	changed := record.DeepCopy()
+	if err := n.into(changed); err != nil {
+		return nil, err
+	}
+	saved, err := k.Records.Put(ctx, changed)
 	if err != nil {
-		return connections.Connection{}, uuid.Nil, apierrors.NewNotFound(resource, ws.Name)
+		return nil, fmt.Errorf("recording what is to be done with workspace %q: %w", record.Name, err)
 	}
-	connection, err := registry.Connection(ctx, k.config.Connections, ws.Namespace, name.Prefix)
-	if err != nil {
-		return connections.Connection{}, uuid.Nil, err
+	return saved, nil
+}
+
+// putPending records a workspace that will be created. It replaces the record of an earlier
+// attempt.
+func (k *Kind) putPending(ctx context.Context, record *metadata.Record) (*metadata.Record, error) {
+	pending, err := k.Records.Put(ctx, record)
+	if apierrors.IsConflict(err) {
+		if earlier, ok := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name); ok {
+			record.Version = earlier.Version
+			pending, err = k.Records.Put(ctx, record)
+		}
 	}
-	id, parseErr := uuid.Parse(string(ws.UID))
-	if connection == nil || parseErr != nil {
-		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, ws.Name, errors.New("its control plane is gone"))
-	}
-	return *connection, id, nil
+	return pending, unrecorded(record.Name, err)
 }

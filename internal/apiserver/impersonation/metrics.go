@@ -1,0 +1,75 @@
+package impersonation
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
+)
+
+// Metrics counts the matches of identity rules. A nil one counts nothing.
+type Metrics struct{ matches *prometheus.CounterVec }
+
+// NewMetrics returns the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{matches: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coder_k8s_identity_matches_total",
+		Help: "Requests to change or enter something in a Coder, or to read a log, by the rule of spec.identity.rules that matched the caller (its index, or none).",
+	}, []string{"namespace", "name", "rule"})}
+	return m, collector.Register(registerer, &m.matches)
+}
+
+// matched counts a request. The rule is its index, or -1 if none matched.
+func (m *Metrics) matched(controlPlane types.NamespacedName, rule int) {
+	if m == nil {
+		return
+	}
+	name := "none"
+	if rule >= 0 {
+		name = strconv.Itoa(rule)
+	}
+	m.matches.WithLabelValues(controlPlane.Namespace, controlPlane.Name, name).Inc()
+}
+
+// count counts a request in the metrics.
+func (a *Actors) count(controlPlane types.NamespacedName, rule int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counted[controlPlane] = struct{}{}
+	a.config.Metrics.matched(controlPlane, rule)
+}
+
+// Run removes the metrics of control planes that no longer exist, until the context is done.
+func (a *Actors) Run(ctx context.Context) error {
+	for {
+		changed := a.config.Board.Changed()
+		if all, known := a.config.Board.All(); known {
+			a.forgetOthers(all)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forgetOthers removes the metrics of all control planes but these.
+func (a *Actors) forgetOthers(all []syncstatus.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for controlPlane := range a.counted {
+		if slices.ContainsFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane == controlPlane }) {
+			continue
+		}
+		delete(a.counted, controlPlane)
+		if a.config.Metrics != nil {
+			a.config.Metrics.matches.DeletePartialMatch(prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name})
+		}
+	}
+}

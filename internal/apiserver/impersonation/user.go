@@ -1,0 +1,61 @@
+package impersonation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// ProblemError explains why a caller cannot act as the Coder user that a rule names.
+type ProblemError struct{ Message string }
+
+// Error implements error.
+func (e *ProblemError) Error() string { return e.Message }
+
+func problem(format string, args ...any) error { return &ProblemError{fmt.Sprintf(format, args...)} }
+
+// FindUser returns the Coder user that a decision names. It returns a ProblemError if there is no
+// user that a caller can act as.
+func FindUser(ctx context.Context, client *coderd.Client, d Decision) (coderd.User, error) {
+	var found coderd.User
+	switch {
+	case d.Problem != "":
+		return found, problem("%s, but %s", d.Reason, d.Problem)
+	case d.Username != "":
+		user, err := client.UserByName(ctx, d.Username)
+		// Coder also accepts ids as names, and ignores case.
+		if coderd.IsNotFound(err) || err == nil && user.Username != d.Username {
+			return found, problem("%s, but there is no user %q in Coder; a user who was renamed there needs another rule", d.Reason, d.Username)
+		}
+		if err != nil {
+			return found, err
+		}
+		found = user
+	default:
+		users, err := client.UsersByEmail(ctx, d.Email)
+		switch {
+		case err != nil:
+			return found, err
+		case len(users) == 0:
+			return found, problem("%s, but no user in Coder has the email %q", d.Reason, d.Email)
+		case len(users) > 1:
+			return found, problem("%s, but %d users in Coder have the email %q; map by username instead", d.Reason, len(users), d.Email)
+		}
+		found = users[0]
+	}
+	if found.IsSuspended() {
+		return found, problem("%s, but user %q is suspended in Coder", d.Reason, found.Username)
+	}
+	return found, nil
+}
+
+// problemOf returns the message of a ProblemError, and whether err is one.
+func problemOf(err error) (string, bool) {
+	var p *ProblemError
+	if !errors.As(err, &p) {
+		return "", false
+	}
+	return p.Message, true
+}

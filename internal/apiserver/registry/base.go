@@ -1,0 +1,237 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Config configures the implementation of any kind.
+type Config struct {
+	Connections connections.Provider
+	Records     metadata.Records
+	Typer       runtime.ObjectTyper
+	Clock       clock.PassiveClock
+	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
+	Actors *impersonation.Actors
+	// Hint notifies the mirror that an object changes. It may be nil.
+	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
+}
+
+// Base is the part of the implementation that all kinds share.
+type Base[T Object] struct {
+	*ResourceInfo[T]
+	Config
+}
+
+// NewBase returns the Base of a kind.
+func NewBase[T Object](info *ResourceInfo[T], config Config) Base[T] {
+	if config.Hint == nil {
+		config.Hint = func(types.NamespacedName, uuid.UUID) {}
+	}
+	return Base[T]{ResourceInfo: info, Config: config}
+}
+
+// ControlPlaneOf returns the control plane of an object.
+func ControlPlaneOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[aggregationv1alpha1.LabelControlPlaneName]}
+}
+
+// Locate returns the connection of an object and its ID in Coder.
+func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uuid.UUID, error) {
+	conflict := func(format string, args ...any) (connections.Connection, uuid.UUID, error) {
+		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(b.GroupResource(), obj.GetName(), fmt.Errorf(format, args...))
+	}
+	id, err := uuid.Parse(string(obj.GetUID()))
+	if err != nil {
+		return conflict("its metadata.uid %q is not an id in Coder", obj.GetUID())
+	}
+	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), b.Prefix(obj.GetName()))
+	if err != nil {
+		return connections.Connection{}, uuid.Nil, err
+	}
+	if connection == nil || connection.ControlPlane != ControlPlaneOf(obj) {
+		return conflict("its control plane %s is not served any more", ControlPlaneOf(obj))
+	}
+	return *connection, id, nil
+}
+
+// LocateToChange is like Locate. If the object is only deleted, the connection has no client while
+// Coder is unreachable: a deletion that needs no Coder user is recorded nevertheless.
+func (b *Base[T]) LocateToChange(ctx context.Context, obj T, deletes bool) (connections.Connection, uuid.UUID, error) {
+	connection, id, err := b.Locate(ctx, obj)
+	if err != nil && deletes {
+		connection, err = Unconnected(ctx, b.Connections, ControlPlaneOf(obj), err)
+	}
+	return connection, id, err
+}
+
+// RecordOf returns a copy of the record of an object, or a new record if there is none.
+func (b *Base[T]) RecordOf(obj T) *metadata.Record {
+	controlPlane := ControlPlaneOf(obj)
+	if known, ok := b.Records.Get(controlPlane, obj.GetUID()); ok {
+		record := known.DeepCopy()
+		record.Name = obj.GetName()
+		return record
+	}
+	return &metadata.Record{ControlPlane: controlPlane, Kind: b.Kind, Name: obj.GetName(), UID: obj.GetUID()}
+}
+
+// BeginCreate returns the connection for a new object, and determines the Coder user that the
+// caller acts as to create it. Errors are API statuses.
+func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s impersonation.Subject) (context.Context, *impersonation.As, connections.Connection, error) {
+	prefix, err := b.ParsePrefix(obj.GetName())
+	if err != nil {
+		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
+	}
+	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), prefix)
+	if err != nil {
+		return ctx, nil, connections.Connection{}, err
+	}
+	if connection == nil {
+		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), prefix))
+	}
+	ctx, as, err := b.Actors.Begin(ctx, *connection, s)
+	return ctx, as, *connection, err
+}
+
+// BeginChange determines the Coder user that the caller acts as to change an object. inCoder is true
+// if the change is sent to Coder. Any other change needs no user, with two exceptions: the start of
+// a deletion, and a new owner reference, because the garbage collector deletes objects because of
+// owner references.
+func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject, inCoder bool) (context.Context, *impersonation.As, error) {
+	deletes, addsOwner := Deletes(was, wanted), AddsOwner(was, wanted)
+	if !inCoder && !deletes && !addsOwner {
+		return ctx, nil, nil
+	}
+	connection, id, err := b.LocateToChange(ctx, was, deletes)
+	if err != nil {
+		return ctx, nil, err
+	}
+	// The garbage collector never adds owner references.
+	s.Deletes = deletes
+	ctx, as, err := b.Actors.Begin(ctx, connection, s)
+	if err == nil && as != nil && (deletes || addsOwner) {
+		err = b.MayDelete(ctx, connection, s, id)
+	}
+	return ctx, as, err
+}
+
+// MayDelete returns an error if Coder would refuse the deletion of an object.
+func (b *Base[T]) MayDelete(ctx context.Context, connection connections.Connection, s impersonation.Subject, id uuid.UUID) error {
+	return impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: b.InCoder, Action: "delete", ID: id})
+}
+
+// Deletes reports whether an update starts the deletion of an object.
+func Deletes(was, wanted metav1.Object) bool {
+	return was.GetDeletionTimestamp() == nil && wanted.GetDeletionTimestamp() != nil
+}
+
+// AddsOwner reports whether an update adds an owner reference.
+func AddsOwner(was, wanted metav1.Object) bool {
+	return slices.ContainsFunc(wanted.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == r.UID })
+	})
+}
+
+// Operations create, update and delete objects in Coder. Errors are API statuses.
+type Operations[T Object] struct {
+	Create func(ctx context.Context, wanted T) (T, error)
+	Update func(ctx context.Context, was, wanted T) (T, error)
+	Delete func(ctx context.Context, was T) (T, error)
+}
+
+// Write implements records.Writer.
+func (o Operations[T]) Write(ctx context.Context, key string, current, wanted records.Object) (records.Object, error) {
+	was, _ := current.(T)
+	shall, _ := wanted.(T)
+	var out, none T
+	var err error
+	switch {
+	case was != none && shall != none:
+		out, err = o.Update(ctx, was, shall)
+	case was != none:
+		out, err = o.Delete(ctx, was)
+	case shall != none:
+		out, err = o.Create(ctx, shall)
+	default:
+		err = apierrors.NewInternalError(fmt.Errorf("a write of %T to %T at %s makes no sense", current, wanted, key))
+	}
+	if err != nil || out == none {
+		// A nil pointer in an interface is not nil.
+		return nil, err
+	}
+	return out, nil
+}
+
+// ReadIntent reads the intent in a record, which may be nil.
+func ReadIntent[I any](record *metadata.Record) (I, error) {
+	var in I
+	if record == nil || len(record.Intent) == 0 {
+		return in, nil
+	}
+	if err := json.Unmarshal(record.Intent, &in); err != nil {
+		return in, fmt.Errorf("the intent in the record of %s %q cannot be read; it was changed by hand, or by a newer version: %w", record.Kind, record.Name, err)
+	}
+	return in, nil
+}
+
+// WriteIntent writes an intent into a record, which must be a copy.
+func WriteIntent(intent any, record *metadata.Record) error {
+	data, err := json.Marshal(intent)
+	if err != nil {
+		return fmt.Errorf("writing the intent of %s %q: %w", record.Kind, record.Name, err)
+	}
+	record.Intent = nil
+	if string(data) != "{}" {
+		record.Intent = data
+	}
+	return nil
+}
+
+// Secrets reads the Secrets to which specs refer.
+type Secrets struct {
+	// Read reads one key of a Secret. Its errors are API statuses. NotFound means that the Secret or
+	// the key does not exist.
+	Read func(ctx context.Context, namespace, name, key string) (string, error)
+	// MayRead returns nil if the user has permission to get the Secret. Its errors are API statuses,
+	// Forbidden if the user has no permission. If MayRead itself is nil, no permission is checked.
+	MayRead func(ctx context.Context, who user.Info, namespace, secret string) error
+}
+
+// Check returns an error if the caller has no permission to get the Secret that a spec names at
+// path.
+func (s Secrets) Check(ctx context.Context, namespace, secret string, path *field.Path) *field.Error {
+	if s.MayRead == nil {
+		return nil
+	}
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return field.Forbidden(path, "it is not known who asks, so no Secret is read")
+	}
+	switch err := s.MayRead(ctx, who, namespace, secret); {
+	case apierrors.IsForbidden(err):
+		return field.Forbidden(path, fmt.Sprintf("user %s may not get Secret %s in namespace %s", who.GetName(), secret, namespace))
+	case err != nil:
+		return field.InternalError(path, err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// told is a fake log with lines and the error that follows them.
+type told struct {
+	lines  []coderd.LogLine
+	err    error
+	closed bool
+}
+
+func (l *told) Next(context.Context) (coderd.LogLine, error) {
+	if len(l.lines) == 0 {
+		return coderd.LogLine{}, l.err
+	}
+	line := l.lines[0]
+	l.lines = l.lines[1:]
+	return line, nil
+}
+
+func (l *told) Close() error {
+	l.closed = true
+	return nil
+}
+
+func TestStream(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 600_000_000, time.FixedZone("", 3600))
+	lines := []coderd.LogLine{{CreatedAt: at, Stage: "Plan", Output: "one\r\ntwo"}, {CreatedAt: at, Stage: "Apply", Output: ""}}
+	const begin = "2030-01-02T02:04:05.6Z "
+	text := begin + "[Plan] one\n" + begin + "[Plan] two\n" + begin + "[Apply] \n"
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		end  error
+		want string
+	}{
+		"to its end":            {t.Context(), io.EOF, text},
+		"that breaks":           {t.Context(), errors.New("no answer"), text + "the log cannot be read further: no answer\n"},
+		"that nobody reads now": {gone, context.Canceled, text},
+	} {
+		source := &told{lines: lines, err: c.end}
+		reader, flush, kind, err := NewLogStream(source, true).InputStream(c.ctx, "", "")
+		if err != nil || !flush || kind != "text/plain; charset=utf-8" {
+			t.Fatalf("a log %s: flush %t, %s, %v", name, flush, kind, err)
+		}
+		got, err := io.ReadAll(reader)
+		if err != nil || string(got) != c.want {
+			t.Errorf("a log %s: %q and %v, want %q", name, got, err, c.want)
+		}
+		if err := reader.Close(); err != nil || !source.closed {
+			t.Errorf("a log %s was not closed: %v", name, err)
+		}
+	}
+}

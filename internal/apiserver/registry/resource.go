@@ -1,0 +1,168 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/cache"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+)
+
+// Object is an object of the aggregated API.
+type Object interface {
+	comparable
+	records.Object
+}
+
+// ResourceInfo describes the resource of a kind: its names, and how its objects are selected, shown
+// and named in errors.
+type ResourceInfo[T Object] struct {
+	Plural, Singular, Kind string
+	ShortNames             []string
+	New, NewList           func() runtime.Object
+	// InCoder is the resource type of Coder's permissions.
+	InCoder string
+	// ParsePrefix returns the part of an object's name that identifies its control plane. The error
+	// says why the name is not valid.
+	ParsePrefix func(name string) (prefix string, err error)
+	// Fields are the fields that field selectors support. Those in Indexed have an index in the
+	// cache.
+	Fields  map[string]func(T) string
+	Indexed []string
+	// Columns are those of kubectl get. Those with priority 1 are in the wide output only.
+	Columns []metav1.TableColumnDefinition
+	Row     func(obj T, ages Ages) []any
+	// CoderFields maps the fields of Coder's API, as an error names them, to fields of the object.
+	CoderFields func(err error) map[string]*field.Path
+}
+
+// GroupResource returns the resource, for errors.
+func (r *ResourceInfo[T]) GroupResource() schema.GroupResource {
+	return aggregationv1alpha1.Resource(r.Plural)
+}
+
+// GroupKind returns the kind, for errors.
+func (r *ResourceInfo[T]) GroupKind() schema.GroupKind {
+	return aggregationv1alpha1.GroupVersion.WithKind(r.Kind).GroupKind()
+}
+
+// Cast returns an object with its type.
+func (r *ResourceInfo[T]) Cast(obj any) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return typed, apierrors.NewInternalError(fmt.Errorf("a %s is expected here, not %T", r.Kind, obj))
+	}
+	return typed, nil
+}
+
+// Get reads an object for one of its subresources.
+func (r *ResourceInfo[T]) Get(ctx context.Context, store Store, name string) (T, error) {
+	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return r.Cast(obj)
+}
+
+// Prefix returns the part of an object's name that identifies its control plane, or "" if the name
+// is not valid.
+func (r *ResourceInfo[T]) Prefix(name string) string {
+	prefix, err := r.ParsePrefix(objectname.WithoutID(name))
+	if err != nil {
+		return ""
+	}
+	return prefix
+}
+
+// CheckName returns why a name is not valid for an object of this kind.
+func (r *ResourceInfo[T]) CheckName(name string) error {
+	_, err := r.ParsePrefix(name)
+	return err
+}
+
+// Attributes returns the labels and fields that selectors match.
+func (r *ResourceInfo[T]) Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	typed, err := r.Cast(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	selectable := make(fields.Set, len(r.Fields))
+	for label, value := range r.Fields {
+		selectable[label] = value(typed)
+	}
+	return typed.GetLabels(), selectable, nil
+}
+
+// Indexers index the objects in the cache by the fields in Indexed.
+func (r *ResourceInfo[T]) Indexers() *cache.Indexers {
+	out := cache.Indexers{}
+	for _, label := range r.Indexed {
+		value := r.Fields[label]
+		out[storage.FieldIndex(label)] = func(obj any) ([]string, error) {
+			typed, err := r.Cast(obj)
+			if err != nil {
+				return nil, err
+			}
+			return []string{value(typed)}, nil
+		}
+	}
+	return &out
+}
+
+// FieldLabel returns an error if field selectors do not support the field.
+func (r *ResourceInfo[T]) FieldLabel(label, value string) (newLabel, newValue string, err error) {
+	if _, ok := r.Fields[label]; !ok {
+		return "", "", fmt.Errorf("a field selector of %s may name %s, and not %q", strings.TrimPrefix(r.Plural, "coder"),
+			strings.Join(slices.Sorted(maps.Keys(r.Fields)), ", "), label)
+	}
+	return label, value, nil
+}
+
+// AddToScheme registers the fields that field selectors support.
+func (r *ResourceInfo[T]) AddToScheme(s *runtime.Scheme) error {
+	return s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(r.Kind), r.FieldLabel)
+}
+
+// Invalid returns 422 with the problems, or nil if there are none.
+func (r *ResourceInfo[T]) Invalid(name string, problems ...*field.Error) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(r.GroupKind(), name, problems)
+}
+
+// Fault converts an error about an object to an API status.
+func (r *ResourceInfo[T]) Fault(name string, err error) error {
+	return r.fault(name, err, coderfault.Subject.Status)
+}
+
+// CreateFault is like Fault, for an error of the creation itself: the object may have been created
+// nevertheless.
+func (r *ResourceInfo[T]) CreateFault(name string, err error) error {
+	return r.fault(name, err, coderfault.Subject.Created)
+}
+
+func (r *ResourceInfo[T]) fault(name string, err error, convert func(coderfault.Subject, error) error) error {
+	var problem *field.Error
+	if errors.As(err, &problem) {
+		return r.Invalid(name, problem)
+	}
+	return convert(coderfault.Subject{Kind: r.GroupKind(), Resource: r.GroupResource(), Name: name, Fields: r.CoderFields(err)}, err)
+}

@@ -1,0 +1,325 @@
+package template
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// filesREST implements codertemplates/files: the archive of the template's source. GET returns it
+// as tar, or as zip with ?format=zip. ?version=<UUID> selects another version. PUT replaces it with
+// a tar or zip archive.
+type filesREST struct{ *reader }
+
+var _ rest.Connecter = (*filesREST)(nil)
+
+// New implements rest.Storage.
+func (r *filesREST) New() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} }
+
+// Destroy implements rest.Storage.
+func (r *filesREST) Destroy() {}
+
+// ConnectMethods implements rest.Connecter. In RBAC, they are the verbs get and update.
+func (r *filesREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPut} }
+
+// NewConnectOptions implements rest.Connecter. The handler parses the query itself.
+func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, path string) {
+	return nil, false, ""
+}
+
+// Connect implements rest.Connecter.
+func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (_ http.Handler, err error) {
+	defer coderfault.Name(ctx, &err)
+	found, err := r.subject(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	files := &filesRequest{filesREST: r, subject: found, responder: responder}
+	// The handler's request has another context than the Store's.
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var err error
+		if req.Method == http.MethodGet {
+			err = files.get(ctx, w, req)
+		} else {
+			err = files.put(ctx, w, req)
+		}
+		coderfault.Name(ctx, &err)
+		if err != nil {
+			responder.Error(err)
+		}
+	}), nil
+}
+
+// filesRequest is one request.
+type filesRequest struct {
+	*filesREST
+	subject
+	responder rest.Responder
+}
+
+func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
+	file, err := r.fileOf(ctx, req.URL.Query().Get("version"))
+	if err != nil {
+		return err
+	}
+	contentType, asZip := "application/x-tar", false
+	switch format := req.URL.Query().Get("format"); format {
+	case "", "tar":
+	case "zip":
+		contentType, asZip = "application/zip", true
+	default:
+		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and can be tar or zip", format))
+	}
+	archive, err := r.connection.Client.OpenFile(ctx, file, asZip)
+	if coderd.IsNotFound(err) {
+		return apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/files"), r.tmpl.Name)
+	}
+	if err != nil {
+		return fault(r.tmpl.Name, err)
+	}
+	defer func() { _ = archive.Close() }()
+	w.Header().Set("Content-Type", contentType)
+	if archive.Size >= 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(archive.Size, 10))
+	}
+	w.WriteHeader(http.StatusOK)
+	source := &endOf{from: archive}
+	if _, _ = io.Copy(w, source); source.err != nil {
+		// The status was already sent, so the only way to report the error is to abort the
+		// connection.
+		log.FromContext(ctx).Info("Ending a download, because Coder did not send all of the archive", "template", r.tmpl.Name, "error", source.err.Error())
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// endOf stores the error that ended its reader.
+type endOf struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (e *endOf) Read(p []byte) (int, error) {
+	n, err := e.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		e.err = err
+	}
+	return n, err
+}
+
+// fileOf returns the archive of a version, or the archive that spec.files shows.
+func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, error) {
+	if version == "" {
+		if source := r.tmpl.Status.Source; source != nil {
+			if id, err := uuid.Parse(source.FileID); err == nil {
+				return id, nil
+			}
+		}
+		version = r.tmpl.Status.ActiveVersionID
+	}
+	v, err := r.version(ctx, "version", version)
+	return v.FileID, err
+}
+
+// put uploads the archive to Coder, and then updates the template as any update does, so that the
+// writer creates the version. Admission sees the request as CONNECT.
+func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
+	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
+	as, _, err := r.kind.begin(ctx, r.connection, r.id, r.tmpl.Name, false)
+	if err != nil {
+		return err
+	}
+	source, err := r.receive(as, w, req, len(options.DryRun) > 0)
+	if err != nil {
+		return err
+	}
+	if len(options.DryRun) > 0 {
+		return r.answer(r.tmpl)
+	}
+	ctx = withReplacement(ctx, source)
+	updated, _, err := r.store.Update(ctx, r.tmpl.Name, sameObject{r.tmpl}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
+	if err != nil {
+		return err
+	}
+	return r.answer(updated)
+}
+
+// receive reads, validates and uploads the archive. All of it is in memory, so the number of
+// concurrent requests is limited.
+func (r *filesRequest) receive(
+	ctx context.Context, w http.ResponseWriter, req *http.Request, dryRun bool,
+) (*aggregationv1alpha1.TemplateSource, error) {
+	if req.ContentLength > coderd.MaxArchiveBytes {
+		return nil, archiveTooLarge()
+	}
+	done, err := r.kind.unpacking.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	archive, err := readArchive(w, req)
+	if err != nil {
+		return nil, r.refused(err)
+	}
+	packed, err := coderd.PackArchive(archive)
+	if err != nil {
+		return nil, r.refused(err)
+	}
+	summary := archive.Summary()
+	source := &aggregationv1alpha1.TemplateSource{
+		FileCount: int32(summary.Files), SizeBytes: summary.Bytes, //nolint:gosec // At most MaxFiles.
+		Inline: summary.Files == summary.TextFiles && summary.TextBytes <= maxInlineBytes,
+	}
+	if dryRun {
+		return source, nil
+	}
+	file, err := r.connection.Client.UploadArchive(ctx, packed)
+	if err != nil {
+		return nil, fault(r.tmpl.Name, err)
+	}
+	source.FileID = file.String()
+	return source, nil
+}
+
+// receiveWithin limits how long a client may take to send an archive. Other requests wait
+// meanwhile.
+const receiveWithin = 30 * time.Second
+
+// readArchive reads and unpacks the request body.
+func readArchive(w http.ResponseWriter, req *http.Request) (*coderd.Archive, error) {
+	// A ResponseWriter without this function has another timeout.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(receiveWithin))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	var data bytes.Buffer
+	if req.ContentLength > 0 {
+		data.Grow(int(req.ContentLength) + bytes.MinRead)
+	}
+	if _, err := data.ReadFrom(io.LimitReader(req.Body, coderd.MaxArchiveBytes+1)); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the archive was not received whole: %v", err))
+	}
+	if data.Len() > coderd.MaxArchiveBytes {
+		return nil, archiveTooLarge()
+	}
+	return coderd.ReadArchive(data.Bytes())
+}
+
+func archiveTooLarge() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the archive may have at most %d bytes", coderd.MaxArchiveBytes))
+}
+
+// refused converts the error of an invalid archive to an API status.
+func (r *filesRequest) refused(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &status):
+		return err
+	case coderd.IsArchiveTooLarge(err):
+		return apierrors.NewRequestEntityTooLargeError(filesProblems(err).ToAggregate().Error())
+	}
+	return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
+}
+
+func (r *filesRequest) answer(obj runtime.Object) error {
+	r.responder.Object(http.StatusOK, obj)
+	return nil
+}
+
+// sameObject is an update without changes. Only the strategy changes the object.
+type sameObject struct {
+	seen *aggregationv1alpha1.CoderTemplate
+}
+
+// Preconditions implements rest.UpdatedObjectInfo.
+func (o sameObject) Preconditions() *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &o.seen.UID}
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (o sameObject) UpdatedObject(_ context.Context, old runtime.Object) (runtime.Object, error) {
+	return old.DeepCopyObject(), nil
+}
+
+// replacementKey is the context key of the source that replaces the current one. Only this package
+// can set it, so a client cannot write the status.
+type replacementKey struct{}
+
+func withReplacement(ctx context.Context, source *aggregationv1alpha1.TemplateSource) context.Context {
+	return context.WithValue(ctx, replacementKey{}, source)
+}
+
+func replacementFrom(ctx context.Context) (*aggregationv1alpha1.TemplateSource, bool) {
+	source, ok := ctx.Value(replacementKey{}).(*aggregationv1alpha1.TemplateSource)
+	return source, ok
+}
+
+const (
+	// maxUnpacking limits the archives that are in memory at once, each packed and unpacked.
+	// Together they fit into the default memory limit of the process.
+	maxUnpacking = 2
+	// maxWaiting limits the requests that wait for a slot.
+	maxWaiting = 8
+	// maxWait limits how long one of them waits.
+	maxWait = 20 * time.Second
+	// tryAgain is the Retry-After of a rejected request, in seconds.
+	tryAgain = 5
+)
+
+// unpacking limits how many archives are in memory at once.
+type unpacking struct {
+	running, waiting chan struct{}
+	wait             time.Duration
+}
+
+func newUnpacking() *unpacking {
+	return &unpacking{running: make(chan struct{}, maxUnpacking), waiting: make(chan struct{}, maxWaiting), wait: maxWait}
+}
+
+// begin waits until an archive may be read into memory. The error is an API status: 429 if there
+// are too many requests.
+func (u *unpacking) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case u.running <- struct{}{}:
+		return u.end, nil
+	default:
+	}
+	select {
+	case u.waiting <- struct{}{}:
+		defer func() { <-u.waiting }()
+	default:
+		return nil, tooMany()
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.wait)
+	defer cancel()
+	select {
+	case u.running <- struct{}{}:
+		return u.end, nil
+	case <-ctx.Done():
+		return nil, tooMany()
+	}
+}
+
+func (u *unpacking) end() { <-u.running }
+
+func tooMany() error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf(
+		"%d archives of templates are being unpacked and %d wait, which is as many as this server takes at once; send it again later",
+		maxUnpacking, maxWaiting), tryAgain)
+}
