@@ -25,7 +25,7 @@ const Namespace = "team"
 // Fixture is a cluster, a Coder and a clock. A package adds its Manager and its object.
 type Fixture struct {
 	T      *testing.T
-	Ctx    context.Context //nolint:containedctx // A fixture lives as long as its test.
+	Ctx    context.Context //nolint:containedctx // It is that of the test.
 	Coder  *coderdtest.Server
 	Client client.Client
 	Clock  *clocktesting.FakePassiveClock
