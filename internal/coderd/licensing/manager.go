@@ -55,12 +55,13 @@ type Coder interface {
 	Entitlements(ctx context.Context) (coderd.Entitlements, error)
 }
 
-// Manager reconciles licenses. Clock is required. One Manager serves all control
-// planes and is safe for concurrent use with different control planes.
+// Manager reconciles licenses. Clock is required. One Manager serves all control planes and is safe
+// for concurrent use with different control planes.
 type Manager struct {
 	// Clock is used to evaluate expiry.
 	Clock clock.PassiveClock
 
+	// held is about the requested license in Coder.
 	held         ensure.Cache[string, verdict]
 	entitlements ensure.Cache[string, Allowance]
 }

@@ -25,8 +25,8 @@ const (
 	retrySoon   = 15 * time.Second
 )
 
-// Manager manages the keys of all provisioners. Client, Clock and Connect are required. It is safe for
-// concurrent use with different provisioners.
+// Manager manages the keys of all provisioners. Client, Clock and Connect are required. It is safe
+// for concurrent use with different provisioners.
 type Manager struct {
 	// Client reads Secrets and control planes by name, without a cache, and writes Secrets.
 	Client client.Client
