@@ -81,7 +81,8 @@ func (m *Middleware) Calls(next http.Handler) http.Handler {
 	return m.names.checkOrigin(m.inFlight.wrap(m.cfg.Authenticate(m.users.wrap(next))))
 }
 
-// requestRecord contains the data of one request for the access log. Inner handlers fill it in.
+// requestRecord contains the data of one request for the access log. Inner handlers fill
+// it in.
 type requestRecord struct {
 	user string
 	// leave releases the request's place among those in flight.
