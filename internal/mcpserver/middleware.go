@@ -1,11 +1,21 @@
 package mcpserver
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // MiddlewareConfig configures a Middleware.
@@ -69,4 +79,138 @@ func (m *Middleware) Requests(next http.Handler) http.Handler {
 // Calls wraps a handler that requires authentication. It must be inside of Requests.
 func (m *Middleware) Calls(next http.Handler) http.Handler {
 	return m.names.checkOrigin(m.inFlight.wrap(m.cfg.Authenticate(m.users.wrap(next))))
+}
+
+// requestRecord contains the data of one request for the access log. Inner handlers fill
+// it in.
+type requestRecord struct {
+	user string
+	// leave releases the request's place among those in flight.
+	leave func()
+}
+
+type requestRecordKey struct{}
+
+func requestRecordOf(ctx context.Context) *requestRecord {
+	if rec, ok := ctx.Value(requestRecordKey{}).(*requestRecord); ok {
+		return rec
+	}
+	return &requestRecord{}
+}
+
+// noteUser sets the user of a request for the access log.
+func noteUser(ctx context.Context, name string) { requestRecordOf(ctx).user = name }
+
+// logged adds a request ID and a logger to the request, and the ID to the response. It logs
+// each request. It logs neither headers nor the query, because both may contain a token.
+func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, rec := newID(), &requestRecord{}
+		logger := cfg.Logger.WithValues(requestid.LogKey, id)
+		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
+		r = r.WithContext(log.IntoContext(ctx, logger))
+		r.Header.Set(requestid.Header, id)
+		a := newResponseWriter(w)
+		a.Header().Set(requestid.Header, id)
+		// Proxies must not buffer a stream.
+		a.Header().Set("X-Accel-Buffering", "no")
+
+		start := cfg.Clock.Now()
+		defer func() {
+			status := a.end()
+			cfg.Metrics.Answered(r.Method, status)
+			level := 1
+			if status >= http.StatusBadRequest {
+				level = 0
+			}
+			logger.V(level).Info("Answered a request", "method", cut(r.Method), "path", cut(r.URL.Path),
+				"status", status, "user", rec.user, "durationMs", cfg.Clock.Since(start).Milliseconds())
+		}()
+		next.ServeHTTP(a, r)
+	})
+}
+
+// maxLogged limits the size of a client's text in one value of a log line, in bytes.
+const maxLogged = 256 + len(truncate.Ellipsis)
+
+func cut(s string) string { return truncate.String(s, maxLogged) }
+
+// recovered responds with 500 after a panic of an inner handler. If the response has begun,
+// it closes the connection instead, so that the client does not take a part for the whole.
+// Tools run on other goroutines; package protocol recovers from their panics.
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares the panic value itself.
+				panic(p)
+			}
+			log.FromContext(r.Context()).Error(nil, "Recovered from a panic in an HTTP handler", "panic", p, "stack", string(debug.Stack()))
+			if a, ok := w.(*responseWriter); ok && a.begun() {
+				panic(http.ErrAbortHandler)
+			}
+			http.Error(w, "internal error; the log of the server has the details", http.StatusInternalServerError)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+const (
+	// maxBodyBytes is larger than any valid call of a tool.
+	maxBodyBytes = 1 << 20
+	// bodyReadTimeout is the time that a client has to send the body.
+	bodyReadTimeout = 30 * time.Second
+)
+
+var (
+	errSlowBody   = errors.New("the body of the request did not arrive within 30 seconds; send it again")
+	errBrokenBody = errors.New("the body of the request broke off; send it again")
+)
+
+// limited rejects bodies above the limit with 413, and sets a deadline for reading the
+// body.
+func limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > maxBodyBytes {
+			http.Error(w, "the request is larger than 1 MiB; send less at once", http.StatusRequestEntityTooLarge)
+			return
+		}
+		if r.Body != nil && r.Body != http.NoBody {
+			controller := http.NewResponseController(w)
+			// Writers without deadlines, as in tests, return an error, which is ignored.
+			_ = controller.SetReadDeadline(time.Now().Add(bodyReadTimeout))
+			r.Body = &deadlineBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// deadlineBody is a request's body with a deadline.
+type deadlineBody struct {
+	io.ReadCloser
+	controller *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (b *deadlineBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil, errors.As(err, &tooLarge):
+		return n, err
+	case errors.Is(err, io.EOF):
+		// net/http continues to read in the background to detect that the client
+		// disconnected. It would treat the deadline as a disconnect.
+		_ = b.controller.SetReadDeadline(time.Time{})
+		return n, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, errSlowBody
+	default:
+		// The connection's error contains addresses, and the SDK sends the error to the
+		// client.
+		return n, errBrokenBody
+	}
 }

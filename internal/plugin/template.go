@@ -14,7 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// newTemplateCommand returns the command kubectl coder template with its subcommands push, pull and diff.
+// newTemplateCommand returns the command kubectl coder template with its subcommands push, pull and
+// diff.
 func newTemplateCommand(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "template",
@@ -77,8 +78,8 @@ func templateName(text string) (string, error) {
 	return target.Name, err
 }
 
-// downloadTemplate reads the files of a template version by its name or UUID. Without a version, it reads
-// the files of the version that spec.files shows.
+// downloadTemplate reads the files of a template version by its name or UUID. Without a version, it
+// reads the files of the version that spec.files shows.
 func downloadTemplate(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version string) (templateFiles, error) {
 	query := map[string]string{}
 	if version != "" {

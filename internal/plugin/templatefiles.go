@@ -122,8 +122,8 @@ func ofGit(name string) bool {
 	})
 }
 
-// readTemplateArchive reads the regular files of a tar archive, except those of Git. A path that leads out
-// of the archive is an error.
+// readTemplateArchive reads the regular files of a tar archive, except those of Git. A path that
+// leads out of the archive is an error.
 func readTemplateArchive(from io.Reader) (templateFiles, error) {
 	found, archive := templateFiles{}, tar.NewReader(io.LimitReader(from, 2*maxBytes))
 	size := 0

@@ -103,9 +103,9 @@ func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	return newHarness(t, changes...)
 }
 
-// identified replaces the HTTP middleware and the authentication. A token consists of the user name, then
-// groups, then the remaining validity in milliseconds: alice, alice/admins or
-// alice/admins/500. Without a token there is no caller.
+// identified replaces the HTTP middleware and the authentication. A token consists of the
+// user name, then groups, then the remaining validity in milliseconds: alice,
+// alice/admins or alice/admins/500. Without a token there is no caller.
 func identified(next http.Handler) http.Handler {
 	var last atomic.Int64
 	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {

@@ -137,9 +137,9 @@ func followConnection(ctx context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// beginSessionCall counts a user's request in a session until end is called. Such requests
-// continue after their connection closes, so the limits of the HTTP middleware do not cover them.
-// The error is for the client.
+// beginSessionCall counts a user's request in a session until end is called. Such
+// requests continue after their connection closes, so the limits of the HTTP middleware
+// do not cover them. The error is for the client.
 func (s *Server) beginSessionCall(user string) (end func(), err error) {
 	end, ok := s.sessionCalls.Begin(user)
 	if !ok {

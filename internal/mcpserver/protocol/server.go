@@ -139,8 +139,8 @@ func (s *Server) transport(options *mcp.StreamableHTTPOptions) http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, options)
 }
 
-// ServeHTTP implements http.Handler. Requests come through the HTTP middleware, which limits them,
-// and callers.Authenticator, which authenticates the caller.
+// ServeHTTP implements http.Handler. Requests come through the HTTP middleware, which
+// limits them, and callers.Authenticator, which authenticates the caller.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The stream of a session ends with the session, so Close must not wait for it here.
 	if r.Method != http.MethodGet {

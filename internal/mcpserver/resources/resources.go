@@ -214,8 +214,8 @@ func describeControlPlane(c collection, cp coderv1alpha1.CoderControlPlane) cont
 var expression = regexp.MustCompile(`\$\{[^}]*\}|(=\s*)[A-Za-z_][\w-]*(?:\.[\w*-]+|\[[^\]]*\])+`)
 
 // redactSource redacts literal secrets in source code. On a line such as "password =
-// var.password", toolset.CleanText would hide no secret and break the code. So a line is kept if
-// all that looks like a secret in it is an expression.
+// var.password", toolset.CleanText would hide no secret and break the code. So a line is
+// kept if all that looks like a secret in it is an expression.
 func redactSource(source string) string {
 	var out, pending strings.Builder
 	flush := func() {
