@@ -111,79 +111,76 @@ func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMet
 	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
 }
 
-// withoutOwner removes an owner reference from an object and adds annotations to it. It
-// retries on conflicts.
+// withoutOwner removes an owner reference from an object and adds annotations to it.
 func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]any) error {
 	what := nameOf(child)
 	if u.dryRun {
 		u.say("%s does not belong to %s any more", what, owner)
 		return nil
 	}
-	for {
+	changed, err := u.patchMetadata(ctx, child, what, "owner", func() map[string]any {
 		rest := slices.DeleteFunc(slices.Clone(child.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 		if len(rest) == len(child.OwnerReferences) {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": child.ResourceVersion,
-			"ownerReferences": rest,
-			"annotations":     annotations,
-		}})
-		if err != nil {
-			return err
-		}
-		err = u.kube.Patch(ctx, child, client.RawPatch(types.MergePatchType, patch))
-		switch {
-		case gone(err):
-			return nil
-		case apierrors.IsConflict(err):
-			if err := u.kube.Get(ctx, client.ObjectKeyFromObject(child), child); gone(err) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("reading %s: %w", what, err)
-			}
-		case err != nil:
-			return fmt.Errorf("taking the owner from %s: %w", what, err)
-		default:
-			u.say("%s does not belong to %s any more", what, owner)
-			return nil
-		}
+		return map[string]any{"ownerReferences": rest, "annotations": annotations}
+	})
+	if changed {
+		u.say("%s does not belong to %s any more", what, owner)
 	}
+	return err
 }
 
 // release removes the operator's finalizer from an object, and no other.
 func (u *uninstaller) release(ctx context.Context, o object) error {
-	for {
+	without := func() map[string]any {
 		finalizers := o.GetFinalizers()
 		rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == o.definition.Finalizer })
 		if len(rest) == len(finalizers) {
 			return nil
 		}
-		if u.dryRun {
-			u.say("%s is not held back by the operator any more", o)
-			return nil
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": o.GetResourceVersion(), "finalizers": rest,
-		}})
-		if err != nil {
+		return map[string]any{"finalizers": rest}
+	}
+	changed := without() != nil
+	if !u.dryRun {
+		var err error
+		if changed, err = u.patchMetadata(ctx, o.Unstructured, o, "finalizer", without); err != nil {
 			return err
 		}
-		err = u.kube.Patch(ctx, o.Unstructured, client.RawPatch(types.MergePatchType, patch))
+	}
+	if changed {
+		u.say("%s is not held back by the operator any more", o)
+	}
+	return nil
+}
+
+// patchMetadata takes something from the metadata of an object. It reads the object again after a
+// conflict. It reports false if the object is gone, or if fields returns nil: nothing to change.
+func (u *uninstaller) patchMetadata(ctx context.Context, o client.Object, name any, what string, fields func() map[string]any) (bool, error) {
+	for {
+		metadata := fields()
+		if metadata == nil {
+			return false, nil
+		}
+		metadata["resourceVersion"] = o.GetResourceVersion()
+		patch, err := json.Marshal(map[string]any{"metadata": metadata})
+		if err != nil {
+			return false, err
+		}
+		err = u.kube.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
 		switch {
 		case gone(err):
-			return nil
+			return false, nil
 		case apierrors.IsConflict(err):
-			if err := u.kube.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), o.Unstructured); gone(err) {
-				return nil
+			if err := u.kube.Get(ctx, client.ObjectKeyFromObject(o), o); gone(err) {
+				return false, nil
 			} else if err != nil {
-				return fmt.Errorf("reading %s: %w", o, err)
+				return false, fmt.Errorf("reading %s: %w", name, err)
 			}
 		case err != nil:
-			return fmt.Errorf("taking the finalizer from %s: %w", o, err)
+			return false, fmt.Errorf("taking the %s from %s: %w", what, name, err)
 		default:
-			u.say("%s is not held back by the operator any more", o)
-			return nil
+			return true, nil
 		}
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,4 +89,41 @@ func apply(ctx context.Context, o options, state *fleetState) (time.Duration, er
 		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, state)
 	}
 	return done.Sub(start), err
+}
+
+// manifest writes a manifest of the control planes that do not exist yet.
+func manifest(o options) (string, error) {
+	file, err := os.CreateTemp("", "fleet-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	for i := o.from; i < o.to; i++ {
+		_, err := fmt.Fprintf(file, `---
+apiVersion: coder.com/v1alpha1
+kind: CoderControlPlane
+metadata:
+  name: plane-%04d
+  namespace: %s
+spec:
+  replicas: 0
+  extraEnv:
+  - name: CODER_PG_CONNECTION_URL
+    valueFrom:
+      secretKeyRef: {name: database, key: url}
+`, i, o.namespace)
+		if err != nil {
+			return "", err
+		}
+	}
+	return file.Name(), nil
+}
+
+func kubectlApply(ctx context.Context, kubeconfig, file string) error {
+	out, err := exec.CommandContext(ctx, "kubectl", "--kubeconfig", kubeconfig, "apply", "-f", file).CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("kubectl apply: %w: %s", err, lines[len(lines)-1])
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -138,4 +139,9 @@ func report(begin time.Time, kind string, all []result) {
 	for text, count := range errs {
 		fmt.Fprintf(os.Stdout, "         %d x %.200s\n", count, text)
 	}
+}
+
+func withSerializer(config *rest.Config) *rest.Config {
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	return config
 }
