@@ -15,7 +15,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
@@ -155,7 +155,7 @@ type pass struct {
 func (m *Manager) newPass(req Request) *pass {
 	cr := req.Provisioner
 	return &pass{Manager: m, req: req, cr: cr, secrets: ownsecret.Secrets{
-		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.Labels(cr.Name),
+		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.ProvisionerLabels(cr.Name),
 	}}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Retire deletes what was replaced, once no pod uses it: keys in Coder, Secrets with earlier names,

@@ -17,7 +17,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
@@ -115,7 +115,7 @@ type pass struct {
 
 func (m *Manager) newPass(req Request) *pass {
 	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ownsecret.Secrets{
-		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
+		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.WorkspaceProxyLabels(req.Proxy),
 	}}
 }
 
