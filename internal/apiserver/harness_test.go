@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"

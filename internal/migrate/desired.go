@@ -12,10 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	controlplane "github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
-	provisioner "github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	workspaceproxy "github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
@@ -43,24 +40,24 @@ func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 		if err := read(p); err != nil {
 			return w, err
 		}
-		w = provisioner.Workload(p, provisioner.Inputs{URL: p.Spec.URL, Adopted: workload.AdoptedFrom(provisioner.Workload(p, provisioner.Inputs{}), live)})
+		w = workload.Provisioner(p, workload.ProvisionerInputs{URL: p.Spec.URL, Adopted: workload.AdoptedFrom(workload.Provisioner(p, workload.ProvisionerInputs{}), live)})
 	case manifests.KindWorkspaceProxy:
 		p := &coderv1alpha1.CoderWorkspaceProxy{}
 		if err := read(p); err != nil {
 			return w, err
 		}
-		in := workspaceproxy.Inputs{PrimaryAccessURL: p.Spec.PrimaryAccessURL}
+		in := workload.WorkspaceProxyInputs{PrimaryAccessURL: p.Spec.PrimaryAccessURL}
 		if ref := p.Spec.ProxySessionTokenSecretRef; ref != nil {
 			in.Token = *ref
 		}
-		in.Adopted = workload.AdoptedFrom(workspaceproxy.Workload(p, in), live)
-		w = workspaceproxy.Workload(p, in)
+		in.Adopted = workload.AdoptedFrom(workload.WorkspaceProxy(p, in), live)
+		w = workload.WorkspaceProxy(p, in)
 	default:
 		cp := &coderv1alpha1.CoderControlPlane{}
 		if err := read(cp); err != nil {
 			return w, err
 		}
-		w = controlplane.Workload(cp, controlplane.Inputs{})
+		w = workload.ControlPlane(cp, workload.ControlPlaneInputs{})
 		w.Adopted = workload.AdoptedFrom(w, live)
 	}
 	return w, nil

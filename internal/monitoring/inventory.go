@@ -14,8 +14,8 @@ import (
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"

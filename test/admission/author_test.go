@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
@@ -141,7 +140,7 @@ func grantOf(t *testing.T, o *unstructured.Unstructured, ns string) author.Grant
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cp); err != nil {
 		t.Fatal(err)
 	}
-	role := workloadresources.WorkspaceRole(resources.Workload(cp, resources.Inputs{}), ns)
+	role := resources.WorkspaceRole(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), ns)
 	return author.Grant{Namespace: ns, Role: role.Name, Rules: role.Rules}
 }
 

@@ -10,10 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	controlplane "github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
-	provisioner "github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	workspaceproxy "github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
 // TestPodSecurityRestrictedAdmitsOurPods checks every kind of pod that the operator
@@ -43,13 +40,13 @@ func TestPodSecurityRestrictedAdmitsOurPods(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "coder", Name: "coder"}
 			cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: meta, Spec: coderv1alpha1.CoderControlPlaneSpec{WorkloadSpec: c.spec}}
 			pods := map[string]*corev1.PodTemplateSpec{
-				"administrator's Job": &controlplane.AdminJob(cp, controlplane.Inputs{Adopted: c.adopted}, "credentials").Spec.Template,
+				"administrator's Job": &resources.AdminJob(cp, resources.ControlPlaneInputs{Adopted: c.adopted}, "credentials").Spec.Template,
 			}
 			if c.adopted == nil { // Its Deployment keeps its pods as they are.
 				for kind, w := range map[string]resources.Workload{
-					"control plane":   controlplane.Workload(cp, controlplane.Inputs{}),
-					"provisioner":     provisioner.Workload(&coderv1alpha1.CoderProvisioner{ObjectMeta: meta, Spec: coderv1alpha1.CoderProvisionerSpec{WorkloadSpec: c.spec}}, provisioner.Inputs{}),
-					"workspace proxy": workspaceproxy.Workload(&coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: meta, Spec: coderv1alpha1.CoderWorkspaceProxySpec{WorkloadSpec: c.spec}}, workspaceproxy.Inputs{}),
+					"control plane":   resources.ControlPlane(cp, resources.ControlPlaneInputs{}),
+					"provisioner":     resources.Provisioner(&coderv1alpha1.CoderProvisioner{ObjectMeta: meta, Spec: coderv1alpha1.CoderProvisionerSpec{WorkloadSpec: c.spec}}, resources.ProvisionerInputs{}),
+					"workspace proxy": resources.WorkspaceProxy(&coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: meta, Spec: coderv1alpha1.CoderWorkspaceProxySpec{WorkloadSpec: c.spec}}, resources.WorkspaceProxyInputs{}),
 				} {
 					template, err := resources.PodTemplate(w)
 					if err != nil {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )

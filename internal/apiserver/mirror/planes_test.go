@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )

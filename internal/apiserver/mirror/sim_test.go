@@ -20,9 +20,9 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )

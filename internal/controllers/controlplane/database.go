@@ -4,9 +4,8 @@ import (
 	"fmt"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
@@ -21,9 +20,9 @@ func (s *scope) databaseMissing() *workload.Problem {
 }
 
 // databaseSecretMissing returns a problem if the missing Secret is that of spec.database.
-func (s *scope) databaseSecretMissing(reference workloadresources.Reference, key string) *workload.Problem {
+func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *workload.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
-	if secret == "" || reference.Kind != workloadresources.KindSecret || reference.Name != secret {
+	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {
 		return nil
 	}
 	what := fmt.Sprintf("Secret %q of spec.database", secret)

@@ -17,7 +17,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 )
 
 func readyFixture(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane)) *fixture {
@@ -32,7 +31,7 @@ func readyFixture(t *testing.T, changes ...func(*coderv1alpha1.CoderControlPlane
 
 func TestDeletionRevokesAndCleansUp(t *testing.T) {
 	f := readyFixture(t, withWorkspaceNamespace)
-	role := resources.WorkspaceRoleName(f.Object())
+	role := roleName(f.Object())
 	if len(f.coder.TokenNames(access.Username)) != 1 {
 		t.Fatalf("tokens before: %v", f.coder.TokenNames(access.Username))
 	}
@@ -42,7 +41,7 @@ func TestDeletionRevokesAndCleansUp(t *testing.T) {
 	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
 		t.Errorf("tokens that were not revoked: %v", tokens)
 	}
-	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", resources.WorkspaceRoleBindingName(newControlPlane()), &rbacv1.RoleBinding{}) {
+	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", bindingName(newControlPlane()), &rbacv1.RoleBinding{}) {
 		t.Error("rights in another namespace outlive the control plane")
 	}
 	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {

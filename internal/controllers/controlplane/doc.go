@@ -8,7 +8,7 @@
 // Service of another owner does not block the Deployment, but it blocks all requests to Coder,
 // because the operator would send its token to another server.
 //
-// The package owns the children of package resources, the finalizer, and the whole status. The
+// The package owns the finalizer and the whole status. The
 // finalizer keeps a control plane until the permissions in other namespaces are revoked and the
 // operator's token is revoked. The status is computed only from the scope. It is written at the end
 // of every pass, also of a failed one, if it changed.

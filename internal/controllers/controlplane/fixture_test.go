@@ -22,8 +22,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -164,4 +164,14 @@ func (l *fakeLogs) Tail(_ context.Context, request workload.LogRequest) (string,
 		return l.previous, nil
 	}
 	return l.current, nil
+}
+
+// roleName returns the name of the Role with the permissions for workspaces.
+func roleName(cp *coderv1alpha1.CoderControlPlane) string {
+	return resources.WorkspaceRoleName(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), cp.Namespace)
+}
+
+// bindingName returns the name of the RoleBinding of that Role.
+func bindingName(cp *coderv1alpha1.CoderControlPlane) string {
+	return resources.WorkspaceRoleBindingName(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), cp.Namespace)
 }

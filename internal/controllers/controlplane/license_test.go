@@ -22,9 +22,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
@@ -290,11 +289,11 @@ func TestALicenseRollsNoPods(t *testing.T) {
 	if diff := cmp.Diff(before, template()); diff != "" {
 		t.Errorf("the license changes the pods:\n%s", diff)
 	}
-	is := func(r workloadresources.Reference) bool {
-		return r.Kind == workloadresources.KindSecret && r.Name == "license"
+	is := func(r resources.Reference) bool {
+		return r.Kind == resources.KindSecret && r.Name == "license"
 	}
 	if cp := f.Object(); !slices.ContainsFunc(references(cp), is) ||
-		slices.ContainsFunc(workload.ReferencesOf(resources.Workload(cp, resources.Inputs{})), is) {
+		slices.ContainsFunc(workload.ReferencesOf(resources.ControlPlane(cp, resources.ControlPlaneInputs{})), is) {
 		t.Error("the Secret of the license is watched, and not one of the pods'")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // addPod creates the ReplicaSet of a revision and a pod of it.
@@ -19,7 +19,7 @@ func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 	f.T.Helper()
 	d := &appsv1.Deployment{}
 	f.Get("coder", d)
-	labels := resources.Labels(newControlPlane())
+	labels := coderv1alpha1.ControlPlaneLabels(newControlPlane().Name)
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-rs" + revision, Namespace: "coder", UID: types.UID("rs-uid-" + revision), Labels: labels,
 		Annotations:     map[string]string{"deployment.kubernetes.io/revision": revision},
@@ -30,7 +30,7 @@ func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 			Name: "coder-rs" + revision + "-abcde", Namespace: "coder", Labels: labels,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 		},
-		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: resources.ContainerName, Image: "ghcr.io/coder/coder:nope"}}},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: resources.ControlPlaneContainer, Image: "ghcr.io/coder/coder:nope"}}},
 		Status: status,
 	}
 	f.Create(set)
@@ -39,13 +39,13 @@ func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 
 func waitingContainer(reason, message string) corev1.PodStatus {
 	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: resources.ContainerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		Name: resources.ControlPlaneContainer, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 	}}}
 }
 
 func runningContainer() corev1.PodStatus {
 	return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-		Name: resources.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		Name: resources.ControlPlaneContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}}
 }
 

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // prefixes remembers the first control plane of each namespace. A decision is recorded here under
@@ -102,7 +102,7 @@ func undecided(cp *coderv1alpha1.CoderControlPlane) bool {
 
 // invalidName returns why a control plane cannot be created with its name, or an empty string.
 func invalidName(cp *coderv1alpha1.CoderControlPlane) string {
-	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.Workload(cp, resources.Inputs{})})
+	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.ControlPlane(cp, resources.ControlPlaneInputs{})})
 }
 
 func older(a, b *coderv1alpha1.CoderControlPlane) bool {

@@ -4,9 +4,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // scope is the state of one reconciliation of one control plane: the object itself and the results
@@ -43,7 +42,7 @@ func kind() workload.Kind {
 // newScope starts a pass.
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
-	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.Workload(cp, resources.Inputs{
+	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, resources.ControlPlaneInputs{
 		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
 	}))
 	s.Hooks = workload.Hooks{
@@ -53,8 +52,8 @@ func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 }
 
 // inputs returns the values that the builders of a control plane need in addition to the spec.
-func (s *scope) inputs() resources.Inputs {
-	in := resources.Inputs{
+func (s *scope) inputs() resources.ControlPlaneInputs {
+	in := resources.ControlPlaneInputs{
 		EnvFromNames: s.Workload.EnvFromNames, OperatorNamespace: s.Workload.OperatorNamespace,
 		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas, Adopted: s.Workload.Adopted,
 	}
@@ -66,4 +65,4 @@ func (s *scope) inputs() resources.Inputs {
 
 func (s *scope) accessDisabled() bool { return s.cp.Spec.OperatorAccess.Disabled }
 
-func (s *scope) url() string { return workloadresources.URL(s.Workload) }
+func (s *scope) url() string { return resources.URL(s.Workload) }

@@ -12,9 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Options configure the controller. The zero value is valid.
@@ -68,14 +67,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 
 // references returns the Secrets and ConfigMaps whose content a control plane depends on: those of
 // its pods, and those that the operator reads.
-func references(obj client.Object) []workloadresources.Reference {
+func references(obj client.Object) []resources.Reference {
 	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
 	if !ok {
 		return nil
 	}
-	all := workload.ReferencesOf(resources.Workload(cp, resources.Inputs{}))
+	all := workload.ReferencesOf(resources.ControlPlane(cp, resources.ControlPlaneInputs{}))
 	secret := func(name string) {
-		all = append(all, workloadresources.Reference{Kind: workloadresources.KindSecret, Name: name})
+		all = append(all, resources.Reference{Kind: resources.KindSecret, Name: name})
 	}
 	if ref := cp.Spec.OperatorAccess.TokenSecretRef; ref != nil {
 		secret(ref.Name)

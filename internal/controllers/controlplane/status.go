@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -22,7 +22,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status.URL, status.AccessURL = "", ""
 	if !s.ServiceForeign && workload.InvalidName(&s.Pass) == "" {
 		status.URL = s.url()
-		status.AccessURL = workloadresources.AccessURL(s.Workload)
+		status.AccessURL = resources.AccessURL(s.Workload)
 	}
 	if s.build != nil {
 		status.Version = s.build.Version
@@ -49,7 +49,7 @@ func runningImage(s *scope) string {
 		return ""
 	}
 	for _, container := range d.Spec.Template.Spec.Containers {
-		if container.Name == workloadresources.PodContainer(s.Workload) {
+		if container.Name == resources.PodContainer(s.Workload) {
 			return container.Image
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -216,7 +216,7 @@ func TestImageThatAnswers(t *testing.T) {
 		"no Deployment":                  {func(s *scope) { s.Deployment = nil }, old},
 		"the Deployment of someone else": {func(s *scope) { s.DeploymentForeign = true }, old},
 		"taken over from the chart": {func(s *scope) {
-			s.Workload.Adopted = &workloadresources.Adopted{Container: "chart"}
+			s.Workload.Adopted = &resources.Adopted{Container: "chart"}
 			s.Deployment.Spec.Template.Spec.Containers[0].Name = "chart"
 		}, image},
 	} {

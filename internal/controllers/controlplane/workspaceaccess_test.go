@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
@@ -58,7 +57,7 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 				t.Errorf("message %q does not say %q", condition.Message, c.message)
 			}
 			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-			f.Get(resources.WorkspaceRoleName(f.Object()), &rbacv1.Role{})
+			f.Get(roleName(f.Object()), &rbacv1.Role{})
 			if f.Events.Count("Warning "+c.reason) != 1 {
 				t.Errorf("Events: %q", f.Events.All())
 			}
@@ -104,7 +103,7 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 			}
 			cp := f.Object()
 			before := &rbacv1.Role{}
-			f.GetIn("work", resources.WorkspaceRoleName(cp), before)
+			f.GetIn("work", roleName(cp), before)
 
 			cp.Spec.RBAC.ExtraRules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
 			f.Update(cp)
@@ -115,7 +114,7 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 			}
 			for _, namespace := range []string{"coder", "work"} {
 				role := &rbacv1.Role{}
-				f.GetIn(namespace, resources.WorkspaceRoleName(cp), role)
+				f.GetIn(namespace, roleName(cp), role)
 				if !reflect.DeepEqual(role.Rules, before.Rules) {
 					t.Errorf("in namespace %s is granted %+v", namespace, role.Rules)
 				}
@@ -137,7 +136,7 @@ func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 	f.restart()
 	f.Settle()
 	binding := &rbacv1.RoleBinding{}
-	f.Get(resources.WorkspaceRoleBindingName(f.Object()), binding)
+	f.Get(bindingName(f.Object()), binding)
 	binding.Subjects[0].Name = "another"
 	f.Update(binding)
 	authors.asked = nil
@@ -149,13 +148,13 @@ func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 
 func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
-		Name: "theirs", Namespace: "work", Labels: resources.OwnerLabels(newControlPlane()),
+		Name: "theirs", Namespace: "work", Labels: resources.ControlPlane(newControlPlane(), resources.ControlPlaneInputs{}).Rights.OwnerLabels,
 		Annotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: "an-earlier-control-plane"},
 	}}
 	f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret(), foreign)
 	f.Settle()
 	cp := f.Object()
-	role, binding := resources.WorkspaceRoleName(cp), resources.WorkspaceRoleBindingName(cp)
+	role, binding := roleName(cp), bindingName(cp)
 	f.GetIn("work", role, &rbacv1.Role{})
 	f.GetIn("work", binding, &rbacv1.RoleBinding{})
 
@@ -178,7 +177,7 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 }
 
 func TestOwnerByLabels(t *testing.T) {
-	role := workloadresources.WorkspaceRole(resources.Workload(newControlPlane(), resources.Inputs{}), "work")
+	role := resources.WorkspaceRole(resources.ControlPlane(newControlPlane(), resources.ControlPlaneInputs{}), "work")
 	requests := workload.OwnerByLabels(kind())(t.Context(), role)
 	if len(requests) != 1 || requests[0].String() != "coder/coder" {
 		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)

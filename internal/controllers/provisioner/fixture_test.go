@@ -22,8 +22,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -129,7 +129,7 @@ func (f *fixture) roll() bool {
 	f.T.Helper()
 	d := &appsv1.Deployment{}
 	wanted, template := int32(0), ""
-	exists := f.Has(resources.DeploymentName(name), d)
+	exists := f.Has(resources.ProvisionerDeploymentName(name), d)
 	if exists {
 		wanted = ptr.Deref(d.Spec.Replicas, 1)
 		raw, err := json.Marshal(d.Spec.Template)

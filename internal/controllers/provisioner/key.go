@@ -15,8 +15,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -145,7 +145,7 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 		s.inputs.KeyID = s.key.Record.ID
 	}
 	s.inputs.Adopted = s.Workload.Adopted
-	s.Workload = resources.Workload(s.cr, s.inputs)
+	s.Workload = resources.Provisioner(s.cr, s.inputs)
 	switch {
 	case s.inputs.URL == "":
 		return waits("the address of Coder")

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -33,7 +33,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := &scope{cr: cr}
 	s.inputs.OperatorNamespace = r.kit.OperatorNamespace
-	s.Pass = r.kit.NewPass(kind(), cr, &cr.Status.WorkloadStatus, resources.Workload(cr, s.inputs))
+	s.Pass = r.kit.NewPass(kind(), cr, &cr.Status.WorkloadStatus, resources.Provisioner(cr, s.inputs))
 	s.Hooks.MissingReference = s.missingReference
 	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {

@@ -5,9 +5,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // scope is the state of one reconciliation of one provisioner: the object itself and the results of
@@ -19,7 +18,7 @@ type scope struct {
 	// cp is its control plane, or nil if there is none.
 	cp *coderv1alpha1.CoderControlPlane
 	// inputs contains the values that the builders need in addition to the spec.
-	inputs resources.Inputs
+	inputs resources.ProvisionerInputs
 
 	// key is the state of the key that the operator creates. It is empty if the operator creates
 	// none. replaced is the state of the replaced keys, and left the state of the keys during a
@@ -43,9 +42,9 @@ func (s *scope) organizationProblem() *workload.Problem {
 }
 
 // missingReference returns a problem if the missing Secret contains the daemons' credentials.
-func (s *scope) missingReference(ref workloadresources.Reference, key string) *workload.Problem {
+func (s *scope) missingReference(ref resources.Reference, key string) *workload.Problem {
 	source := resources.KeySource(s.cr, nil)
-	if source == nil || ref.Kind != workloadresources.KindSecret || ref.Name != source.Name || key != "" && key != source.Key {
+	if source == nil || ref.Kind != resources.KindSecret || ref.Name != source.Name || key != "" && key != source.Key {
 		return nil
 	}
 	field := "spec.key.secretRef"

@@ -20,9 +20,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Options configure the controller. The zero value is valid.
@@ -83,12 +82,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 }
 
 // references returns the Secrets and ConfigMaps that the pods refer to.
-func references(obj client.Object) []workloadresources.Reference {
+func references(obj client.Object) []resources.Reference {
 	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
 	if !ok {
 		return nil
 	}
-	return workload.ReferencesOf(resources.Workload(cr, resources.Inputs{
+	return workload.ReferencesOf(resources.Provisioner(cr, resources.ProvisionerInputs{
 		KeySecret: &coderv1alpha1.ProvisionerKeySecretReference{Name: resources.KeySecretName(cr), Key: resources.KeySecretKey(cr)},
 	}))
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // chartLabels returns the selector of a release of Coder's own chart.
@@ -93,7 +93,7 @@ func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 // the status is used.
 func TestPodsAreFoundAfterTheirDeploymentIsGone(t *testing.T) {
 	cp := newControlPlane()
-	p := Pass{Object: cp, Workload: resources.Workload(cp, resources.Inputs{})}
+	p := Pass{Object: cp, Workload: resources.ControlPlane(cp, resources.ControlPlaneInputs{})}
 	p.Previous.Selector = "app.kubernetes.io/name=coder,app.kubernetes.io/instance=release"
 	if got := p.PodLabels(); !maps.Equal(got, coderv1alpha1.ControlPlaneLabels(cp.Name)) {
 		t.Errorf("without a Deployment that was taken over the labels are %v", got)

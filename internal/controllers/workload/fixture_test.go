@@ -21,8 +21,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
@@ -69,8 +68,8 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Children:  slices.AppendSeq(Children(), maps.Values(OptionalChildren())),
 			IndexName: IndexController, IndexOf: ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []workloadresources.Reference {
-					return ReferencesOf(resources.Workload(obj.(*coderv1alpha1.CoderControlPlane), resources.Inputs{}))
+				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []resources.Reference {
+					return ReferencesOf(resources.ControlPlane(obj.(*coderv1alpha1.CoderControlPlane), resources.ControlPlaneInputs{}))
 				}))
 			},
 		}),
@@ -112,7 +111,7 @@ func (f *fixture) pass(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 	}
 	s := &plane{cp: cp}
 	f.last = s
-	s.Pass = f.kit.NewPass(planeKind(), cp, &cp.Status.WorkloadStatus, resources.Workload(cp, resources.Inputs{}))
+	s.Pass = f.kit.NewPass(planeKind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, resources.ControlPlaneInputs{}))
 	list := append(Begin[*plane](f.kit), Steps[*plane](f.kit, Needs{})...)
 	if s.Deleting() {
 		list = []steps.Step[*plane]{

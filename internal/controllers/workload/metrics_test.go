@@ -6,9 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // registered contains metrics and the registry with which they are registered.
@@ -63,6 +62,6 @@ func (r *registered) series(name string) []float64 {
 	return all
 }
 
-func planeWorkload(cp *coderv1alpha1.CoderControlPlane) workloadresources.Workload {
-	return resources.Workload(cp, resources.Inputs{})
+func planeWorkload(cp *coderv1alpha1.CoderControlPlane) resources.Workload {
+	return resources.ControlPlane(cp, resources.ControlPlaneInputs{})
 }

@@ -55,13 +55,13 @@ func faultsOfThePredecessor() map[string][]string {
 		apply  = "internal/kube/apply "
 	)
 	return map[string][]string{
-		"C6":  {proxy + "TestC6StartsWithTheOfficialImage", proxy[:len(proxy)-1] + "/resources TestC6StartsWithTheOfficialImage"},
+		"C6":  {proxy + "TestC6StartsWithTheOfficialImage", build + "TestC6StartsWithTheOfficialImage"},
 		"C7":  {shared + "TestC7NoDatabaseIsOpened", access + "TestFreshDeployment", access + "TestUsersExist", access + "TestSecondControlPlaneOnTheSameDatabase"},
 		"C8":  {plane + "TestDeletionRevokesAndCleansUp", plane + "TestATokenIsRevokedAlsoUnderItsEarlierName", "test/integration TestDeletionRevokesTheToken"},
 		"C9":  {plane + "TestC9TLSDoesNotChangeTheWayToCoder", build + "TestAddressesInsideTheCluster"},
 		"C10": {plane + "TestWorkspaceTroubleStopsNothingElse", shared + "TestNamespacesThatTheOperatorDoesNotWorkIn"},
 		"K1":  {plane + "TestAnyAnswerOfCoder", plane + "TestUnreachableCoder", access + "TestRefusals", access + "TestRefusedCredentials"},
-		"K2":  {"internal/controllers/controlplane/resources TestDatabaseConfigured", "internal/controllers/controlplane/resources TestDatabaseSecret"},
+		"K2":  {build + "TestDatabaseConfigured", build + "TestDatabaseSecret"},
 		"K3":  {plane + "TestAWorkingCoderIsAskedOnceAnHour", plane + "TestDisabledAccessIsTakenBackAndThenLeftAlone", lic + "TestTwoCallsAnHourAtRest"},
 		"K4":  {shared + "TestAChangeOfWhatThePodsUseRollsThem", shared + "TestSecretsWakeWhoeverRefersToThem"},
 		"K5":  {shared + "TestWhatOthersAddToThePodsSurvives", apply + "TestFieldsOfOthersSurviveAndOursAreRestored", "test/integration TestOthersChangesStay"},
@@ -76,8 +76,8 @@ func faultsOfThePredecessor() map[string][]string {
 		"K14": {prov + "TestK14RotationWaitsForTerminatingPods", prov + "TestK14RotationWaitsForTheDeploymentController", keys + "TestK14TheOldKeyOutlivesThePodsThatHoldIt", keys + "TestK14AnotherSecretNameIsNoNewKey"},
 		"K15": {prov + "TestK15TheOlderOneHasTheKey", keys + "TestK15AKeyOfSomeoneElseIsNotTouched", keys + "TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched"},
 		"K16": {prov + "TestK16LossOfEntitlementStopsNoEdit", keys + "TestK16WithoutALicenseTheKeyStaysAndNoneIsMade", proxy + "TestALicenseThatEndsDoesNotFreezeTheSpec"},
-		"K17": {prov[:len(prov)-1] + "/resources TestK17GoldenObjects", build + "TestEveryFieldHasASay", "test/docs TestEachValueHasARow"},
-		"K18": {prov + "TestK18DeletionLetsJobsFinishAndDeletesTheKey", prov + "TestK18AnUnreachableCoderDelaysDeletionForAMinute", keys + "TestK18AKeyThatCannotBeDeletedIsTold", prov[:len(prov)-1] + "/resources TestK18TagsHash"},
+		"K17": {build + "TestK17GoldenObjects", build + "TestEveryFieldHasASay", "test/docs TestEachValueHasARow"},
+		"K18": {prov + "TestK18DeletionLetsJobsFinishAndDeletesTheKey", prov + "TestK18AnUnreachableCoderDelaysDeletionForAMinute", keys + "TestK18AKeyThatCannotBeDeletedIsTold", build + "TestK18TagsHash"},
 		"K19": {proxy + "TestK19DeletionUnregisters", proxy + "TestK19ErrorsAreInTheStatus", reg + "TestK19AProxyOfSomebodyElseIsNotSeized", reg + "TestK19NameDisplayNameAndIconAreKeptInLine", reg + "TestK19TheTokenIsVerifiedAgainstCoder"},
 		"K20": {shared + "TestTheTimeUntilReadyIsMeasuredOnce", shared + "TestRecoveryIsNewsAndABeginningIsNot", shared[:len(shared)-1] + "/metrics TestSeriesGoWithTheirObject", "internal/app TestAllLogsAreOneJSONObjectPerLine"},
 	}

@@ -9,9 +9,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
@@ -43,7 +42,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	}
 	s.inputs.Token = *token
 	s.inputs.Adopted = s.Workload.Adopted
-	s.Workload = resources.Workload(s.proxy, s.inputs)
+	s.Workload = resources.WorkspaceProxy(s.proxy, s.inputs)
 	return nil
 }
 
@@ -84,9 +83,9 @@ func (s *scope) cannotRegister(_, words string) *workload.Problem {
 
 // missingToken returns a problem if the missing Secret is the one of
 // spec.proxySessionTokenSecretRef.
-func (s *scope) missingToken(reference workloadresources.Reference, key string) *workload.Problem {
+func (s *scope) missingToken(reference resources.Reference, key string) *workload.Problem {
 	ref := s.proxy.Spec.ProxySessionTokenSecretRef
-	if ref == nil || reference.Kind != workloadresources.KindSecret || reference.Name != ref.Name {
+	if ref == nil || reference.Kind != resources.KindSecret || reference.Name != ref.Name {
 		return nil
 	}
 	what := "does not exist"

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 func TestTheWordsOfAProxyThatCannotRegister(t *testing.T) {
-	s := &scope{inputs: resources.Inputs{PrimaryAccessURL: accessURL}}
+	s := &scope{inputs: resources.WorkspaceProxyInputs{PrimaryAccessURL: accessURL}}
 	for name, c := range map[string]struct{ words, reason, says string }{
 		"away": {
 			"2026-11-20 12:00:00.000 [info]  starting\nerror: create workspace proxy: register proxy: initial registration: register workspace proxy: " +

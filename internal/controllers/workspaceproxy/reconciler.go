@@ -11,8 +11,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -45,7 +45,7 @@ type scope struct {
 	workload.Pass
 	proxy *coderv1alpha1.CoderWorkspaceProxy
 	// inputs contains the values that the builders need in addition to the spec.
-	inputs resources.Inputs
+	inputs resources.WorkspaceProxyInputs
 	// controlPlane is the control plane of the spec, or nil if there is none.
 	controlPlane *coderv1alpha1.CoderControlPlane
 	// registration is the result of the registration, or nil if it is unknown.
@@ -63,10 +63,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{proxy: proxy, inputs: resources.Inputs{
+	s := &scope{proxy: proxy, inputs: resources.WorkspaceProxyInputs{
 		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
 	}}
-	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.Workload(proxy, s.inputs))
+	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
 	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister
 	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {

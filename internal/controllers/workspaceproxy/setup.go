@@ -12,9 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
 // Options configure the controller. The zero value is valid.
@@ -64,7 +63,7 @@ func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
 
 // referencesOf returns the Secrets and ConfigMaps on which a proxy depends: those of its pods, its
 // session token, and the token with which it is registered.
-func referencesOf(obj client.Object) []workloadresources.Reference {
+func referencesOf(obj client.Object) []resources.Reference {
 	proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy)
 	if !ok {
 		return nil
@@ -73,10 +72,10 @@ func referencesOf(obj client.Object) []workloadresources.Reference {
 	if ref := proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		token = *ref
 	}
-	all := workload.ReferencesOf(resources.Workload(proxy, resources.Inputs{Token: token}))
+	all := workload.ReferencesOf(resources.WorkspaceProxy(proxy, resources.WorkspaceProxyInputs{Token: token}))
 	if ref := proxy.Spec.Bootstrap.CredentialsSecretRef; ref != nil {
-		all = append(all, workloadresources.Reference{
-			Kind: workloadresources.KindSecret, Name: ref.Name, Keys: []string{cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)},
+		all = append(all, resources.Reference{
+			Kind: resources.KindSecret, Name: ref.Name, Keys: []string{cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)},
 		})
 	}
 	return all

@@ -7,7 +7,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
@@ -19,8 +19,8 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	if !s.Deleting() {
 		status.URL, status.AccessURL = "", ""
 		if workload.InvalidName(&s.Pass) == "" && !s.ServiceForeign {
-			status.URL = workloadresources.URL(s.Workload)
-			status.AccessURL = workloadresources.AccessURL(s.Workload)
+			status.URL = resources.URL(s.Workload)
+			status.AccessURL = resources.AccessURL(s.Workload)
 		}
 	}
 	if result := s.registration; result != nil {

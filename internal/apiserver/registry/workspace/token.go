@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"

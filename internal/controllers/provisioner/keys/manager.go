@@ -14,7 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 const (
@@ -129,7 +129,7 @@ type pass struct {
 func (m *Manager) newPass(req Request) *pass {
 	cr := req.Provisioner
 	return &pass{Manager: m, req: req, cr: cr, secrets: ensure.Secrets{
-		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.Labels(cr.Name),
+		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.ProvisionerLabels(cr.Name),
 	}}
 }
 

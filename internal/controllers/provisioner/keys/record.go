@@ -15,7 +15,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Annotations of the key's Secret, in addition to coderv1alpha1.AnnotationProvisionerKeyID. None of
@@ -155,7 +155,7 @@ func (p *pass) notOwned(secret *corev1.Secret) Finding {
 func (p *pass) others(ctx context.Context) ([]*stored, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := p.metadata().List(ctx, list, client.InNamespace(p.cr.Namespace), client.MatchingLabels(resources.Labels(p.cr.Name)))
+	err := p.metadata().List(ctx, list, client.InNamespace(p.cr.Namespace), client.MatchingLabels(resources.ProvisionerLabels(p.cr.Name)))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Secrets of the CoderProvisioner: %w", err)
 	}

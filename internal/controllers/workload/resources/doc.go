@@ -4,8 +4,14 @@
 //
 // The package defines the meaning of the fields of WorkloadSpec, ServingSpec and RBACSpec: the pod
 // template and the template that is merged over it, ports, probes, volumes, the URLs inside and
-// outside the cluster, and the permissions for workspaces. The names, labels, arguments and
-// environment variables that are specific to a kind come with the Workload.
+// outside the cluster, and the permissions for workspaces.
+//
+// ControlPlane, Provisioner and WorkspaceProxy return the Workload of a kind, with the names,
+// labels, ports, arguments and environment variables that are specific to it. Selectors of
+// Deployments are immutable, and objects can be migrated from the public predecessor. Therefore
+// names, labels and hashes must never change. The golden files in testdata contain them. The
+// entry point of Coder's image is "coder server", which accepts no other subcommand. So another
+// subcommand needs the path of the program as the command.
 //
 // Invariants: there is no client, no clock and no randomness. The same Workload results in the same
 // object. An object shares no memory with the spec. Only fields that the operator manages are set,

@@ -9,32 +9,52 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestGolden(t *testing.T) {
-	used := map[string]bool{}
+	files := map[string]any{}
 	for name, w := range workloads() {
 		for kind, obj := range objects(t, w) {
-			file := name + "-" + kind + ".yaml"
-			used[file] = true
-			t.Run(name+"/"+kind, func(t *testing.T) {
-				compareGolden(t, file, obj)
-				decodesStrictly(t, file, obj)
-			})
+			files[name+"-"+kind] = obj
 		}
 	}
-	entries, err := os.ReadDir("testdata")
+	compareGoldens(t, ".", files)
+}
+
+// compareGoldens compares objects with the files of a directory. Each file must belong to an
+// object.
+func compareGoldens(t *testing.T, dir string, objects map[string]any) {
+	t.Helper()
+	for name, obj := range objects {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name+".yaml")
+			compareGolden(t, file, obj)
+			decodesStrictly(t, file, obj)
+		})
+	}
+	entries, err := os.ReadDir(filepath.Join("testdata", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if !used[entry.Name()] {
-			t.Errorf("testdata/%s is of an object that is not made any more; delete it", entry.Name())
+		if _, used := objects[strings.TrimSuffix(entry.Name(), ".yaml")]; !used && !entry.IsDir() {
+			t.Errorf("testdata/%s/%s is of an object that is not made any more; delete it", dir, entry.Name())
 		}
 	}
+}
+
+// deployment returns the Deployment of a workload that has one.
+func deployment(t *testing.T, w Workload) *appsv1.Deployment {
+	t.Helper()
+	d, err := Deployment(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func compareGolden(t *testing.T, file string, obj any) {

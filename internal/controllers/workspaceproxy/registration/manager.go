@@ -16,7 +16,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 const (
@@ -120,7 +120,7 @@ type pass struct {
 
 func (m *Manager) newPass(req Request) *pass {
 	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ensure.Secrets{
-		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
+		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.WorkspaceProxyLabels(req.Proxy),
 	}}
 }
 

@@ -12,7 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Prefixes of the values of AnnotationThrough.

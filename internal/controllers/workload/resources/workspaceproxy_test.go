@@ -1,28 +1,20 @@
 package resources
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// minimal returns a proxy with only the API server's defaults.
-func minimal() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
+// minimalProxy returns a proxy with only the API server's defaults.
+func minimalProxy() (*coderv1alpha1.CoderWorkspaceProxy, WorkspaceProxyInputs) {
 	proxy := &coderv1alpha1.CoderWorkspaceProxy{
 		ObjectMeta: metav1.ObjectMeta{Name: "sydney", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
 		Spec: coderv1alpha1.CoderWorkspaceProxySpec{
@@ -34,15 +26,15 @@ func minimal() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 			},
 		},
 	}
-	return proxy, Inputs{
+	return proxy, WorkspaceProxyInputs{
 		Image: "ghcr.io/coder/coder:v2.30.1", PrimaryAccessURL: "https://coder.example.com",
 		Token: coderv1alpha1.TokenSecretReference{Name: "sydney-proxy-token", Key: "token"},
 	}
 }
 
-// full returns a proxy that is exposed, serves TLS and uses most fields.
-func full() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
-	proxy, in := minimal()
+// fullProxy returns a proxy that is exposed, serves TLS and uses most fields.
+func fullProxy() (*coderv1alpha1.CoderWorkspaceProxy, WorkspaceProxyInputs) {
+	proxy, in := minimalProxy()
 	proxy.Name = strings.Repeat("a-very-long-name-", 3) + "of-a-proxy-in-sydney"
 	spec := &proxy.Spec
 	spec.Image = "registry.example.com/coder:v2.30.0"
@@ -64,9 +56,9 @@ func full() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	return proxy, in
 }
 
-// routed returns a proxy that is exposed through a Gateway.
-func routed() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
-	proxy, in := minimal()
+// routedProxy returns a proxy that is exposed through a Gateway.
+func routedProxy() (*coderv1alpha1.CoderWorkspaceProxy, WorkspaceProxyInputs) {
+	proxy, in := minimalProxy()
 	proxy.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
 		Host: "sydney.example.com", WildcardHost: "*.sydney.example.com", Scheme: "https",
 		ParentRefs: []coderv1alpha1.GatewayParentReference{{Name: "public"}},
@@ -74,47 +66,21 @@ func routed() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	return proxy, in
 }
 
-func TestGolden(t *testing.T) {
-	for name, build := range map[string]func() (*coderv1alpha1.CoderWorkspaceProxy, Inputs){"minimal": minimal, "full": full, "routed": routed} {
-		w := Workload(build())
-		deployment, err := workloadresources.Deployment(w)
-		if err != nil {
-			t.Fatal(err)
+func TestGoldenWorkspaceProxy(t *testing.T) {
+	files := map[string]any{}
+	for name, build := range map[string]func() (*coderv1alpha1.CoderWorkspaceProxy, WorkspaceProxyInputs){
+		"minimal": minimalProxy, "full": fullProxy, "routed": routedProxy,
+	} {
+		w := WorkspaceProxy(build())
+		files[name+"-deployment"], files[name+"-service"], files[name+"-serviceaccount"] = deployment(t, w), Service(w), ServiceAccount(w)
+		if ingress := Ingress(w); ingress != nil {
+			files[name+"-ingress"] = ingress
 		}
-		objects := map[string]any{
-			"deployment": deployment, "service": workloadresources.Service(w), "serviceaccount": workloadresources.ServiceAccount(w),
-		}
-		if ingress := workloadresources.Ingress(w); ingress != nil {
-			objects["ingress"] = ingress
-		}
-		if route := workloadresources.HTTPRoute(w); route != nil {
-			objects["httproute"] = route
-		}
-		for kind, obj := range objects {
-			t.Run(name+"/"+kind, func(t *testing.T) { compareGolden(t, name+"-"+kind+".yaml", obj) })
+		if route := HTTPRoute(w); route != nil {
+			files[name+"-httproute"] = route
 		}
 	}
-}
-
-func compareGolden(t *testing.T, file string, obj any) {
-	t.Helper()
-	got, err := yaml.Marshal(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", file, diff)
-	}
+	compareGoldens(t, "workspaceproxy", files)
 }
 
 // TestC6StartsWithTheOfficialImage covers a fault of the public predecessor. The entry point of the
@@ -126,13 +92,9 @@ func TestC6StartsWithTheOfficialImage(t *testing.T) {
 		"arguments": func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.ExtraArgs = []string{"--verbose"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			proxy, in := minimal()
+			proxy, in := minimalProxy()
 			change(&proxy.Spec)
-			deployment, err := workloadresources.Deployment(Workload(proxy, in))
-			if err != nil {
-				t.Fatal(err)
-			}
-			container := deployment.Spec.Template.Spec.Containers[0]
+			container := deployment(t, WorkspaceProxy(proxy, in)).Spec.Template.Spec.Containers[0]
 			started := slices.Concat(container.Command, container.Args)
 			want := []string{"/opt/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001"}
 			if len(started) < len(want) || !slices.Equal(started[:len(want)], want) {
@@ -143,13 +105,9 @@ func TestC6StartsWithTheOfficialImage(t *testing.T) {
 }
 
 func TestAnotherImageKeepsTheCommand(t *testing.T) {
-	proxy, in := minimal()
+	proxy, in := minimalProxy()
 	proxy.Spec.Command = []string{"/usr/bin/coder"}
-	deployment, err := workloadresources.Deployment(Workload(proxy, in))
-	if err != nil {
-		t.Fatal(err)
-	}
-	container := deployment.Spec.Template.Spec.Containers[0]
+	container := deployment(t, WorkspaceProxy(proxy, in)).Spec.Template.Spec.Containers[0]
 	want := []string{"/usr/bin/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001"}
 	if got := slices.Concat(container.Command, container.Args); !slices.Equal(got, want) {
 		t.Errorf("the container runs %q, want %q", got, want)
@@ -164,16 +122,16 @@ func TestNamesOfThePredecessor(t *testing.T) {
 		{long, "wsproxy-" + long[:46] + "-37d12e35", long + "-proxy-token", long},
 	} {
 		proxy := &coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}
-		if got := Name(proxy); got != c.wantName || len(got) > 63 {
-			t.Errorf("Name(%q) = %q, want %q", c.name, got, c.wantName)
+		if got := workspaceProxyName(proxy); got != c.wantName || len(got) > 63 {
+			t.Errorf("workspaceProxyName(%q) = %q, want %q", c.name, got, c.wantName)
 		}
 		if got := TokenSecretName(proxy); got != c.wantSecret {
 			t.Errorf("TokenSecretName(%q) = %q, want %q", c.name, got, c.wantSecret)
 		}
-		if got := Labels(proxy)[coderv1alpha1.LabelInstance]; got != c.wantInstance {
+		if got := WorkspaceProxyLabels(proxy)[coderv1alpha1.LabelInstance]; got != c.wantInstance {
 			t.Errorf("instance label of %q is %q, want %q", c.name, got, c.wantInstance)
 		}
-		if got := Labels(proxy)[coderv1alpha1.LabelName]; got != "coder-workspace-proxy" {
+		if got := WorkspaceProxyLabels(proxy)[coderv1alpha1.LabelName]; got != "coder-workspace-proxy" {
 			t.Errorf("name label is %q", got)
 		}
 	}

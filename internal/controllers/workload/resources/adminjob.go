@@ -9,28 +9,32 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 const (
 	adminJobRetries  = 3
 	adminJobDeadline = 300
+	adminJobSuffix   = "-create-admin"
+
+	// adminJobPodName is the value of the name label on the pods of the admin Job. It differs from
+	// that of coderd's pods, so that the Service never sends requests to them.
+	adminJobPodName = coderv1alpha1.ControlPlaneName + "-admin"
 )
 
 // AdminJob returns the Job that creates the operator's account in a Coder that already has users.
 // It runs Coder's own command for that in the image of coderd, with the same environment and
 // therefore the same database. Username, email and password come from the given Secret.
-func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) *batchv1.Job {
+func AdminJob(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, credentialsSecret string) *batchv1.Job {
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: AdminJobName(cp), Namespace: cp.Namespace, Labels: Labels(cp),
+			Name: adminJobName(cp), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:          ptr.To[int32](adminJobRetries),
 			ActiveDeadlineSeconds: ptr.To[int64](adminJobDeadline),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: merged(Labels(cp), map[string]string{
+				ObjectMeta: metav1.ObjectMeta{Labels: merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{
 					coderv1alpha1.LabelName: adminJobPodName,
 				})},
 				Spec: adminPod(cp, in, credentialsSecret),
@@ -43,12 +47,12 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 // without the defaults of the chart. It has no default affinity and no topology spread constraints.
 // It has no sidecars, because they would not end with it. A sidecar that the database needs can be
 // an init container with restartPolicy Always.
-func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) corev1.PodSpec {
-	w := Workload(cp, in)
-	template, err := workloadresources.PodTemplate(w)
+func adminPod(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, credentialsSecret string) corev1.PodSpec {
+	w := ControlPlane(cp, in)
+	template, err := PodTemplate(w)
 	if err != nil {
 		// The step of the Deployment reports this error. The account does not depend on it.
-		template = workloadresources.PlainPodTemplate(w)
+		template = PlainPodTemplate(w)
 	}
 	pod := template.Spec
 	container := coderd(pod)
@@ -57,17 +61,17 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 		entry = []string{"/opt/coder"}
 	}
 	// The entry point of the image is "coder server", which accepts no other subcommand.
-	container.Command = append(slices.Clone(entry), command, "create-admin-user")
+	container.Command = append(slices.Clone(entry), serverCommand, "create-admin-user")
 	container.Args = argumentsOf(container.Args, flagDatabase, flagDatabaseAuth)
-	container.Env = workloadresources.Overlaid(container.Env, []corev1.EnvVar{
-		workloadresources.FromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
-		workloadresources.FromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
-		workloadresources.FromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
+	container.Env = Overlaid(container.Env, []corev1.EnvVar{
+		FromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
+		FromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
+		FromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
 	})
 	container.Ports, container.Lifecycle = nil, nil
 	container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = nil, nil, nil
 	container.Resources = ptr.Deref(cp.Spec.Resources.DeepCopy(), corev1.ResourceRequirements{})
-	container.SecurityContext = workloadresources.WithSecurityDefaults(w, container.SecurityContext)
+	container.SecurityContext = WithSecurityDefaults(w, container.SecurityContext)
 	pod.Containers = []corev1.Container{container}
 	if cp.Spec.Affinity == nil {
 		pod.Affinity = nil
@@ -81,6 +85,11 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 
 // coderd returns coderd's container of its pod. The pod always has one.
 func coderd(pod corev1.PodSpec) corev1.Container {
-	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ContainerName })
+	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ControlPlaneContainer })
 	return pod.Containers[max(at, 0)]
+}
+
+// adminJobName returns the name of the Job that creates the operator's account.
+func adminJobName(cp *coderv1alpha1.CoderControlPlane) string {
+	return ShortName("", cp.Name, adminJobSuffix, maxLabelLength)
 }

@@ -1,0 +1,139 @@
+package resources
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// WorkspaceProxyContainer is the name of Coder's container in the pods.
+const WorkspaceProxyContainer = "workspace-proxy"
+
+const (
+	// coderProgram is the path of coder in its image.
+	coderProgram = "/opt/coder"
+
+	workspaceProxyHTTPPort  = 3001
+	workspaceProxyHTTPSPort = 8443
+
+	workspaceProxyGracePeriod = 60
+
+	envPrimaryAccessURL  = "CODER_PRIMARY_ACCESS_URL"
+	envProxySessionToken = "CODER_PROXY_SESSION_TOKEN" // #nosec G101 -- the name of a variable.
+)
+
+// WorkspaceProxyInputs contains the values that a workspace proxy needs in addition to its spec.
+// The reconciler reads them first.
+type WorkspaceProxyInputs struct {
+	// Image is the image of the control plane. It may be empty.
+	Image string
+	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to.
+	PrimaryAccessURL string
+	// Token is the location of the session token.
+	Token coderv1alpha1.TokenSecretReference
+	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
+	ClusterDomain string
+	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
+	PodIPv6 bool
+	// Adopted describes a Deployment that was handed over, or is nil.
+	Adopted *Adopted
+	// OperatorNamespace is the namespace of the operator.
+	OperatorNamespace string
+}
+
+// WorkspaceProxy returns a proxy in the form that the shared builders use. It shares memory with
+// the spec.
+func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyInputs) Workload {
+	port := int32(workspaceProxyHTTPPort)
+	if in.Adopted != nil && in.Adopted.HTTPPort != 0 {
+		port = in.Adopted.HTTPPort
+	}
+	return Workload{
+		Name:               workspaceProxyName(proxy),
+		Namespace:          proxy.Namespace,
+		Labels:             WorkspaceProxyLabels(proxy),
+		Component:          "wsproxy",
+		Container:          WorkspaceProxyContainer,
+		Image:              cmp.Or(proxy.Spec.Image, in.Image, DefaultImage),
+		Command:            []string{coderProgram},
+		Args:               workspaceProxyArguments(proxy, port),
+		Env:                workspaceProxyEnvironment(in),
+		ServiceAccountName: workspaceProxyAccount(proxy),
+		GracePeriodSeconds: workspaceProxyGracePeriod,
+		OperatorNamespace:  in.OperatorNamespace,
+		Adopted:            in.Adopted,
+		Spec:               &proxy.Spec.WorkloadSpec,
+		Serving: &Serving{
+			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort,
+			ClusterDomain: in.ClusterDomain, PodIPv6: in.PodIPv6, ClusterAccessURL: true,
+		},
+	}
+}
+
+func workspaceProxyArguments(proxy *coderv1alpha1.CoderWorkspaceProxy, port int32) []string {
+	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", port)}
+	if proxy.Spec.DerpOnly {
+		args = append(args, "--derp-only")
+	}
+	return args
+}
+
+func workspaceProxyEnvironment(in WorkspaceProxyInputs) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
+		FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
+	}
+}
+
+const (
+	workspaceProxyPrefix = "wsproxy-"
+	tokenSecretSuffix    = "-proxy-token"
+)
+
+// workspaceProxyName returns the name of the Deployment and of the Service. It is also the prefix
+// of the names of the other objects.
+func workspaceProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	// Objects that were handed over keep their name.
+	if name := proxy.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
+		return name
+	}
+	return ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength)
+}
+
+// workspaceProxyAccount returns the name of the pods' ServiceAccount.
+func workspaceProxyAccount(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if proxy.Spec.ServiceAccount.Name != "" {
+		return proxy.Spec.ServiceAccount.Name
+	}
+	return workspaceProxyName(proxy)
+}
+
+// TokenSecretName returns the name of the Secret in which the operator stores the session token of
+// a proxy that it registered.
+func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if name := proxy.Spec.Bootstrap.GeneratedTokenSecretName; name != "" {
+		return name
+	}
+	return ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength)
+}
+
+// ProxyName returns the name of the proxy in Coder.
+func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if name := proxy.Spec.Bootstrap.ProxyName; name != "" {
+		return name
+	}
+	return proxy.Name
+}
+
+// WorkspaceProxyLabels returns the labels of every child. They are also the selector of the
+// Deployment and of the Service.
+func WorkspaceProxyLabels(proxy *coderv1alpha1.CoderWorkspaceProxy) map[string]string {
+	return map[string]string{
+		coderv1alpha1.LabelName:      coderv1alpha1.WorkspaceProxyName,
+		coderv1alpha1.LabelInstance:  LabelValue(proxy.Name),
+		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
+	}
+}
