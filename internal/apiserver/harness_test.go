@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -158,9 +158,9 @@ func (f *fixture) becomes(t testing.TB, state syncstatus.State) {
 func (f *fixture) remembered(t testing.TB, state syncstatus.State) {
 	t.Helper()
 	polltest.Eventually(t, "the cluster has the state "+string(state), func() error {
-		told, err := f.server.storage.states.told()
-		if err == nil && told[f.controlPlane()].State != state {
-			err = fmt.Errorf("it has %v", told)
+		reported, err := f.server.storage.states.stored()
+		if err == nil && reported[f.controlPlane()].State != state {
+			err = fmt.Errorf("it has %v", reported)
 		}
 		return err
 	})

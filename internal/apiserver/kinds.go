@@ -16,12 +16,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectevents"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
@@ -89,7 +89,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
 	users.WriteWith(s.users)
-	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndTell)
+	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndPublish)
 	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
 	s.states.leading = s.leader.leading.Load
 	s.states.known = func(controlPlane types.NamespacedName) bool {

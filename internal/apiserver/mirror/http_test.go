@@ -15,12 +15,12 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"

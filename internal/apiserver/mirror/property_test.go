@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -359,7 +359,7 @@ func TestRecordsSurvive(t *testing.T) {
 	}
 	s.until(time.Minute, "Ready", s.ready(c))
 	label := func() string {
-		e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id))
+		e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id))
 		if e == nil {
 			return ""
 		}

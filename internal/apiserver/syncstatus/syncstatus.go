@@ -45,10 +45,10 @@ type Status struct {
 // Board holds the sync statuses of all control planes. It is safe for concurrent use. Its zero
 // value has no data yet.
 type Board struct {
-	mu         sync.Mutex
-	known      bool
-	statuses   []Status
-	changed    chan struct{}
+	mu       sync.Mutex
+	known    bool
+	statuses []Status
+	changed  chan struct{}
 }
 
 // Replace sets all sync statuses.

@@ -15,8 +15,8 @@ import (
 	// The import registers its metrics in the registry of controller-runtime.
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"

@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	recordstore "github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"

@@ -161,7 +161,9 @@ func row(tmpl object, ages registry.Ages) []any {
 	}
 }
 
-func subjectOf(name string) impersonation.Subject { return impersonation.Subject{Resource: resource, Name: name} }
+func subjectOf(name string) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name}
+}
 
 // fault converts an error about a template to an API status.
 func fault(name string, err error) error { return info.Fault(name, err) }
