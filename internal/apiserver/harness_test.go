@@ -158,9 +158,9 @@ func (f *fixture) becomes(t testing.TB, state syncstatus.State) {
 func (f *fixture) remembered(t testing.TB, state syncstatus.State) {
 	t.Helper()
 	polltest.Eventually(t, "the cluster has the state "+string(state), func() error {
-		told, err := f.server.storage.states.told()
-		if err == nil && told[f.controlPlane()].State != state {
-			err = fmt.Errorf("it has %v", told)
+		reported, err := f.server.storage.states.stored()
+		if err == nil && reported[f.controlPlane()].State != state {
+			err = fmt.Errorf("it has %v", reported)
 		}
 		return err
 	})

@@ -89,7 +89,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
 	users.WriteWith(s.users)
-	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndTell)
+	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndPublish)
 	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
 	s.states.leading = s.leader.leading.Load
 	s.states.known = func(controlPlane types.NamespacedName) bool {

@@ -75,8 +75,8 @@ func TestNeverServed(t *testing.T) {
 	f.expectOnly(t, f.path("coderworkspaces"), f.namespace+"/b", "coder.ada.dev")
 	f.expectOnly(t, second("coderworkspaces"), "second/coder")
 	events := watching(t, f.workspacesIn(""), metav1.ListOptions{})
-	if e := next(t, events, nil); told(e) != "ADDED coder.ada.dev" {
-		t.Error(told(e))
+	if e := next(t, events, nil); reported(e) != "ADDED coder.ada.dev" {
+		t.Error(reported(e))
 	}
 	f.expect(t, "never served", map[string]expected{
 		"get beside it":          {http.MethodGet, f.path("coderworkspaces/coder.ada.dev"), "", http.StatusOK, false},
@@ -108,7 +108,7 @@ func TestNeverServed(t *testing.T) {
 	}
 	f.provider.introduce()
 	f.provider.add(connections.Connection{ControlPlane: types.NamespacedName{Namespace: "second", Name: "coder"}, Client: client})
-	next(t, events, func(e watch.Event) bool { return told(e) == "ADDED coder.ada.late" })
+	next(t, events, func(e watch.Event) bool { return reported(e) == "ADDED coder.ada.late" })
 }
 
 // TestServedBeforeARestart makes Coder unreachable and restarts all replicas. Objects that were

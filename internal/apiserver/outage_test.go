@@ -106,7 +106,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state syncstatus.
 	doomed := f.addWorkspace(t, "doomed")
 	events := watching(t, f.ws(), metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.dev"})
 	if e := next(t, events, nil); e.Type != watch.Added {
-		t.Fatal(told(e))
+		t.Fatal(reported(e))
 	}
 	restore := f.coder.Fail(fault)
 	f.becomes(t, state)
@@ -141,7 +141,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state syncstatus.
 		e := next(t, events, nil)
 		obj := e.Object.(*unstructured.Unstructured)
 		if e.Type != watch.Modified {
-			t.Errorf("the watch has %s", told(e))
+			t.Errorf("the watch has %s", reported(e))
 		}
 		if condition(obj, "Synced") == "False CoderUnreachable" && obj.GetLabels()["app"] == "" {
 			unreachable++
@@ -200,7 +200,7 @@ func TestControlPlaneThatIsTakenAway(t *testing.T) {
 	next(t, events, nil)
 	f.coder.ResetRequests()
 	f.provider.remove(f.namespace)
-	next(t, events, func(e watch.Event) bool { return told(e) == "DELETED coder.ada.dev" })
+	next(t, events, func(e watch.Event) bool { return reported(e) == "DELETED coder.ada.dev" })
 	f.expect(t, "taken away", map[string]expected{
 		"list":            {http.MethodGet, f.path("coderworkspaces"), "", http.StatusOK, false},
 		"list everywhere": {http.MethodGet, group + "coderworkspaces", "", http.StatusOK, false},

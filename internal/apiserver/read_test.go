@@ -180,9 +180,9 @@ func TestDiscoveryAndForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, r := range resources.APIResources {
-		told = append(told, fmt.Sprint(r.Name, " ", r.SingularName, " ", r.Kind, r.ShortNames, r.Categories, r.Verbs))
+		reported = append(reported, fmt.Sprint(r.Name, " ", r.SingularName, " ", r.Kind, r.ShortNames, r.Categories, r.Verbs))
 	}
 	want := []string{
 		"coderselfreviews coderselfreview CoderSelfReview[] [] [create]",
@@ -202,7 +202,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		"coderworkspaces/stop  CoderWorkspaceAction[] [] [create]",
 		"coderworkspaces/token  CoderWorkspaceToken[] [] [create delete get]",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("discovery (-want +got):\n%s", diff)
 	}
 

@@ -53,10 +53,10 @@ func TestRenamedInCoder(t *testing.T) {
 	}
 	for {
 		e := next(t, events, nil)
-		if strings.HasPrefix(told(e), "DELETED") {
-			t.Errorf("a rename removed an object: %s", told(e))
+		if strings.HasPrefix(reported(e), "DELETED") {
+			t.Errorf("a rename removed an object: %s", reported(e))
 		}
-		if told(e) == "ADDED "+name {
+		if reported(e) == "ADDED "+name {
 			break
 		}
 	}

@@ -60,8 +60,8 @@ func (s *storage) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// mirrorAndTell mirrors and publishes the sync status while this replica is the writer.
-func (s *storage) mirrorAndTell(ctx context.Context) {
+// mirrorAndPublish mirrors and publishes the sync status while this replica is the writer.
+func (s *storage) mirrorAndPublish(ctx context.Context) {
 	// The writes of the previous writer must not be missed.
 	for s.prepare(ctx) != nil {
 		select {
@@ -70,12 +70,12 @@ func (s *storage) mirrorAndTell(ctx context.Context) {
 		case <-time.After(statesRetry):
 		}
 	}
-	var telling sync.WaitGroup
-	telling.Go(func() { s.states.tell(ctx) })
-	telling.Go(func() { s.sweep(ctx) })
-	telling.Go(func() { s.pods.Run(ctx) })
-	telling.Go(func() { s.events.Run(ctx) })
-	defer telling.Wait()
+	var publishing sync.WaitGroup
+	publishing.Go(func() { s.states.publish(ctx) })
+	publishing.Go(func() { s.sweep(ctx) })
+	publishing.Go(func() { s.pods.Run(ctx) })
+	publishing.Go(func() { s.events.Run(ctx) })
+	defer publishing.Wait()
 	s.mirror.Run(ctx)
 }
 

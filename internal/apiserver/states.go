@@ -91,7 +91,7 @@ func (s *states) Start(ctx context.Context) error {
 // adopt replaces the board with the states from the cluster, unless unless() returns true by then.
 // It first waits until this replica has the objects that the states refer to.
 func (s *states) adopt(ctx context.Context, unless func() bool) error {
-	told, err := s.told()
+	stored, err := s.stored()
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	}
 	var all []syncstatus.Status
 	for _, m := range members {
-		p, ok := told[m.ControlPlane]
+		p, ok := stored[m.ControlPlane]
 		if !ok {
 			p = syncstatus.Status{
 				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
@@ -134,8 +134,8 @@ func sortPartitions(all []syncstatus.Status) {
 	})
 }
 
-// told returns the states that are stored in the cluster.
-func (s *states) told() (map[types.NamespacedName]syncstatus.Status, error) {
+// stored returns the states that are stored in the cluster.
+func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 	if !s.informer.Informer().HasSynced() {
 		return nil, errors.New("the states of the control planes were not read yet")
 	}
@@ -168,8 +168,8 @@ func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) 
 	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
 }
 
-// tell writes the board to the cluster until the context is canceled.
-func (s *states) tell(ctx context.Context) {
+// publish writes the board to the cluster until the context is canceled.
+func (s *states) publish(ctx context.Context) {
 	written := map[types.NamespacedName]syncstatus.Status{}
 	for ctx.Err() == nil {
 		changed := s.board.Changed()
@@ -192,7 +192,7 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 	if !known {
 		return nil
 	}
-	told, err := s.told()
+	stored, err := s.stored()
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 		}
 		written[p.ControlPlane] = p
 	}
-	for name := range told {
+	for name := range stored {
 		if wanted[name] {
 			continue
 		}

@@ -83,8 +83,8 @@ func next(t *testing.T, w *events, wanted func(watch.Event) bool) watch.Event {
 	}
 }
 
-// told returns an event formatted as its type and name.
-func told(e watch.Event) string {
+// reported returns an event formatted as its type and name.
+func reported(e watch.Event) string {
 	accessor, err := meta.Accessor(e.Object)
 	if err != nil {
 		return fmt.Sprint(e.Type, " ", e.Object)
@@ -229,10 +229,10 @@ func TestWatchResumesAfterAList(t *testing.T) {
 		e := next(t, w, nil)
 		obj := e.Object.(*unstructured.Unstructured)
 		if version := obj.GetResourceVersion(); len(version) < len(last) || len(version) == len(last) && version <= last {
-			t.Errorf("%s has resourceVersion %s after %s", told(e), version, last)
+			t.Errorf("%s has resourceVersion %s after %s", reported(e), version, last)
 		}
 		last = obj.GetResourceVersion()
-		got = append(got, told(e))
+		got = append(got, reported(e))
 		if at(obj, "status", "phase") == "Stopped" {
 			break
 		}
@@ -242,8 +242,8 @@ func TestWatchResumesAfterAList(t *testing.T) {
 	}
 	again := watching(t, f.ws(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	for _, want := range got {
-		if e := next(t, again, nil); told(e) != want {
-			t.Errorf("a second watch from there has %s, want %s", told(e), want)
+		if e := next(t, again, nil); reported(e) != want {
+			t.Errorf("a second watch from there has %s, want %s", reported(e), want)
 		}
 	}
 }
@@ -255,8 +255,8 @@ func TestWatchBookmarks(t *testing.T) {
 	w := watching(t, f.ws(), metav1.ListOptions{
 		SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
-	if e := next(t, w, nil); told(e) != "ADDED coder.ada.one" {
-		t.Fatalf("first: %s", told(e))
+	if e := next(t, w, nil); reported(e) != "ADDED coder.ada.one" {
+		t.Fatalf("first: %s", reported(e))
 	}
 	e := next(t, w, nil)
 	first := e.Object.(*unstructured.Unstructured)
@@ -275,8 +275,8 @@ func TestWatchBookmarks(t *testing.T) {
 	}
 	resumed := watching(t, f.ws(), metav1.ListOptions{ResourceVersion: later.GetResourceVersion()})
 	f.addWorkspace(t, "two")
-	if e := next(t, resumed, nil); told(e) != "ADDED coder.ada.two" {
-		t.Errorf("from a bookmark: %s", told(e))
+	if e := next(t, resumed, nil); reported(e) != "ADDED coder.ada.two" {
+		t.Errorf("from a bookmark: %s", reported(e))
 	}
 }
 
@@ -326,16 +326,16 @@ func TestWatchThroughSelectors(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"ADDED coder.ada.dev", "DELETED coder.ada.dev", "ADDED coder.ada.dev"} {
-		if e := next(t, labelled, nil); told(e) != want {
-			t.Errorf("by label: %s, want %s", told(e), want)
+		if e := next(t, labelled, nil); reported(e) != want {
+			t.Errorf("by label: %s, want %s", reported(e), want)
 		}
 	}
 	f.coder.BuildWorkspace(id, "stop")
 	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "status", "phase") == "Stopped" })
 	f.coder.BuildWorkspace(id, "start")
 	for _, want := range []string{"DELETED coder.ada.dev", "ADDED coder.ada.dev"} {
-		if e := next(t, running, func(e watch.Event) bool { return e.Type != watch.Modified }); told(e) != want {
-			t.Errorf("by phase: %s, want %s", told(e), want)
+		if e := next(t, running, func(e watch.Event) bool { return e.Type != watch.Modified }); reported(e) != want {
+			t.Errorf("by phase: %s, want %s", reported(e), want)
 		}
 	}
 }
@@ -344,20 +344,20 @@ func TestWatchOfChangesInCoder(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")
 	w := watching(t, f.ws(), metav1.ListOptions{})
-	if e := next(t, w, nil); told(e) != "ADDED coder.ada.dev" {
-		t.Fatalf("what is there: %s", told(e))
+	if e := next(t, w, nil); reported(e) != "ADDED coder.ada.dev" {
+		t.Fatalf("what is there: %s", reported(e))
 	}
 	f.coder.BuildWorkspace(id, "stop")
 	next(t, w, func(e watch.Event) bool {
-		return told(e) == "MODIFIED coder.ada.dev" && at(e.Object.(*unstructured.Unstructured), "status", "phase") == "Stopped"
+		return reported(e) == "MODIFIED coder.ada.dev" && at(e.Object.(*unstructured.Unstructured), "status", "phase") == "Stopped"
 	})
 	f.coder.RemoveWorkspace(id)
-	next(t, w, func(e watch.Event) bool { return told(e) == "DELETED coder.ada.dev" })
+	next(t, w, func(e watch.Event) bool { return reported(e) == "DELETED coder.ada.dev" })
 	templates := watching(t, f.tmpl(), metav1.ListOptions{FieldSelector: "metadata.name=coder.other"})
 	other := f.coder.AddTemplate("coder", "other", map[string]string{mainTF: "# x"})
-	if e := next(t, templates, nil); told(e) != "ADDED coder.other" {
-		t.Errorf("a template: %s", told(e))
+	if e := next(t, templates, nil); reported(e) != "ADDED coder.other" {
+		t.Errorf("a template: %s", reported(e))
 	}
 	f.coder.DeleteTemplate(other)
-	next(t, templates, func(e watch.Event) bool { return told(e) == "DELETED coder.other" })
+	next(t, templates, func(e watch.Event) bool { return reported(e) == "DELETED coder.other" })
 }

@@ -69,17 +69,17 @@ func (s *apiServices) bundle(t *testing.T) []byte {
 	return out
 }
 
-type world struct {
+type fixture struct {
 	kube     *fake.Clientset
 	services *apiServices
 	clock    *clocktesting.FakeClock
 }
 
-func newWorld() *world {
-	return &world{fake.NewClientset(), newAPIServices(), clocktesting.NewFakeClock(start)}
+func newFixture() *fixture {
+	return &fixture{fake.NewClientset(), newAPIServices(), clocktesting.NewFakeClock(start)}
 }
 
-func (w *world) manager() *Manager {
+func (w *fixture) manager() *Manager {
 	return NewManager(Config{
 		Secrets: w.kube.CoreV1().Secrets(podNamespace), Services: w.services, Namespace: podNamespace, Clock: w.clock,
 	})
@@ -93,7 +93,7 @@ func look(t *testing.T, m *Manager) {
 }
 
 // mustBeTrusted verifies the served certificate as kube-apiserver does.
-func mustBeTrusted(t *testing.T, w *world, m *Manager) *x509.Certificate {
+func mustBeTrusted(t *testing.T, w *fixture, m *Manager) *x509.Certificate {
 	t.Helper()
 	chain, _ := m.Provider().CurrentCertKeyContent()
 	leaf, err := certutil.ParseCertsPEM(chain)
@@ -110,7 +110,7 @@ func mustBeTrusted(t *testing.T, w *world, m *Manager) *x509.Certificate {
 	return leaf[0]
 }
 
-func secretWrites(w *world) int {
+func secretWrites(w *fixture) int {
 	n := 0
 	for _, action := range w.kube.Actions() {
 		if action.GetResource().Resource == "secrets" && action.GetVerb() != "get" {
@@ -121,7 +121,7 @@ func secretWrites(w *world) int {
 }
 
 func TestFirstLook(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	m := w.manager()
 	look(t, m)
 	leaf := mustBeTrusted(t, w, m)
@@ -157,7 +157,7 @@ func (s *lateSecrets) Get(ctx context.Context, name string, options metav1.GetOp
 }
 
 func TestReplicasServeTheSame(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	one, two := w.manager(), w.manager()
 	two.Secrets = &lateSecrets{two.Secrets, func() { look(t, one) }}
 	look(t, two)
@@ -170,7 +170,7 @@ func TestReplicasServeTheSame(t *testing.T) {
 
 // TestRotation simulates eleven years in steps of a week, with one replica that is always late.
 func TestRotation(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	prompt, late := w.manager(), w.manager()
 	look(t, prompt)
 	look(t, late)
@@ -205,7 +205,7 @@ type listener struct{ n int }
 func (l *listener) Enqueue() { l.n++ }
 
 func TestWhatIsLostComesBack(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	m := w.manager()
 	look(t, m)
 	w.services.object = &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"caBundle": "bm9uZQ=="}}}
@@ -219,7 +219,7 @@ func TestWhatIsLostComesBack(t *testing.T) {
 }
 
 func TestSecretOfSomebodyElse(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: SecretName, Namespace: podNamespace},
 		Data:       map[string][]byte{keyLeaf: []byte("leaf"), keyLeafKey: []byte("key")},
@@ -247,7 +247,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 
 // TestNothingUntrustedIsServed deletes the Secret while the APIService cannot be written.
 func TestNothingUntrustedIsServed(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	m := w.manager()
 	look(t, m)
 	if err := w.kube.CoreV1().Secrets(podNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}); err != nil {
@@ -264,7 +264,7 @@ func TestNothingUntrustedIsServed(t *testing.T) {
 }
 
 func TestWithoutAPIService(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.services.object = nil
 	m := w.manager()
 	if settled, err := m.Look(t.Context()); err != nil || settled {
@@ -278,7 +278,7 @@ func TestWithoutAPIService(t *testing.T) {
 // TestACertificateOfItsOwnSecretAndService covers a certificate that kube-apiserver does not need
 // to trust, like that of the metrics: the installation creates the Secret, empty.
 func TestACertificateOfItsOwnSecretAndService(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	secrets := w.kube.CoreV1().Secrets(podNamespace)
 	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-k8s-metrics-tls",

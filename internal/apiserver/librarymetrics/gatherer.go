@@ -80,13 +80,13 @@ type chosen struct{ prometheus.Gatherer }
 // Gather implements prometheus.Gatherer.
 func (c chosen) Gather() ([]*dto.MetricFamily, error) {
 	all, err := c.Gatherer.Gather()
-	told := Families()
-	out := make([]*dto.MetricFamily, 0, len(told))
+	reported := Families()
+	out := make([]*dto.MetricFamily, 0, len(reported))
 	for _, family := range all {
-		if !slices.Contains(told, family.GetName()) {
+		if !slices.Contains(reported, family.GetName()) {
 			continue
 		}
-		family.Metric = slices.DeleteFunc(family.Metric, madeUp)
+		family.Metric = slices.DeleteFunc(family.Metric, unserved)
 		if len(family.Metric) > 0 {
 			out = append(out, family)
 		}
@@ -94,9 +94,9 @@ func (c chosen) Gather() ([]*dto.MetricFamily, error) {
 	return out, err
 }
 
-// madeUp reports whether a series has a group, resource or subresource that is not served. The
+// unserved reports whether a series has a group, resource or subresource that is not served. The
 // library counts some requests by their path before it knows whether the resource exists.
-func madeUp(metric *dto.Metric) bool {
+func unserved(metric *dto.Metric) bool {
 	for _, label := range metric.GetLabel() {
 		var served []string
 		switch label.GetName() {

@@ -3,7 +3,7 @@
 // deletion, and changes that have not been applied in Coder yet.
 //
 // It owns the form of this metadata, its overlay on an object, and the garbage collector of records
-// (Janitor). The metadata of an object is stored in the object's custom resource of
+// (GarbageCollector). The metadata of an object is stored in the object's custom resource of
 // internal.coder.com (package records).
 //
 // Invariants:

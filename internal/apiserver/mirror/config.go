@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -169,3 +170,35 @@ func (t *Timing) complete() {
 		t.Page = coderd.MaxWorkspacePage
 	}
 }
+
+// Kind composes and settles the objects of one kind. It is safe for concurrent use.
+type Kind[Item any] interface {
+	// Object returns the object of an item, with the metadata of the record merged in. The record
+	// and the previous object may be nil. Object must not modify them.
+	Object(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record, previous records.Object) (records.Object, error)
+	// Settle applies to Coder the pending work of an object that is due now: recorded intent, a
+	// deletion, or work that is pending in Coder. If again is true, the item is read again soon.
+	Settle(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record) (again bool, err error)
+	// WithSync returns a copy of the object whose condition Synced reports whether Coder answers.
+	// It returns nil if the condition would not change.
+	WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object
+}
+
+// Coder is the part of the Coder API that the mirror reads. It has no method that changes data.
+type Coder interface {
+	Me(ctx context.Context) (coderd.User, error)
+	Organizations(ctx context.Context) ([]coderd.Organization, error)
+	ActiveJobs(ctx context.Context, organization uuid.UUID) ([]coderd.Job, error)
+	NewestJobs(ctx context.Context, organization uuid.UUID, limit int) ([]coderd.Job, error)
+	WorkspaceCount(ctx context.Context) (int, error)
+	WorkspacePage(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
+	DisconnectedWorkspaces(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
+	WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]coderd.Workspace, error)
+	Workspace(ctx context.Context, id uuid.UUID) (coderd.Workspace, error)
+	Templates(ctx context.Context) ([]coderd.Template, error)
+	Template(ctx context.Context, id uuid.UUID) (coderd.Template, error)
+	UserPage(ctx context.Context, offset, limit int) (coderd.UserPage, error)
+	UserByID(ctx context.Context, id uuid.UUID) (coderd.User, error)
+}
+
+var _ Coder = (*coderd.Client)(nil)

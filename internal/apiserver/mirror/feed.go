@@ -48,7 +48,7 @@ type kindFeed interface {
 	kindName() string
 	// tasks returns the tasks that read and settle objects that are due.
 	tasks() []*task
-	tell()
+	updateMetrics()
 	mark(id uuid.UUID, after time.Duration)
 	desync(ctx context.Context) (done bool, err error)
 	exists(record *metadata.Record) bool
@@ -60,7 +60,7 @@ func (f *feed[Item]) tasks() []*task {
 	return []*task{newRefreshTask(f.plane, f), newSettleTask(f.plane, f)}
 }
 
-func (f *feed[Item]) tell() {
+func (f *feed[Item]) updateMetrics() {
 	f.plane.config.Metrics.counted(f.plane.name, f.kind, f.Store.Table.Count(f.plane.name), f.breaker.held())
 }
 

@@ -52,10 +52,10 @@ type health struct {
 	message string
 	// began is when the control plane was first seen.
 	began time.Time
-	// outage is when the failure began that made the control plane not Ready. told is the message
+	// outage is when the failure began that made the control plane not Ready. published is the message
 	// that was published for it.
-	outage time.Time
-	told   string
+	outage    time.Time
+	published string
 
 	failing map[string]failure
 	// inherited is true while the state is from another writer, because Coder has not answered yet.
@@ -75,7 +75,7 @@ func (h *health) resume(known syncstatus.Status) {
 		h.began = known.Since.Time
 	}
 	if h.state == syncstatus.Stale || h.state == syncstatus.Quarantined {
-		h.outage, h.told = known.Since.Time, known.Message
+		h.outage, h.published = known.Since.Time, known.Message
 	}
 }
 
@@ -99,14 +99,14 @@ func (h *health) failed(call string, what fault, began time.Time, message string
 func (h *health) synced(now time.Time) {
 	clear(h.failing)
 	h.seen = true
-	h.outage, h.told = time.Time{}, ""
+	h.outage, h.published = time.Time{}, ""
 	h.turn(syncstatus.Ready, now, "")
 }
 
 // quarantine records that Coder shows fewer objects than it has.
 func (h *health) quarantine(now time.Time, message string) {
 	h.blame(now, message)
-	h.turn(syncstatus.Quarantined, now, h.told)
+	h.turn(syncstatus.Quarantined, now, h.published)
 }
 
 // update re-evaluates the state at now and reports whether the state or its message changed.
@@ -149,9 +149,9 @@ func (h *health) updateSeen(now time.Time) {
 	switch {
 	case h.state == syncstatus.Ready && worst != nil:
 		h.blame(worst.since, worst.message)
-		h.turn(h.verdict(worst, age), now, h.told)
+		h.turn(h.verdict(worst, age), now, h.published)
 	case h.state == syncstatus.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
-		h.turn(syncstatus.Quarantined, now, h.told)
+		h.turn(syncstatus.Quarantined, now, h.published)
 	}
 }
 
@@ -211,7 +211,7 @@ func (h *health) patience(what fault) time.Duration {
 // every object.
 func (h *health) blame(since time.Time, message string) {
 	if h.outage.IsZero() {
-		h.outage, h.told = since, message
+		h.outage, h.published = since, message
 	}
 }
 

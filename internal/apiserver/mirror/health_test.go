@@ -121,7 +121,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 	h.failed(callJobs, unreachable, start.Add(40*time.Second), "two")
 	h.failed(callCount, refused, start.Add(40*time.Second), "three")
 	h.update(start.Add(time.Hour))
-	if h.state != syncstatus.Quarantined || h.told != "one" || !h.outage.Equal(start) {
-		t.Errorf("%s since %v: %q", h.state, h.outage, h.told)
+	if h.state != syncstatus.Quarantined || h.published != "one" || !h.outage.Equal(start) {
+		t.Errorf("%s since %v: %q", h.state, h.outage, h.published)
 	}
 }

@@ -21,7 +21,7 @@ func (c *fakeCoder) setAgents(status string, ids ...uuid.UUID) {
 // lostOf returns how many of the workspaces show a disconnected agent.
 func (s *sim) lostOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	for _, id := range ids {
-		if e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id)); hasLostAgent(e.Object) {
+		if e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id)); hasLostAgent(e.Object) {
 			n++
 		}
 	}

@@ -82,8 +82,8 @@ func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
 	}
 }
 
-// told records the lag and the state of a control plane.
-func (m *Metrics) told(controlPlane types.NamespacedName, state syncstatus.State, lag time.Duration) {
+// observe records the lag and the state of a control plane.
+func (m *Metrics) observe(controlPlane types.NamespacedName, state syncstatus.State, lag time.Duration) {
 	if m == nil {
 		return
 	}

@@ -16,8 +16,8 @@ type Mirror struct {
 	config Config
 
 	mu sync.Mutex
-	// era is nil while this replica is not the writer.
-	era *era
+	// epoch is nil while this replica is not the writer.
+	epoch *epoch
 }
 
 // New returns a Mirror. It starts nothing: call Run.
@@ -32,7 +32,7 @@ func New(config Config) (*Mirror, error) {
 
 // Run mirrors until the context ends. Call it again each time this replica becomes the writer.
 func (m *Mirror) Run(ctx context.Context) {
-	e := newEra(&m.config)
+	e := newEpoch(&m.config)
 	e.start = e.goStart
 	m.set(e)
 	defer m.set(nil)
@@ -51,16 +51,16 @@ func (m *Mirror) Run(ctx context.Context) {
 	}
 }
 
-func (m *Mirror) set(e *era) {
+func (m *Mirror) set(e *epoch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.era = e
+	m.epoch = e
 }
 
 // plane returns the mirror of a control plane, or nil if this replica does not mirror it.
 func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 	m.mu.Lock()
-	e := m.era
+	e := m.epoch
 	m.mu.Unlock()
 	if e == nil {
 		return nil

@@ -106,7 +106,7 @@ func TestBuildReachesTheLog(t *testing.T) {
 		c.build(id, transition)
 		began := s.clock.Now()
 		s.until(10*time.Second, "the build in the log", func() bool {
-			e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id))
+			e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id))
 			return versionIn(e.Object) == "3"
 		})
 		all = append(all, s.clock.Now().Sub(began))
@@ -135,7 +135,7 @@ func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
 // stoppedOf returns how many of the workspaces are stopped in the log.
 func (s *sim) stoppedOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	for _, id := range ids {
-		if e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id)); e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.LatestBuildStatus == "stopped" {
+		if e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id)); e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.LatestBuildStatus == "stopped" {
 			n++
 		}
 	}

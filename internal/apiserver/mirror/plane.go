@@ -24,11 +24,11 @@ var errReleased = errors.New("the control plane is no longer served")
 
 // plane mirrors one control plane.
 type plane struct {
-	config  *Config
-	name    types.NamespacedName
-	uid     types.UID
-	limiter *limiter
-	janitor *metadata.Janitor
+	config    *Config
+	name      types.NamespacedName
+	uid       types.UID
+	limiter   *limiter
+	collector *metadata.GarbageCollector
 
 	workspaces *feed[coderd.Workspace]
 	templates  *feed[coderd.Template]
@@ -37,11 +37,11 @@ type plane struct {
 	// feeds are the feeds of all kinds.
 	feeds []kindFeed
 
-	sync   *syncer
-	jobs   *jobs
-	rounds *rounds
-	census *census
-	tasks  []*task
+	sync       *syncer
+	jobs       *jobs
+	rounds     *rounds
+	driftCheck *driftCheck
+	tasks      []*task
 	// publish publishes the sync status of all control planes.
 	publish func()
 
@@ -59,11 +59,11 @@ type plane struct {
 
 // newPlane returns the mirror of a control plane. known is the sync status that another writer
 // published, or nil.
-func newPlane(m *era, member connections.Member, known *syncstatus.Status) *plane {
+func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *plane {
 	config := m.config
 	now := config.Clock.Now()
 	p := &plane{
-		config: config, name: member.ControlPlane, uid: member.UID, publish: m.publish, janitor: m.janitor,
+		config: config, name: member.ControlPlane, uid: member.UID, publish: m.publish, collector: m.collector,
 		limiter: newLimiter(config.Clock, config.Jitter, config.Timing.Rate),
 		health:  newHealth(&config.Timing, now), answered: now, namePrefix: member.NamePrefix, named: member.Named,
 	}
@@ -73,7 +73,7 @@ func newPlane(m *era, member connections.Member, known *syncstatus.Status) *plan
 		p.users = newFeed(p, m.users)
 		p.feeds = append(p.feeds, p.users)
 	}
-	p.jobs, p.rounds, p.census = newJobs(p), newRounds(p), newCensus(p)
+	p.jobs, p.rounds, p.driftCheck = newJobs(p), newRounds(p), newDriftCheck(p)
 	p.sync = newSyncer(p, known)
 	if known != nil {
 		p.health.resume(*known)
@@ -82,7 +82,7 @@ func newPlane(m *era, member connections.Member, known *syncstatus.Status) *plan
 		p.neverServed = member.NeverServed && len(config.Records.List(p.name)) == 0
 	}
 	p.tasks = []*task{
-		p.sync.task, p.jobs.task, p.rounds.task, p.census.task,
+		p.sync.task, p.jobs.task, p.rounds.task, p.driftCheck.task,
 		newListTask(p, p.templates, config.Timing.Templates), newStaleTask(p), newLost(p).task,
 	}
 	if p.users != nil {
@@ -161,7 +161,7 @@ func (p *plane) outage() (since time.Time, message string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ok = p.health.seen && (p.health.state == syncstatus.Stale || p.health.state == syncstatus.Quarantined)
-	return p.health.outage, p.health.told, ok
+	return p.health.outage, p.health.published, ok
 }
 
 // certain returns an error if another replica may mirror, so that this one must not change Coder.
@@ -265,14 +265,14 @@ func (p *plane) answeredNow() time.Duration {
 	return gap
 }
 
-// tell updates the metrics.
-func (p *plane) tell() {
+// updateMetrics updates the metrics.
+func (p *plane) updateMetrics() {
 	p.mu.Lock()
 	state, lag := p.health.state, p.config.Clock.Since(p.answered)
 	p.mu.Unlock()
-	p.config.Metrics.told(p.name, state, lag)
+	p.config.Metrics.observe(p.name, state, lag)
 	for _, f := range p.feeds {
-		f.tell()
+		f.updateMetrics()
 	}
 }
 

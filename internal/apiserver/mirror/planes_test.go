@@ -120,7 +120,7 @@ func TestManyDeletions(t *testing.T) {
 	for _, id := range ids[60:80] {
 		c.drop(id)
 	}
-	until := s.until(10*time.Minute, "the first suspicion", func() bool { return s.era.planes[c.name].workspaces.breaker.held() == 20 })
+	until := s.until(10*time.Minute, "the first suspicion", func() bool { return s.epoch.planes[c.name].workspaces.breaker.held() == 20 })
 	s.run(50 * time.Second)
 	if n := len(deletions(s.workspaces, head)); n != 0 {
 		t.Errorf("%d deletions without a second look, %v after", n, until)
@@ -202,7 +202,7 @@ func TestTakeover(t *testing.T) {
 	if calls["page"] > 0 || calls["ids"] > 4 {
 		t.Errorf("at once it asked %v", calls)
 	}
-	if e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(busy)); versionIn(e.Object) != "4" {
+	if e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(busy)); versionIn(e.Object) != "4" {
 		t.Errorf("what was being built is %s", versionIn(e.Object))
 	}
 	s.run(2 * time.Minute)
@@ -295,7 +295,7 @@ func TestOrganizationsShareTheBudget(t *testing.T) {
 	c.build(c.ids()[1], coderd.TransitionStop)
 	began := s.clock.Now()
 	s.until(10*time.Second, "a build in a lively organization", func() bool {
-		e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(c.ids()[1]))
+		e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(c.ids()[1]))
 		return versionIn(e.Object) == "3"
 	})
 	t.Logf("seen after %v", s.clock.Now().Sub(began))

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// witnesses is how many other objects the visibility probe requests.
-	witnesses = 20
+	// probed is how many other objects the visibility probe requests.
+	probed = 20
 	// samples is how many missing objects are requested one by one before the visibility probe.
 	samples = 3
 )
@@ -45,7 +45,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 	var gone []deletion
 	for i, id := range ids {
 		if !seeing && i >= samples && !slices.ContainsFunc(gone, deletion.certain) {
-			if err := f.witness(ctx, coder, ids); err != nil {
+			if err := f.visible(ctx, coder, ids); err != nil {
 				f.markAll(ids)
 				return err
 			}
@@ -61,7 +61,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 		}
 	}
 	if !seeing && !allCertain(gone) {
-		if err := f.witness(ctx, coder, ids); err != nil {
+		if err := f.visible(ctx, coder, ids); err != nil {
 			f.markAll(ids)
 			return err
 		}
@@ -111,18 +111,18 @@ func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection,
 	}
 }
 
-// witness is the visibility probe. It requests other objects of the log and returns errBlind if
+// visible is the visibility probe. It requests other objects of the log and returns errBlind if
 // Coder shows none of them. If the log has no other object, the operator's user must have the role
 // owner. Without ownerSeesAll that is not enough for more than one absent object: if they were
 // deleted, Coder would answer 410 Gone.
-func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUID) error {
+func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUID) error {
 	lost := make(map[uuid.UUID]bool, len(absent))
 	for _, id := range absent {
 		lost[id] = true
 	}
 	var others []uuid.UUID
 	for _, entry := range f.Store.Table.Of(f.plane.name) {
-		if id := idOf(entry.Object); !lost[id] && len(others) < witnesses {
+		if id := idOf(entry.Object); !lost[id] && len(others) < probed {
 			others = append(others, id)
 		}
 	}

@@ -359,7 +359,7 @@ func TestRecordsSurvive(t *testing.T) {
 	}
 	s.until(time.Minute, "Ready", s.ready(c))
 	label := func() string {
-		e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id))
+		e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id))
 		if e == nil {
 			return ""
 		}

@@ -13,7 +13,7 @@ import (
 
 // releaseAllBut removes the objects of control planes that are not served from the logs. It returns
 // the control planes that still have objects.
-func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
+func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
 	left := map[types.NamespacedName]bool{}
 	for _, name := range e.orphans(served) {
 		all := true
@@ -37,7 +37,7 @@ func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName
 }
 
 // orphans returns the control planes that have objects in the log but no mirror.
-func (e *era) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
+func (e *epoch) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	var all []types.NamespacedName
 	var names []types.NamespacedName

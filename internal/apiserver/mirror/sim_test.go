@@ -54,7 +54,7 @@ type sim struct {
 	members *fakeMembers
 	coders  map[types.NamespacedName]*fakeCoder
 	mirror  *Mirror
-	era     *era
+	epoch   *epoch
 	ticked  time.Time
 	running []*plane
 
@@ -98,9 +98,9 @@ func (s *sim) lead() {
 		s.t.Fatal(err)
 	}
 	s.mirror, s.running, s.ticked = m, nil, time.Time{}
-	s.era = newEra(&m.config)
-	s.era.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }
-	m.set(s.era)
+	s.epoch = newEpoch(&m.config)
+	s.epoch.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }
+	m.set(s.epoch)
 }
 
 // add creates a control plane with its own Coder.
@@ -137,8 +137,8 @@ func (s *sim) next() (time.Time, func()) {
 	due := s.ticked.Add(time.Second)
 	step := func() {
 		s.ticked = s.clock.Now()
-		s.era.tick(s.ctx)
-		s.running = slices.DeleteFunc(s.running, func(p *plane) bool { return s.era.plane(p.name) != p })
+		s.epoch.tick(s.ctx)
+		s.running = slices.DeleteFunc(s.running, func(p *plane) bool { return s.epoch.plane(p.name) != p })
 	}
 	for _, p := range s.running {
 		for _, t := range p.tasks {

@@ -11,14 +11,14 @@ import (
 // False, once for each outage. The condition becomes True again when the object is read again.
 func newStaleTask(p *plane) *task {
 	t := newTask("stale", nil)
-	var told time.Time
+	var reported time.Time
 	t.step = func(ctx context.Context) time.Time {
 		since, _, ok := p.outage()
 		if !ok {
-			told = time.Time{}
+			reported = time.Time{}
 			return p.after(idle)
 		}
-		if told.Equal(since) {
+		if reported.Equal(since) {
 			return p.after(idle)
 		}
 		all := true
@@ -30,7 +30,7 @@ func newStaleTask(p *plane) *task {
 		if !all {
 			return p.after(soon)
 		}
-		told = since
+		reported = since
 		return p.after(idle)
 	}
 	return t

@@ -81,7 +81,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
 	p := s.plane
 	coder := p.config.Open(connection)
-	if _, err := p.census.count(ctx, coder); err != nil {
+	if _, err := p.driftCheck.count(ctx, coder); err != nil {
 		return false, err
 	}
 	if err := p.jobs.pollAll(ctx, coder); err != nil {
@@ -117,7 +117,7 @@ func (s *syncer) resume() {
 		p.templates.mark(idOf(entry.Object), 0)
 	}
 	p.rounds.hurry()
-	p.census.soon()
+	p.driftCheck.soon()
 }
 
 func markBusy[Item any](f *feed[Item]) {
@@ -165,7 +165,7 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 	if err != nil {
 		return err
 	}
-	p.census.learn(count - len(found))
+	p.driftCheck.learn(count - len(found))
 	var absent []uuid.UUID
 	for _, entry := range known {
 		if id := idOf(entry.Object); !found[id] {

@@ -19,7 +19,7 @@ func (t *Table) see(h *held) {
 		t.writing[h.key] = h
 		return
 	}
-	t.tell(now)
+	t.notify(now)
 }
 
 // take stores a state if it is newer than the known one. It returns the state that is known then,
@@ -135,7 +135,7 @@ func (t *Table) lose(key string, revision uint64) {
 		return
 	}
 	t.drop(known, true)
-	t.tell(known)
+	t.notify(known)
 }
 
 // bury records that this replica deleted a record that had a revision.
@@ -156,7 +156,7 @@ func (t *Table) fill(keys map[string]bool, revision uint64) {
 	for key, known := range t.byKey {
 		if !keys[key] && known.revision <= revision {
 			t.drop(known, true)
-			t.tell(known)
+			t.notify(known)
 		}
 	}
 	for key, buried := range t.graves {
@@ -191,15 +191,15 @@ func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
 	written, err := write()
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	told := t.writing[key]
+	current := t.writing[key]
 	delete(t.writing, key)
 	if err != nil {
-		t.tell(told)
+		t.notify(current)
 		return nil, err
 	}
 	now, _ := t.take(written)
-	if told != nil && told.revision > written.revision {
-		t.tell(told)
+	if current != nil && current.revision > written.revision {
+		t.notify(current)
 	}
 	if now == nil || now.revision != written.revision {
 		return written, nil
@@ -207,9 +207,9 @@ func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
 	return now, nil
 }
 
-// tell reports that another replica or user changed a record. A record with a claim is not
+// notify reports that another replica or user changed a record. A record with a claim is not
 // reported, because its writer changes it again.
-func (t *Table) tell(h *held) {
+func (t *Table) notify(h *held) {
 	if h != nil && t.changed != nil && h.spec.ID != "" && h.spec.Claim == "" {
 		t.changed(h.controlPlane, types.UID(h.spec.ID))
 	}

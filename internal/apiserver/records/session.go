@@ -51,7 +51,7 @@ func (s *Store) sessionOf(ctx context.Context, key string) *session {
 
 // write calls the Writer within the session.
 func (w *session) write(ctx context.Context, current, wanted Object) (Object, error) {
-	inside := coderd.WithBeforeChange(context.WithValue(ctx, sessionKey{}, w), w.tell)
+	inside := coderd.WithBeforeChange(context.WithValue(ctx, sessionKey{}, w), w.writeClaim)
 	object, err := w.store.writer.Write(inside, w.key, current, wanted)
 	if err == nil {
 		return object, nil
@@ -63,10 +63,10 @@ func (w *session) write(ctx context.Context, current, wanted Object) (Object, er
 	return nil, err
 }
 
-// tell writes the claim and the collected metadata to the record before a change in Coder. If the
+// writeClaim writes the claim and the collected metadata to the record before a change in Coder. If the
 // record is not the one that the write is based on, it returns ErrChanged, and the change is not
 // sent to Coder.
-func (w *session) tell(ctx context.Context) error {
+func (w *session) writeClaim(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// As long as a creation has nothing to keep, it only uploads files.

@@ -19,15 +19,15 @@ import (
 
 // warnings collects the warnings that a client would receive with the response.
 type warnings struct {
-	mu   sync.Mutex
-	told []string
+	mu       sync.Mutex
+	reported []string
 }
 
 // AddWarning implements warning.Recorder.
 func (w *warnings) AddWarning(_, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, text)
+	w.reported = append(w.reported, text)
 }
 
 // released lists the namespaces that are being deleted.
@@ -58,11 +58,11 @@ func verdictOf(t *testing.T, ask func(ctx context.Context) error) string {
 	err := ask(warning.WithWarningRecorder(t.Context(), w))
 	var status *apierrors.StatusError
 	switch {
-	case err == nil && len(w.told) == 0:
+	case err == nil && len(w.reported) == 0:
 		return served
 	case err == nil:
-		if !strings.Contains(w.told[0], "team/coder") || !strings.Contains(w.told[0], "2026-11-21T12:00:00Z") {
-			t.Errorf("the warning does not say who and since when: %q", w.told)
+		if !strings.Contains(w.reported[0], "team/coder") || !strings.Contains(w.reported[0], "2026-11-21T12:00:00Z") {
+			t.Errorf("the warning does not say who and since when: %q", w.reported)
 		}
 		return warned
 	case errors.As(err, &status) && apierrors.IsServiceUnavailable(err):

@@ -10,14 +10,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// told is a fake log with lines and the error that follows them.
-type told struct {
+// fakeLog is a fake log with lines and the error that follows them.
+type fakeLog struct {
 	lines  []coderd.LogLine
 	err    error
 	closed bool
 }
 
-func (l *told) Next(context.Context) (coderd.LogLine, error) {
+func (l *fakeLog) Next(context.Context) (coderd.LogLine, error) {
 	if len(l.lines) == 0 {
 		return coderd.LogLine{}, l.err
 	}
@@ -26,7 +26,7 @@ func (l *told) Next(context.Context) (coderd.LogLine, error) {
 	return line, nil
 }
 
-func (l *told) Close() error {
+func (l *fakeLog) Close() error {
 	l.closed = true
 	return nil
 }
@@ -47,7 +47,7 @@ func TestStream(t *testing.T) {
 		"that breaks":           {t.Context(), errors.New("no answer"), text + "the log cannot be read further: no answer\n"},
 		"that nobody reads now": {gone, context.Canceled, text},
 	} {
-		source := &told{lines: lines, err: c.end}
+		source := &fakeLog{lines: lines, err: c.end}
 		reader, flush, kind, err := NewLogStream(source, true).InputStream(c.ctx, "", "")
 		if err != nil || !flush || kind != "text/plain; charset=utf-8" {
 			t.Fatalf("a log %s: flush %t, %s, %v", name, flush, kind, err)

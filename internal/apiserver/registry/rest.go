@@ -76,12 +76,12 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 		return nil, err
 	}
 	obj, err := r.Store.Get(ctx, name, options)
-	return obj, r.believed(ctx, name, err)
+	return obj, r.explainNotFound(ctx, name, err)
 }
 
-// believed returns 503 instead of NotFound while the control plane is not synced. Otherwise it adds
+// explainNotFound returns 503 instead of NotFound while the control plane is not synced. Otherwise it adds
 // a hint to NotFound if the name is that of a renamed object, or not valid.
-func (r *REST) believed(ctx context.Context, name string, err error) error {
+func (r *REST) explainNotFound(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -169,7 +169,7 @@ func (r *REST) Update(
 	}
 	obj, created, err := r.Store.Update(ctx, name, info, r.checkedCreate(validateCreate, options.DryRun),
 		r.checkedUpdate(validateUpdate, options.DryRun), forceCreate, options)
-	return obj, created, r.believed(ctx, name, err)
+	return obj, created, r.explainNotFound(ctx, name, err)
 }
 
 // Delete implements rest.GracefulDeleter. If the namespace itself is being deleted, nothing is
@@ -190,7 +190,7 @@ func (r *REST) Delete(
 		return nil, false, err
 	}
 	obj, gone, err := r.Store.Delete(ctx, name, validate, options)
-	return obj, gone, r.believed(ctx, name, err)
+	return obj, gone, r.explainNotFound(ctx, name, err)
 }
 
 // DeleteCollection implements rest.CollectionDeleter.

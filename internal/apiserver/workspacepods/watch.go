@@ -42,14 +42,14 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 // mayRead waits until there is permission to read the pods of a namespace. A reflector would log an
 // error every few seconds instead.
 func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
-	for told := false; ; {
+	for reported := false; ; {
 		_, err := w.config.Client.CoreV1().Pods(n.name).List(ctx, metav1.ListOptions{LabelSelector: Label, Limit: 1})
 		if !apierrors.IsForbidden(err) {
 			return ctx.Err() == nil
 		}
-		if !told {
+		if !reported {
 			log.FromContext(ctx).Info("Pods may not be read, so workspaces do not show problems of their pods", "error", err.Error())
-			told = true
+			reported = true
 		}
 		w.setRead(n)
 		select {

@@ -105,7 +105,7 @@ func (c *Cluster) wake() {
 	c.more = make(chan struct{})
 }
 
-func (c *Cluster) tell(kind watch.EventType, r *records.Record) {
+func (c *Cluster) notify(kind watch.EventType, r *records.Record) {
 	c.etcd.revision++
 	r.Revision = c.etcd.revision
 	c.events = append(c.events, records.Event{Type: kind, Record: *r})
@@ -143,7 +143,7 @@ func (c *Cluster) Create(ctx context.Context, r *records.Record) error {
 }
 
 func (c *Cluster) store(kind watch.EventType, key types.NamespacedName, r *records.Record) {
-	c.tell(kind, r)
+	c.notify(kind, r)
 	stored := *r
 	c.records[key] = &stored
 }
@@ -191,7 +191,7 @@ func (c *Cluster) Delete(ctx context.Context, namespace, name string, revision u
 	}
 	gone := *c.records[key]
 	delete(c.records, key)
-	c.tell(watch.Deleted, &gone)
+	c.notify(watch.Deleted, &gone)
 	return nil
 }
 

@@ -136,13 +136,13 @@ func refusesWrites(t *testing.T, refusal error, says string) {
 	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	told := c.coder.told
+	reported := c.coder.reported
 	c.records.Full(refusal)
 	err := label(ctx, c.a, "one")
 	if _, later := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !later || !strings.Contains(fmt.Sprint(err), says) {
 		t.Errorf("a write returns %v", err)
 	}
-	if c.coder.told != told {
+	if c.coder.reported != reported {
 		t.Error("Coder was told what cannot be recorded")
 	}
 	c.records.Full(nil)

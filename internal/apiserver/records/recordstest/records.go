@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // Records holds the stores of all kinds.
@@ -123,4 +124,27 @@ func (r *Records) Edit(controlPlane types.NamespacedName, uid types.UID, edit fu
 	if err := r.Workspaces.Learn(ctx, key); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// Mortal injects a fault around each write of the records.
+type Mortal struct {
+	*Records
+	Fault *crashtest.Fault
+}
+
+// Put implements metadata.Records.
+func (m Mortal) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
+	err = m.Fault.Around(func() error { out, err = m.Records.Put(ctx, record); return err })
+	return out, err
+}
+
+// Bind implements metadata.Records.
+func (m Mortal) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
+	err = m.Fault.Around(func() error { out, err = m.Records.Bind(ctx, pending, uid); return err })
+	return out, err
+}
+
+// Delete implements metadata.Records.
+func (m Mortal) Delete(ctx context.Context, record *metadata.Record) error {
+	return m.Fault.Around(func() error { return m.Records.Delete(ctx, record) })
 }

@@ -27,15 +27,15 @@ const key = "/aggregation.coder.com/coderworkspaces/team/coder.ada.dev"
 
 // coder is a Writer that counts its calls.
 type coder struct {
-	told  int
-	write func(ctx context.Context, current, wanted records.Object) (records.Object, error)
+	reported int
+	write    func(ctx context.Context, current, wanted records.Object) (records.Object, error)
 }
 
 func (c *coder) Write(ctx context.Context, _ string, current, wanted records.Object) (records.Object, error) {
 	if err := coderd.BeforeChange(ctx); err != nil {
 		return nil, err
 	}
-	c.told++
+	c.reported++
 	if c.write != nil {
 		return c.write(ctx, current, wanted)
 	}
@@ -174,7 +174,7 @@ func TestKubeAPIServerIsAway(t *testing.T) {
 	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	told := c.coder.told
+	reported := c.coder.reported
 	c.records.Away(errors.New("connection refused"))
 	for name, err := range map[string]error{
 		"get":    c.a.Get(ctx, key, storage.GetOptions{}, &aggregationv1alpha1.CoderWorkspace{}),
@@ -192,7 +192,7 @@ func TestKubeAPIServerIsAway(t *testing.T) {
 	if _, err := c.a.GetCurrentResourceVersion(ctx); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("a consistent read: %v", err)
 	}
-	if c.coder.told != told {
+	if c.coder.reported != reported {
 		t.Error("Coder was told of a write that could not be recorded")
 	}
 }

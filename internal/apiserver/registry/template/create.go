@@ -165,7 +165,7 @@ func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
 	client, r := c.plan.connection.Client, c.intent.Release
 	if c.retried {
 		jobs, err := client.ActiveJobs(ctx, c.plan.organization.ID)
-		if err != nil && passing(err) {
+		if err != nil && isTemporary(err) {
 			return coderd.TemplateVersion{}, err
 		}
 		for _, job := range jobs {

@@ -93,7 +93,7 @@ func (f *fixture) restart() {
 	}
 	f.kind = New(Config{Config: registry.Config{
 		Connections: fixedProvider{connections.Connection{ControlPlane: controlPlane, Client: client}},
-		Records:     mortalRecords{f.records, f.fault},
+		Records:     recordstest.Mortal{Records: f.records, Fault: f.fault},
 		Typer:       runtime.NewScheme(),
 		Clock:       f.clock,
 		Hint:        func(types.NamespacedName, uuid.UUID) { f.hints++ },
@@ -132,26 +132,6 @@ func (p fixedProvider) All(context.Context) ([]connections.Connection, error) {
 
 func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Named: true, Connection: &p.connection}}, nil
-}
-
-// mortalRecords injects the fault around each write of the records.
-type mortalRecords struct {
-	metadata.Records
-	fault *crashtest.Fault
-}
-
-func (r mortalRecords) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
-	err = r.fault.Around(func() error { out, err = r.Records.Put(ctx, record); return err })
-	return out, err
-}
-
-func (r mortalRecords) Bind(ctx context.Context, record *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
-	err = r.fault.Around(func() error { out, err = r.Records.Bind(ctx, record, uid); return err })
-	return out, err
-}
-
-func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) error {
-	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
 }
 
 // pass is one pass of the mirror over all templates. It reports whether an operation is in

@@ -136,7 +136,7 @@ func (w *settling) submit(ctx context.Context) error {
 		next.VersionID = version.ID
 	}
 	w.intent.Release = &next
-	w.tell(ctx, "Giving Coder a template version", next)
+	w.logRelease(ctx, "Giving Coder a template version", next)
 	return w.save(ctx)
 }
 
@@ -145,7 +145,7 @@ func (w *settling) as(ctx context.Context, r *release) (context.Context, error) 
 	return w.kind.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
 }
 
-func (w *settling) tell(ctx context.Context, what string, r release) {
+func (w *settling) logRelease(ctx context.Context, what string, r release) {
 	log.FromContext(ctx).Info(what, "controlPlane", w.connection.ControlPlane, "template", w.template.Name,
 		"version", r.Name, "refused", r.Refused)
 }
@@ -181,7 +181,7 @@ func (w *settling) promote(ctx context.Context) error {
 			if err != nil {
 				next.Refused, next.Settled = err.Error(), false
 			}
-			w.tell(ctx, "Settling a template version", next)
+			w.logRelease(ctx, "Settling a template version", next)
 		}
 	}
 	w.intent.Release = &next
@@ -298,6 +298,6 @@ func (w *settling) rotate(ctx context.Context) error {
 		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
 		Inherited: r.Inherited, Over: w.page.active.ID, By: r.By,
 	}, w.page.active.ID)
-	w.tell(ctx, "Making a template version of a Secret that changed", *w.intent.Release)
+	w.logRelease(ctx, "Making a template version of a Secret that changed", *w.intent.Release)
 	return w.save(ctx)
 }

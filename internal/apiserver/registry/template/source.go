@@ -63,7 +63,7 @@ func readSource(
 	switch {
 	case err == nil:
 		return sourceOf(file, archive), nil
-	case passing(err):
+	case isTemporary(err):
 		return source{}, err
 	default:
 		return source{
@@ -90,8 +90,8 @@ func shownIn(tmpl object, file uuid.UUID) (source, bool) {
 	return s, true
 }
 
-// passing reports whether the same request may succeed later.
-func passing(err error) bool {
+// isTemporary reports whether the same request may succeed later.
+func isTemporary(err error) bool {
 	return coderd.IsUnreachable(err) || coderd.IsRateLimited(err) || coderd.IsUnauthorized(err)
 }
 
@@ -119,7 +119,7 @@ func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error
 	}
 	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
 	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
-	if err != nil && passing(err) {
+	if err != nil && isTemporary(err) {
 		// Any other error means that the build of the active version has not finished.
 		return nil, nil, fault(u.was.Name, err)
 	}
@@ -212,7 +212,7 @@ func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, 
 	switch {
 	case coderd.IsArchiveTooLarge(err):
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
-	case err != nil && passing(err):
+	case err != nil && isTemporary(err):
 		return nil, fault(u.was.Name, err)
 	}
 	return archive, nil

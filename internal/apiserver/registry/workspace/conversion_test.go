@@ -226,7 +226,7 @@ func TestWithSync(t *testing.T) {
 // whose parameters were never set through this API, otherwise one for each build. A new process
 // needs no further request.
 func TestParametersAreReadOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, name := range []string{"one", "two", "three"} {
 		w.coder.AddWorkspace("ada", w.template, name)
 	}

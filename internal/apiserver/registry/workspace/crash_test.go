@@ -29,9 +29,9 @@ func all(edits ...edit) edit {
 // scenario is a write during which a process may die.
 type scenario struct {
 	// prepare sets up the state before the write.
-	prepare func(w *world)
+	prepare func(w *fixture)
 	// write is the client's request. It is repeated until it succeeds.
-	write func(w *world) error
+	write func(w *fixture) error
 	// once is true if repeating the request would request a second operation.
 	once bool
 	// builds are the expected builds of the workspace. before is also allowed if the request of the
@@ -42,8 +42,8 @@ type scenario struct {
 }
 
 // apply does what kubectl apply does.
-func apply(change edit) func(w *world) error {
-	return func(w *world) error {
+func apply(change edit) func(w *fixture) error {
+	return func(w *fixture) error {
 		if w.object(devName) != nil {
 			_, err := w.update(context.Background(), devName, change)
 			return err
@@ -53,22 +53,22 @@ func apply(change edit) func(w *world) error {
 	}
 }
 
-func there(w *world) {
+func there(w *fixture) {
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 }
 
 // thereAnd returns a prepare function that creates a workspace and changes it.
-func thereAnd(change edit) func(w *world) {
-	return func(w *world) {
+func thereAnd(change edit) func(w *fixture) {
+	return func(w *fixture) {
 		there(w)
 		w.mustUpdate(devName, change)
 		w.must(w.drive())
 	}
 }
 
-func act(a action) func(w *world) error {
-	return func(w *world) error {
+func act(a action) func(w *fixture) error {
+	return func(w *fixture) error {
 		_, err := w.update(withAction(context.Background(), a), devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
 			_ = (&actionREST{action: a}).change(context.Background(), ws)
 		})
@@ -76,7 +76,7 @@ func act(a action) func(w *world) error {
 	}
 }
 
-func remove(w *world) error {
+func remove(w *fixture) error {
 	if w.object(devName) == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func scenarios() map[string]scenario {
 			}},
 		"parameters": {prepare: there, write: apply(given), builds: "start start", check: isGiven, least: 7},
 		"start while it stops": {
-			prepare: func(w *world) { there(w); w.mustUpdate(devName, running(false)) },
+			prepare: func(w *fixture) { there(w); w.mustUpdate(devName, running(false)) },
 			write:   apply(all(given, running(true))), builds: "start stop start", check: isGiven, least: 8},
 		"sleep": {prepare: there, builds: "start stop", least: 5,
 			write: apply(func(ws *aggregationv1alpha1.CoderWorkspace) {
@@ -133,9 +133,9 @@ func scenarios() map[string]scenario {
 		"delete":                   {prepare: thereAnd(blue), write: remove, builds: "start delete", check: gone, least: 4},
 		"delete, never written to": {prepare: there, write: remove, builds: "start delete", check: gone, least: 4},
 		"delete while it stops": {
-			prepare: func(w *world) { there(w); w.mustUpdate(devName, running(false)) },
+			prepare: func(w *fixture) { there(w); w.mustUpdate(devName, running(false)) },
 			write:   remove, builds: "start stop delete", check: gone, least: 4},
-		"delete, held": {prepare: thereAnd(held), write: func(w *world) error {
+		"delete, held": {prepare: thereAnd(held), write: func(w *fixture) error {
 			if err := remove(w); err != nil || w.object(devName) == nil {
 				return err
 			}
@@ -161,13 +161,13 @@ func TestCrash(t *testing.T) {
 
 func crashAt(t *testing.T, s scenario, at int, lost, forgets bool) bool {
 	t.Helper()
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	if s.prepare != nil {
 		s.prepare(w)
 	}
 	w.fault.Set(at, lost)
-	told := s.write(w) == nil
-	if told {
+	reported := s.write(w) == nil
+	if reported {
 		_ = w.drive()
 	}
 	struck := w.fault.Struck()
@@ -178,13 +178,13 @@ func crashAt(t *testing.T, s scenario, at int, lost, forgets bool) bool {
 		clear(w.log)
 	}
 	w.must(w.drive())
-	if !told && !s.once {
+	if !reported && !s.once {
 		if err := s.write(w); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Errorf("the client asks again: %v", err)
 		}
 		w.must(w.drive())
 	}
-	w.wantEnd(s, uid, told)
+	w.wantEnd(s, uid, reported)
 	w.coder.ResetRequests()
 	records := len(w.records.Writes())
 	w.restart()
@@ -199,7 +199,7 @@ func crashAt(t *testing.T, s scenario, at int, lost, forgets bool) bool {
 }
 
 // uid returns the UID of the workspace in Coder, which may have no object yet.
-func (w *world) uid() types.UID {
+func (w *fixture) uid() types.UID {
 	w.t.Helper()
 	all, err := w.provider.connection.Client.Workspaces(context.Background())
 	w.must(err)
@@ -209,7 +209,7 @@ func (w *world) uid() types.UID {
 	return types.UID(all[0].ID.String())
 }
 
-func (w *world) wantEnd(s scenario, uid types.UID, told bool) {
+func (w *fixture) wantEnd(s scenario, uid types.UID, reported bool) {
 	w.t.Helper()
 	ws := w.object(devName)
 	if len(w.log) > 1 {
@@ -223,7 +223,7 @@ func (w *world) wantEnd(s scenario, uid types.UID, told bool) {
 	}
 	if uid != "" {
 		builds := w.transitions(withUID(uid))
-		if builds != s.builds && (told || builds != s.before) {
+		if builds != s.builds && (reported || builds != s.before) {
 			w.t.Errorf("builds %q, want %q", builds, s.builds)
 		}
 	}

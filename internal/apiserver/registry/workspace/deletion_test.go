@@ -14,7 +14,7 @@ import (
 )
 
 func TestDelete(t *testing.T) {
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.must(w.delete(devName))
@@ -37,7 +37,7 @@ func TestDelete(t *testing.T) {
 
 // TestRemoved covers a removal of the object by the storage.
 func TestRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	ws := w.object(devName)
@@ -49,7 +49,7 @@ func TestRemoved(t *testing.T) {
 }
 
 func TestForeignFinalizers(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Finalizers = []string{"x.example.com/y"} })
@@ -67,7 +67,7 @@ func TestForeignFinalizers(t *testing.T) {
 }
 
 func TestDeletionFails(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.coder.SetBuildResult("dev", coderdtest.BuildResult{Error: "terraform cannot destroy"})
 	w.mirror()
@@ -104,7 +104,7 @@ func TestDeletionFails(t *testing.T) {
 }
 
 func TestDeletionIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	lift := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/workspaces/" + id.String(), Status: http.StatusForbidden, Message: "Ask the owner."})
@@ -129,7 +129,7 @@ func TestDeletionIsRefused(t *testing.T) {
 // TestDeletionInCoder covers a deletion that a user started in Coder. The object shows it while it
 // runs. It is not retried if it fails.
 func TestDeletionInCoder(t *testing.T) {
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	client := w.provider.connection.Client

@@ -108,32 +108,12 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{member}, nil
 }
 
-// mortalRecords injects a fault around each write of the records.
-type mortalRecords struct {
-	*recordstest.Records
-	fault *crashtest.Fault
-}
-
-func (r mortalRecords) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
-	err = r.fault.Around(func() error { out, err = r.Records.Put(ctx, record); return err })
-	return out, err
-}
-
-func (r mortalRecords) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
-	err = r.fault.Around(func() error { out, err = r.Records.Bind(ctx, pending, uid); return err })
-	return out, err
-}
-
-func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) error {
-	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
-}
-
-// world is a fixture with a Coder, its records, and a log that the test writes.
-type world struct {
+// fixture has a Coder, its records, and a log that the test writes.
+type fixture struct {
 	t        *testing.T
 	coder    *coderdtest.Server
 	clock    *clocktesting.FakePassiveClock
-	records  mortalRecords
+	records  recordstest.Mortal
 	fault    *crashtest.Fault
 	provider *provider
 	kind     *Kind
@@ -142,9 +122,9 @@ type world struct {
 	revision int
 }
 
-func newWorld(t *testing.T, options ...coderdtest.Option) *world {
+func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
-	w := &world{
+	w := &fixture{
 		t: t, fault: &crashtest.Fault{}, log: map[types.UID]*aggregationv1alpha1.CoderWorkspace{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)),
 	}
@@ -152,7 +132,7 @@ func newWorld(t *testing.T, options ...coderdtest.Option) *world {
 	token := w.coder.AddUser("operator", "owner")
 	w.coder.AddUser("ada", "member")
 	w.template = w.coder.AddTemplate("coder", "starter", map[string]string{"main.tf": templateFiles})
-	w.records = mortalRecords{recordstest.NewWithClock(t, w.clock), w.fault}
+	w.records = recordstest.Mortal{Records: recordstest.NewWithClock(t, w.clock), Fault: w.fault}
 	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: token, Transport: w.fault})
 	if err != nil {
 		t.Fatal(err)
@@ -165,14 +145,14 @@ func newWorld(t *testing.T, options ...coderdtest.Option) *world {
 }
 
 // restart simulates a new process, which has only the stored state.
-func (w *world) restart() {
+func (w *fixture) restart() {
 	w.kind = New(Config{Config: registry.Config{Connections: w.provider, Records: w.records, Clock: w.clock}})
 }
 
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *fixture) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 // commit writes an object to the log.
-func (w *world) commit(obj records.Object) *aggregationv1alpha1.CoderWorkspace {
+func (w *fixture) commit(obj records.Object) *aggregationv1alpha1.CoderWorkspace {
 	w.t.Helper()
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
 	w.check(ws)
@@ -193,7 +173,7 @@ func withoutRevision(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha
 }
 
 // check verifies the invariants of every object.
-func (w *world) check(ws *aggregationv1alpha1.CoderWorkspace) {
+func (w *fixture) check(ws *aggregationv1alpha1.CoderWorkspace) {
 	w.t.Helper()
 	if !slices.Contains(ws.Finalizers, aggregationv1alpha1.FinalizerWorkspace) || ws.Labels[aggregationv1alpha1.LabelControlPlaneName] != "cp" ||
 		ws.UID == "" || ws.Namespace != "team" || len(ws.ManagedFields) == 0 || ws.Annotations[actionAnnotation] != "" {
@@ -211,7 +191,7 @@ func (w *world) check(ws *aggregationv1alpha1.CoderWorkspace) {
 }
 
 // mirror reads all workspaces as the mirror does, until nothing changes any more.
-func (w *world) mirror() {
+func (w *fixture) mirror() {
 	w.t.Helper()
 	for range mostPasses {
 		again, err := w.look()
@@ -226,7 +206,7 @@ func (w *world) mirror() {
 }
 
 // drive finishes builds and reads all workspaces until nothing changes any more.
-func (w *world) drive() error {
+func (w *fixture) drive() error {
 	for range mostPasses {
 		again, err := w.look()
 		if err != nil {
@@ -241,7 +221,7 @@ func (w *world) drive() error {
 }
 
 // look reads all workspaces once.
-func (w *world) look() (again bool, err error) {
+func (w *fixture) look() (again bool, err error) {
 	ctx, connection := context.Background(), w.provider.connection
 	all, err := connection.Client.Workspaces(ctx)
 	if err != nil {
@@ -289,7 +269,7 @@ func (w *world) look() (again bool, err error) {
 
 // recordFor returns the record of a workspace, also one that was written before the workspace was
 // created.
-func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata.Record, error) {
+func (w *fixture) recordFor(ctx context.Context, item coderd.Workspace) (*metadata.Record, error) {
 	cp, uid := w.provider.connection.ControlPlane, types.UID(item.ID.String())
 	if record, ok := w.records.Get(cp, uid); ok {
 		return record, nil
@@ -302,7 +282,7 @@ func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata
 }
 
 // object returns the object of that name in the log.
-func (w *world) object(name string) *aggregationv1alpha1.CoderWorkspace {
+func (w *fixture) object(name string) *aggregationv1alpha1.CoderWorkspace {
 	for _, ws := range w.log {
 		if ws.Name == name {
 			return ws
@@ -312,7 +292,7 @@ func (w *world) object(name string) *aggregationv1alpha1.CoderWorkspace {
 }
 
 // create does what the library's Store does with a new object.
-func (w *world) create(ws *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+func (w *fixture) create(ws *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
 	w.t.Helper()
 	ctx, ws := context.Background(), ws.DeepCopy()
 	if w.object(ws.Name) != nil {
@@ -334,7 +314,7 @@ func (w *world) create(ws *aggregationv1alpha1.CoderWorkspace) (*aggregationv1al
 }
 
 // update does what the library's Store does with a change.
-func (w *world) update(ctx context.Context, name string, change func(*aggregationv1alpha1.CoderWorkspace)) (*aggregationv1alpha1.CoderWorkspace, error) {
+func (w *fixture) update(ctx context.Context, name string, change func(*aggregationv1alpha1.CoderWorkspace)) (*aggregationv1alpha1.CoderWorkspace, error) {
 	w.t.Helper()
 	current := w.object(name)
 	if current == nil {
@@ -361,7 +341,7 @@ func (w *world) update(ctx context.Context, name string, change func(*aggregatio
 }
 
 // delete does what the library's Store does with a deletion.
-func (w *world) delete(name string) error {
+func (w *fixture) delete(name string) error {
 	w.t.Helper()
 	_, err := w.update(context.Background(), name, func(ws *aggregationv1alpha1.CoderWorkspace) {
 		if ws.DeletionTimestamp == nil {
@@ -372,7 +352,7 @@ func (w *world) delete(name string) error {
 	return err
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -380,7 +360,7 @@ func (w *world) must(err error) {
 }
 
 // mustUpdate updates an object and fails the test on an error.
-func (w *world) mustUpdate(name string, change func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
+func (w *fixture) mustUpdate(name string, change func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
 	w.t.Helper()
 	ws, err := w.update(context.Background(), name, change)
 	w.must(err)
@@ -449,12 +429,12 @@ func wantInvalid(t *testing.T, err error, at, hint string) {
 }
 
 // transitions returns the transitions of the builds of a workspace.
-func (w *world) transitions(ws *aggregationv1alpha1.CoderWorkspace) string {
+func (w *fixture) transitions(ws *aggregationv1alpha1.CoderWorkspace) string {
 	return strings.Join(w.coder.Transitions(uuid.MustParse(string(ws.UID))), " ")
 }
 
 // item reads a workspace from Coder.
-func (w *world) item(ws *aggregationv1alpha1.CoderWorkspace) coderd.Workspace {
+func (w *fixture) item(ws *aggregationv1alpha1.CoderWorkspace) coderd.Workspace {
 	w.t.Helper()
 	item, err := w.provider.connection.Client.Workspace(context.Background(), uuid.MustParse(string(ws.UID)))
 	w.must(err)

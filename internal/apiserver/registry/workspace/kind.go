@@ -172,11 +172,11 @@ func pathsOf(err error) map[string]*field.Path {
 		"schedule":                   specPath.Child("autostartSchedule"),
 		"autostart_schedule":         specPath.Child("autostartSchedule"),
 	}
-	var told *coderd.Error
-	if !errors.As(err, &told) {
+	var reported *coderd.Error
+	if !errors.As(err, &reported) {
 		return paths
 	}
-	for _, f := range told.Fields {
+	for _, f := range reported.Fields {
 		if paths[f.Field] == nil {
 			paths[f.Field] = parametersPath.Key(f.Field)
 		}

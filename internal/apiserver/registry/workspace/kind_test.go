@@ -117,7 +117,7 @@ func FuzzFieldLabel(f *testing.F) {
 }
 
 func TestDryRunsOnlyRead(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.coder.ResetRequests()

@@ -27,8 +27,8 @@ func deleteBuild() coderd.BuildRequest {
 	return coderd.BuildRequest{Transition: coderd.TransitionDelete}
 }
 
-// store implements Store on the log of a world.
-type store struct{ w *world }
+// store implements Store on the log of a fixture.
+type store struct{ w *fixture }
 
 func (s store) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if ws := s.w.object(name); ws != nil {
@@ -60,9 +60,9 @@ func (s store) Update(
 	return ws, false, err
 }
 
-func newStored(t *testing.T, options ...coderdtest.Option) (*world, map[string]rest.Storage, context.Context) {
+func newStored(t *testing.T, options ...coderdtest.Option) (*fixture, map[string]rest.Storage, context.Context) {
 	t.Helper()
-	w := newWorld(t, options...)
+	w := newFixture(t, options...)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	return w, w.kind.Subresources(store{w}, nil), request.WithNamespace(t.Context(), "team")

@@ -203,7 +203,7 @@ func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (c
 // tokenFault returns the API status of an error from the creation of a token.
 func tokenFault(name, username string, err error) error {
 	var many *workspacetokens.TooManyError
-	var told *coderd.Error
+	var reported *coderd.Error
 	switch {
 	case errors.As(err, &many):
 		return apierrors.NewTooManyRequests(many.Error(), int(workspacetokens.MinLifetime/time.Second))
@@ -212,9 +212,9 @@ func tokenFault(name, username string, err error) error {
 			Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: metav1.StatusReason("NotImplemented"),
 			Message: "this Coder is too old: it makes no tokens that are restricted to a workspace. The token that it made is revoked. Upgrade Coder; 2.30 makes them",
 		}}
-	case coderd.IsInvalid(err) && errors.As(err, &told):
+	case coderd.IsInvalid(err) && errors.As(err, &reported):
 		// For example, Coder's maximum lifetime is shorter than requested.
-		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder makes no such token of user %q: %v", username, told))
+		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder makes no such token of user %q: %v", username, reported))
 	}
 	return fault(name, err)
 }
@@ -296,9 +296,9 @@ func revoke(ctx context.Context, t tokenTarget, tokens []workspacetokens.Token) 
 	}
 	var status *apierrors.StatusError
 	if errors.As(failed[0], &status) {
-		told := *status
-		told.ErrStatus.Message = fmt.Sprintf("%d of %d tokens are revoked; of another: %s", len(revoked), len(tokens), status.ErrStatus.Message)
-		return revoked, &told
+		reported := *status
+		reported.ErrStatus.Message = fmt.Sprintf("%d of %d tokens are revoked; of another: %s", len(revoked), len(tokens), status.ErrStatus.Message)
+		return revoked, &reported
 	}
 	return revoked, failed[0]
 }

@@ -72,9 +72,9 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	if err != nil {
 		return nil, err
 	}
-	p.asked(current, wanted, as)
+	p.setInitiator(current, wanted, as)
 	k.Hint(p.connection.ControlPlane, p.id)
-	if err := p.tell(ctx, wanted.Spec, d); err != nil {
+	if err := p.applySettings(ctx, wanted.Spec, d); err != nil {
 		return nil, fault(current.Name, err)
 	}
 	switch {
@@ -83,7 +83,7 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 			return nil, err
 		}
 	case !d.change.empty():
-		if err = p.bring(ctx); err != nil {
+		if err = p.build(ctx); err != nil {
 			return nil, fault(current.Name, err)
 		}
 	}
@@ -100,16 +100,16 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	return k.object(p.connection, p.workspace, record, p.notes, current), nil
 }
 
-// asked records the initiator of operations that are done later.
-func (p *prepared) asked(current, wanted object, as *impersonation.As) {
+// setInitiator records the initiator of operations that are done later.
+func (p *prepared) setInitiator(current, wanted object, as *impersonation.As) {
 	p.notes.By = as
 	if registry.Deletes(current, wanted) {
 		p.notes.DeletedBy = as
 	}
 }
 
-// tell applies the changes that need no build. It skips values that Coder already has.
-func (p *prepared) tell(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
+// applySettings applies the changes that need no build. It skips values that Coder already has.
+func (p *prepared) applySettings(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
 	client, w := p.connection.Client, &p.workspace
 	if ttl := durationOf(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
 		if err := client.SetTTL(ctx, p.id, ttl); err != nil {
@@ -132,8 +132,8 @@ func (p *prepared) tell(ctx context.Context, spec aggregationv1alpha1.CoderWorks
 	return nil
 }
 
-// bring starts the build that the change requires, or records the change if a build is running.
-func (p *prepared) bring(ctx context.Context) error {
+// build starts the build that the change requires, or records the change if a build is running.
+func (p *prepared) build(ctx context.Context) error {
 	n := &p.notes
 	if n.Restart > 0 && p.change.Running != nil && !*p.change.Running {
 		n.Restart = 0

@@ -18,7 +18,7 @@ import (
 const devName = "coder.ada.dev"
 
 func TestCreate(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	made, err := w.create(newWorkspace(devName, labelled("team", "blue"), parameter("size", "2"), func(ws *aggregationv1alpha1.CoderWorkspace) {
 		ws.Spec.TTLMillis, ws.Spec.AutomaticUpdates = ptr.To[int64](3_600_500), "always"
 		ws.Labels[aggregationv1alpha1.LabelControlPlaneName] = "forged"
@@ -49,7 +49,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateStopped(t *testing.T) {
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	ws, err := w.create(newWorkspace(devName, running(false)))
 	w.must(err)
 	if *ws.Spec.Running || ws.Status.ObservedGeneration != 0 || conditionOf(ws, "Synced") != "False ChangeWaits" || conditionOf(ws, "Ready") == "True Stopped" {
@@ -71,7 +71,7 @@ func TestCreateStopped(t *testing.T) {
 }
 
 func TestCreateDormant(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	_, err := w.create(newWorkspace(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Dormant = ptr.To(true) }))
 	w.must(err)
 	w.mirror()
@@ -95,7 +95,7 @@ func TestCreateDormant(t *testing.T) {
 }
 
 func TestPreset(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	preset := func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateVersionPreset = "big" }
 	_, err := w.create(newWorkspace(devName, preset, parameter("note", "mine")))
 	w.must(err)
@@ -147,7 +147,7 @@ func TestUpdates(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.coder.AddWorkspace("ada", w.template, "dev")
 			w.mirror()
 			for _, change := range c.changes {
@@ -172,7 +172,7 @@ func TestUpdates(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	second := w.coder.AddTemplateVersion(w.template, "second", map[string]string{"main.tf": templateFiles}).String()
@@ -193,7 +193,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestWaitingChange(t *testing.T) {
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.mustUpdate(devName, running(false))
@@ -237,7 +237,7 @@ func TestWaitingChange(t *testing.T) {
 }
 
 func TestCoderSaysConflict(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/workspaces/" + id.String(), Status: http.StatusConflict, Times: 1})
@@ -252,7 +252,7 @@ func TestCoderSaysConflict(t *testing.T) {
 }
 
 func TestRefusedLater(t *testing.T) {
-	w := newWorld(t, coderdtest.WithManualBuilds())
+	w := newFixture(t, coderdtest.WithManualBuilds())
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.mustUpdate(devName, running(false))
@@ -282,7 +282,7 @@ func TestRefusedLater(t *testing.T) {
 }
 
 func TestMetadataWithoutCoder(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	defer w.coder.Fail(coderdtest.Fault{DropConnection: true})()
@@ -314,7 +314,7 @@ func TestMetadataWithoutCoder(t *testing.T) {
 }
 
 func TestChangeInCoder(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.mustUpdate(devName, labelled("a", "b"))
@@ -332,7 +332,7 @@ func TestChangeInCoder(t *testing.T) {
 }
 
 func TestPartialFailure(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	id := w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/workspaces/" + id.String() + "/builds", Status: http.StatusBadRequest, Message: "No.", Times: 1})
@@ -354,7 +354,7 @@ func TestPartialFailure(t *testing.T) {
 }
 
 func TestRefusedSpecs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	for name, c := range map[string]struct {
@@ -421,7 +421,7 @@ func TestRefusedSpecs(t *testing.T) {
 }
 
 func TestControlPlaneAway(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
 	w.provider.err = errors.New("boom")

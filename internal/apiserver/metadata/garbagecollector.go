@@ -20,9 +20,9 @@ const (
 	sweepWithin = 10 * time.Minute
 )
 
-// Janitor deletes records without an object. It is a fallback: the component that removes an object
+// GarbageCollector deletes records without an object. It is a fallback: the component that removes an object
 // also deletes its record.
-type Janitor struct {
+type GarbageCollector struct {
 	records Records
 
 	mu     sync.Mutex
@@ -35,9 +35,9 @@ type sweeps struct {
 	since map[types.UID]time.Time
 }
 
-// NewJanitor returns a Janitor for these records.
-func NewJanitor(records Records) *Janitor {
-	return &Janitor{records: records, planes: map[types.NamespacedName]*sweeps{}}
+// NewGarbageCollector returns a GarbageCollector for these records.
+func NewGarbageCollector(records Records) *GarbageCollector {
+	return &GarbageCollector{records: records, planes: map[types.NamespacedName]*sweeps{}}
 }
 
 // Sweep deletes the records of a control plane whose objects do not exist: pending ones after two
@@ -45,7 +45,7 @@ func NewJanitor(records Records) *Janitor {
 // called right after Coder was read completely. It must be called at least every ten minutes: after
 // a longer pause the hour starts again. exists reports whether the object of a record exists. For a
 // pending record it reports whether an object exists that may have been created for it.
-func (j *Janitor) Sweep(ctx context.Context, controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) (removed []*Record, err error) {
+func (j *GarbageCollector) Sweep(ctx context.Context, controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) (removed []*Record, err error) {
 	var errs []error
 	for _, record := range j.abandoned(controlPlane, now, exists) {
 		switch err := j.records.Delete(ctx, record); {
@@ -61,7 +61,7 @@ func (j *Janitor) Sweep(ctx context.Context, controlPlane types.NamespacedName, 
 }
 
 // abandoned returns the records to delete, and remembers the missing objects.
-func (j *Janitor) abandoned(controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) []*Record {
+func (j *GarbageCollector) abandoned(controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) []*Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before := j.planes[controlPlane]
@@ -94,13 +94,13 @@ func (j *Janitor) abandoned(controlPlane types.NamespacedName, now time.Time, ex
 }
 
 // superseded reports whether the pending record was replaced by the record of the created object.
-func (j *Janitor) superseded(pending *Record) bool {
+func (j *GarbageCollector) superseded(pending *Record) bool {
 	_, stands := j.records.PendingFor(pending.ControlPlane, pending.Kind, pending.Name)
 	return !stands
 }
 
 // Forget drops the state of a control plane that is no longer served.
-func (j *Janitor) Forget(controlPlane types.NamespacedName) {
+func (j *GarbageCollector) Forget(controlPlane types.NamespacedName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.planes, controlPlane)

@@ -47,10 +47,10 @@ func TestSweep(t *testing.T) {
 			if _, err := records.Put(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}
-			janitor := metadata.NewJanitor(records)
+			collector := metadata.NewGarbageCollector(records)
 			gone := -1
 			for _, minute := range c.sweeps {
-				removed, err := janitor.Sweep(t.Context(), controlPlane, now.Add(time.Duration(minute)*time.Minute), func(r *metadata.Record) bool { return c.exists(minute) })
+				removed, err := collector.Sweep(t.Context(), controlPlane, now.Add(time.Duration(minute)*time.Minute), func(r *metadata.Record) bool { return c.exists(minute) })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -74,15 +74,15 @@ func TestSweepFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	janitor := metadata.NewJanitor(records)
+	collector := metadata.NewGarbageCollector(records)
 	nothing := func(*metadata.Record) bool { return false }
 	records.Cluster("CoderWorkspace").Away(errors.New("kube-apiserver is away"))
-	removed, err := janitor.Sweep(t.Context(), controlPlane, now.Add(time.Hour), nothing)
+	removed, err := collector.Sweep(t.Context(), controlPlane, now.Add(time.Hour), nothing)
 	if err == nil || len(removed) != 0 {
 		t.Errorf("removed was %v, %v", removed, err)
 	}
 	records.Cluster("CoderWorkspace").Away(nil)
-	removed, err = janitor.Sweep(t.Context(), controlPlane, now.Add(time.Hour), nothing)
+	removed, err = collector.Sweep(t.Context(), controlPlane, now.Add(time.Hour), nothing)
 	if err != nil || len(removed) != 2 || len(records.All()) != 0 {
 		t.Errorf("then removed was %v, %v", removed, err)
 	}

@@ -16,16 +16,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// era is one leader epoch: the time during which this replica is the writer.
-type era struct {
+// epoch is one leader epoch: the time during which this replica is the writer.
+type epoch struct {
 	config     *Config
 	workspaces *stock[coderd.Workspace]
 	templates  *stock[coderd.Template]
 	// users is nil if users are not mirrored.
 	users *stock[coderd.User]
 	// stocks are the stocks of all kinds.
-	stocks  []kindStock
-	janitor *metadata.Janitor
+	stocks    []kindStock
+	collector *metadata.GarbageCollector
 	// inherited is the sync status that the previous writer published.
 	inherited map[types.NamespacedName]syncstatus.Status
 	// start starts the tasks of a control plane.
@@ -50,11 +50,11 @@ type member struct {
 	done sync.WaitGroup
 }
 
-func newEra(config *Config) *era {
-	e := &era{
+func newEpoch(config *Config) *epoch {
+	e := &epoch{
 		config:     config,
 		workspaces: newWorkspaces(config.Workspaces, config.Unsettled, config.Gone), templates: newTemplates(config.Templates),
-		janitor:   metadata.NewJanitor(config.Records),
+		collector: metadata.NewGarbageCollector(config.Records),
 		inherited: map[types.NamespacedName]syncstatus.Status{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
 	}
@@ -71,7 +71,7 @@ func newEra(config *Config) *era {
 }
 
 // plane returns the mirror of a control plane, or nil.
-func (e *era) plane(controlPlane types.NamespacedName) *plane {
+func (e *epoch) plane(controlPlane types.NamespacedName) *plane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m := e.planes[controlPlane]; m != nil {
@@ -81,7 +81,7 @@ func (e *era) plane(controlPlane types.NamespacedName) *plane {
 }
 
 // all returns the mirrored control planes, sorted by name.
-func (e *era) all() []*member {
+func (e *epoch) all() []*member {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := make([]*member, 0, len(e.planes))
@@ -93,7 +93,7 @@ func (e *era) all() []*member {
 }
 
 // tick lists the control planes, starts and stops their mirrors, and re-evaluates their health.
-func (e *era) tick(ctx context.Context) {
+func (e *epoch) tick(ctx context.Context) {
 	members, err := e.config.Connections.Members(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Looking for the control planes")
@@ -125,13 +125,13 @@ func (e *era) tick(ctx context.Context) {
 	e.looked = true
 	e.publishing.Unlock()
 	for _, m := range e.all() {
-		m.tell()
+		m.updateMetrics()
 	}
 	e.publish()
 }
 
 // retire stops the control planes that are no longer served.
-func (e *era) retire(served map[types.NamespacedName]connections.Member) {
+func (e *epoch) retire(served map[types.NamespacedName]connections.Member) {
 	for _, m := range e.all() {
 		if now, ok := served[m.name]; ok && now.UID == m.uid {
 			continue
@@ -144,7 +144,7 @@ func (e *era) retire(served map[types.NamespacedName]connections.Member) {
 		// A new control plane of the same name inherits nothing.
 		delete(e.inherited, m.name)
 		e.config.Metrics.forget(m.name)
-		e.janitor.Forget(m.name)
+		e.collector.Forget(m.name)
 		e.mu.Lock()
 		e.orphaned[m.name] = true
 		e.mu.Unlock()
@@ -152,7 +152,7 @@ func (e *era) retire(served map[types.NamespacedName]connections.Member) {
 }
 
 // ensure starts the mirror of a control plane, or updates it.
-func (e *era) ensure(ctx context.Context, found connections.Member) {
+func (e *epoch) ensure(ctx context.Context, found connections.Member) {
 	if p := e.plane(found.ControlPlane); p != nil {
 		p.update(found)
 		return
@@ -171,7 +171,7 @@ func (e *era) ensure(ctx context.Context, found connections.Member) {
 }
 
 // goStart starts a goroutine for each task of a control plane.
-func (e *era) goStart(ctx context.Context, p *plane) {
+func (e *epoch) goStart(ctx context.Context, p *plane) {
 	e.mu.Lock()
 	m := e.planes[p.name]
 	e.mu.Unlock()
@@ -181,7 +181,7 @@ func (e *era) goStart(ctx context.Context, p *plane) {
 }
 
 // publish updates the board.
-func (e *era) publish() {
+func (e *epoch) publish() {
 	e.publishing.Lock()
 	defer e.publishing.Unlock()
 	if !e.looked {
@@ -195,7 +195,7 @@ func (e *era) publish() {
 }
 
 // end stops all control planes, because another replica is the writer now.
-func (e *era) end() {
+func (e *epoch) end() {
 	for _, m := range e.all() {
 		m.stop()
 	}

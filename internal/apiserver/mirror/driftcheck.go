@@ -14,9 +14,9 @@ import (
 // if it still differs, because a workspace may just have been created or deleted.
 const recount = 5 * time.Second
 
-// census is the drift check: it compares the number of workspaces in the log with Coder's, to find
+// driftCheck compares the number of workspaces in the log with Coder's, to find
 // creations and deletions that were missed.
-type census struct {
+type driftCheck struct {
 	plane *plane
 	task  *task
 	next  time.Time
@@ -30,21 +30,21 @@ type census struct {
 	early  bool
 }
 
-func newCensus(p *plane) *census {
-	c := &census{plane: p, next: p.after(p.config.Timing.Count)}
+func newDriftCheck(p *plane) *driftCheck {
+	c := &driftCheck{plane: p, next: p.after(p.config.Timing.Count)}
 	c.task = newTask("census", c.step)
 	return c
 }
 
 // learn records how many workspaces Coder counts but does not show.
-func (c *census) learn(hidden int) {
+func (c *driftCheck) learn(hidden int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hidden = hidden
 }
 
 // soon requests an immediate count.
-func (c *census) soon() {
+func (c *driftCheck) soon() {
 	c.mu.Lock()
 	c.early = true
 	c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *census) soon() {
 }
 
 // due reports whether a count is due, and resets the request of soon.
-func (c *census) due(now time.Time) bool {
+func (c *driftCheck) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	early := c.early
@@ -60,7 +60,7 @@ func (c *census) due(now time.Time) bool {
 	return early || !now.Before(c.next)
 }
 
-func (c *census) step(ctx context.Context) time.Time {
+func (c *driftCheck) step(ctx context.Context) time.Time {
 	p := c.plane
 	connection, live := p.live()
 	if !live {
@@ -91,7 +91,7 @@ func (c *census) step(ctx context.Context) time.Time {
 }
 
 // compare reports whether the number of workspaces equals Coder's.
-func (c *census) compare(ctx context.Context, coder Coder) (bool, error) {
+func (c *driftCheck) compare(ctx context.Context, coder Coder) (bool, error) {
 	f := c.plane.workspaces
 	count, err := c.count(ctx, coder)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *census) compare(ctx context.Context, coder Coder) (bool, error) {
 	return count == f.Store.Table.Count(c.plane.name)-f.breaker.held()+c.hidden, nil
 }
 
-func (c *census) count(ctx context.Context, coder Coder) (count int, err error) {
+func (c *driftCheck) count(ctx context.Context, coder Coder) (count int, err error) {
 	err = c.plane.ask(ctx, callCount, func(ctx context.Context) error {
 		var err error
 		count, err = coder.WorkspaceCount(ctx)
@@ -112,14 +112,14 @@ func (c *census) count(ctx context.Context, coder Coder) (count int, err error) 
 }
 
 // sweep removes records without an object.
-func (c *census) sweep(ctx context.Context) {
+func (c *driftCheck) sweep(ctx context.Context) {
 	p := c.plane
 	now := p.config.Clock.Now()
 	if now.Sub(c.swept) < p.config.Timing.Sweep {
 		return
 	}
 	c.swept = now
-	removed, err := p.janitor.Sweep(ctx, p.name, now, p.exists)
+	removed, err := p.collector.Sweep(ctx, p.name, now, p.exists)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Removing metadata without an object")
 	}
