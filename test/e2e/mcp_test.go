@@ -19,7 +19,7 @@ import (
 // testMCP uses the MCP server like AI tools: with tokens of ServiceAccounts, through
 // the Service, in both eras of the protocol. Tokens of users need an OpenID Connect
 // issuer, which this cluster does not have: they are tested in
-// internal/mcpserver/identity only.
+// internal/mcpserver/callers only.
 func testMCP(t *testing.T) {
 	explain(t, sampleNamespace)
 	t.Run("who gets in", testMCPEntry)
