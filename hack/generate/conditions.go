@@ -32,7 +32,7 @@ func writeConditions(workloads, aggregated string) error {
 
 Each object of `+"`coder.com`"+` has the conditions Ready, and Reconciling or Stalled while they are true, as kstatus
 reads them, and the parts of which Ready is made. Each carries the generation of the spec that it is about. The reason of
-Ready is that of the first part that does not hold; its message names the value and what to do next. A reason that tells of
+Ready is that of the first part that does not hold; its message names the value and what to do next. A reason that reports
 trouble is also that of a Warning Event.
 
 ## Conditions

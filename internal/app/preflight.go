@@ -108,7 +108,7 @@ func (p *preflight) look(ctx context.Context) ([]installation.Problem, error) {
 func (p *preflight) begin(ctx context.Context) error {
 	problems, err := p.look(ctx)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The installation could not be looked at")
+		ctrl.LoggerFrom(ctx).Error(err, "The installation could not be checked")
 	}
 	var blocking []error
 	for _, problem := range problems {
@@ -142,7 +142,7 @@ func (p *preflight) Start(ctx context.Context) error {
 		}
 		problems, err := p.look(ctx)
 		if err != nil && ctx.Err() == nil {
-			logger.Error(err, "The installation could not be looked at")
+			logger.Error(err, "The installation could not be checked")
 		}
 		if err == nil {
 			reported = p.report(logger, reported, problems)

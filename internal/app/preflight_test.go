@@ -110,7 +110,7 @@ func TestPreflightTellsWhatChanges(t *testing.T) {
 			{`"error"="ClusterRole b is missing: apply it"`},
 			{`"error"="APIService c is not available: wait"`},
 			{`"error"="ClusterRole b is bound to nobody: apply it"`},
-			{`"msg"="The installation could not be looked at" "error"="connection refused"`},
+			{`"msg"="The installation could not be checked" "error"="connection refused"`},
 			{`"msg"="Something is right with the installation again" "object"="APIService c"`},
 			{`"msg"="Something is right with the installation again" "object"="ClusterRole b"`},
 		} {

@@ -23,7 +23,7 @@ func (t *takeover) accepted(ctx context.Context) (*unstructured.Unstructured, er
 	err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(fieldOwner), client.DryRunAll)
 	if err != nil {
 		return nil, fmt.Errorf("the API server does not take the %s that was made of the values; write it with \"migrate helm\" without --take-over, "+
-			"mend it, and see docs/how-to/migrate-from-helm.md: %w", t.Manifest.Kind, err)
+			"correct it, and see docs/how-to/migrate-from-helm.md: %w", t.Manifest.Kind, err)
 	}
 	return obj, nil
 }

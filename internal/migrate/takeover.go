@@ -39,7 +39,7 @@ func (o *options) handOver(ctx context.Context, source manifests.Source, manifes
 		return nil
 	case len(plan.Differences) > 0 && !o.allowRestart:
 		return errors.New("nothing was changed, because pods would be replaced, one by one; " +
-			"give --allow-restart to go on, or mend the fields above in the release first")
+			"give --allow-restart to go on, or correct the fields above in the release first")
 	}
 	return o.take(ctx, t, plan)
 }

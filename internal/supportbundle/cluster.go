@@ -70,7 +70,7 @@ func (c *collector) problems(ctx context.Context) {
 		found = []installation.Problem{}
 	}
 	c.addYAML("problems.yaml", map[string]any{"problems": found})
-	c.describe("problems.yaml", "what is wrong with the installation, as kubectl coder status tells it; an empty list is good")
+	c.describe("problems.yaml", "what is wrong with the installation, as kubectl coder status reports it; an empty list means no problem")
 }
 
 // probesPort is the port of /readyz and /healthz. It uses plain HTTP without

@@ -42,7 +42,7 @@ func TestKeep(t *testing.T) {
 	c.labelledWorkspace(t)
 	before := c.left(t)
 	_, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--dry-run")
-	if !strings.Contains(said, "Labels and annotations of 1 workspaces and templates, which Coder has no place for, are lost") {
+	if !strings.Contains(said, "Labels and annotations of 1 workspaces and templates, which Coder cannot store, are lost") {
 		t.Errorf("it does not say what is lost:\n%s", said)
 	}
 	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder does not belong to CoderControlPlane team/coder any more") {

@@ -195,7 +195,7 @@ func (u *uninstaller) summary() string {
 		fmt.Fprintf(&b, "\n  %s", o)
 	}
 	if u.metadata > 0 {
-		fmt.Fprintf(&b, "\nLabels and annotations of %d workspaces and templates, which Coder has no place for, are lost: "+
+		fmt.Fprintf(&b, "\nLabels and annotations of %d workspaces and templates, which Coder cannot store, are lost: "+
 			"coder-k8s export -A writes them down before.", u.metadata)
 	}
 	return b.String()
