@@ -15,6 +15,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
@@ -285,5 +286,24 @@ func TestScaledToZero(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	if result.RequeueAfter != 0 {
 		t.Errorf("looks again after %v, although nothing runs that could change", result.RequeueAfter)
+	}
+}
+
+// This test only registers the controller. The tests against a real API server cover the watches.
+func TestSetupWithManager(t *testing.T) {
+	mgr := controllertest.OfflineManager(t, workload.CacheByObject())
+	kit, err := workload.New(mgr, workload.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(mgr, kit, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetupWithManager(t.Context(), mgr); err != nil {
+		t.Fatal(err)
+	}
+	if r.access == nil || r.connect == nil {
+		t.Errorf("defaults are missing: %+v", r)
 	}
 }

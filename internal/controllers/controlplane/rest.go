@@ -5,8 +5,12 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
@@ -87,4 +91,54 @@ func (r *rests) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, key)
+}
+
+// refusalsAtOnce is the capacity of the queue of reported control planes.
+const refusalsAtOnce = 1024
+
+// refusals are the control planes for which other code in this process saw that Coder rejects the
+// operator's token or does not work, and that were not reconciled since.
+type refusals struct {
+	events chan event.GenericEvent
+
+	mu      sync.Mutex
+	waiting map[types.NamespacedName]bool
+}
+
+// Refused requests an immediate pass over a control plane that does not reuse earlier results about
+// its token and its Coder. Call it if Coder rejected the token (401) or could not serve the
+// request, for example because its database is unreachable. It never blocks.
+func (r *Reconciler) Refused(key types.NamespacedName) {
+	r.refusals.add(key)
+}
+
+func (r *refusals) add(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting[key] {
+		return
+	}
+	name := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	select {
+	case r.events <- event.GenericEvent{Object: name}:
+		if r.waiting == nil {
+			r.waiting = map[types.NamespacedName]bool{}
+		}
+		r.waiting[key] = true
+	default:
+		// The queue is full. The next failure reports the control plane again.
+	}
+}
+
+// take reports whether a control plane was reported, and removes it.
+func (r *refusals) take(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	refused := r.waiting[key]
+	delete(r.waiting, key)
+	return refused
+}
+
+func (r *refusals) source() source.Source {
+	return source.Channel(r.events, &handler.TypedEnqueueRequestForObject[client.Object]{})
 }

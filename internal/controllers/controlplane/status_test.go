@@ -231,3 +231,48 @@ func TestImageThatAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestC9TLSDoesNotChangeTheWayToCoder covers a fault of the predecessor: it called a Coder that
+// serves TLS under a name that no certificate contains. Here access and license work with and
+// without TLS at status.url, which is the URL for all clients inside the cluster.
+func TestC9TLSDoesNotChangeTheWayToCoder(t *testing.T) {
+	f := newScene(t, newControlPlane(withLicense))
+	tls := func(names ...string) {
+		t.Helper()
+		f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.TLS.SecretNames = names })
+		f.live()
+		f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionTrue, coderv1alpha1.ReasonTokenAccepted)
+		f.MustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		if url := f.Object().Status.URL; url != "http://coder.coder.svc.cluster.local:80" {
+			t.Errorf("with the certificates %q it is called at %s", names, url)
+		}
+	}
+	tls("tls")
+	tls()
+	tls("tls")
+}
+
+// Logs of coderd 2.30.0 with a database that refuses connections.
+const (
+	logRetrying = "Started HTTP listener at http://0.0.0.0:8080\n" +
+		"WARN: The access URL  http://coder.coder.svc  could not be resolved\n\n" +
+		"2026-11-20 12:24:44.379 [warn]  ping postgres: retrying  error=\"dial tcp 10.96.0.7:5432: connect: connection refused\"  try=1\n" +
+		"2026-11-20 12:24:45.999 [warn]  ping postgres: retrying  error=\"dial tcp 10.96.0.7:5432: connect: connection refused\"  try=2\n"
+	logEnded = logRetrying +
+		"Encountered an error running \"coder server\", see \"coder server --help\" for more information\n" +
+		"error: connect to postgres: connect to postgres: unable to connect after 11 tries; last error: dial tcp 10.96.0.7:5432: connect: connection refused\n"
+)
+
+func TestInvalidName(t *testing.T) {
+	long := "n123456789012345678901234567890123456789012345678901234567890123"
+	for name, valid := range map[string]bool{
+		"coder": true, "team-a": true, long[:63]: true, long: false, "a.b": false, "1st": false, "Upper": false,
+	} {
+		cp := newControlPlane()
+		cp.Name = name
+		if got := invalidName(cp) == ""; got != valid {
+			t.Errorf("name %q: valid is %v, want %v", name, got, valid)
+		}
+	}
+}

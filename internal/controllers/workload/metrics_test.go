@@ -1,13 +1,22 @@
 package workload
 
 import (
+	"context"
+	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
+	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
 // registered contains metrics and the registry with which they are registered.
@@ -64,4 +73,61 @@ func (r *registered) series(name string) []float64 {
 
 func planeWorkload(cp *coderv1alpha1.CoderControlPlane) resources.Workload {
 	return resources.ControlPlane(cp, resources.ControlPlaneInputs{})
+}
+
+// A pass is a trace, its steps are spans of the trace, and a failure is recorded in the span.
+func TestAPassIsATrace(t *testing.T) {
+	collector := tracingtest.New(t)
+	provider := collector.Provider(t)
+	broken := errors.New("no database")
+	list := []steps.Step[string]{
+		{Name: "service", Run: func(context.Context, string) error { return nil }},
+		{Name: "coder", Run: func(ctx context.Context, _ string) error {
+			_, span := tracing.Start(ctx, "Coder GET")
+			span.End()
+			return broken
+		}},
+		{Name: "pods", Run: func(context.Context, string) error { return &steps.Waiting{Reason: "PodsStarting", Message: "soon"} }},
+	}
+	var trace string
+	pass := traced{kind: "CoderControlPlane", tracing: provider, next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		_, span := tracing.Start(ctx, "look")
+		trace = span.SpanContext().TraceID().String()
+		span.End()
+		return reconcile.Result{}, steps.Run(ctx, "", list).Err
+	})}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "coder"}}
+	if _, err := pass.Reconcile(t.Context(), request); !errors.Is(err, broken) {
+		t.Errorf("the error is lost: %v", err)
+	}
+	const first = "Reconcile CoderControlPlane"
+	tree := collector.Trace(t, provider, trace, first)
+	if diff := cmp.Diff([]string{first, "coder", "Coder GET"}, tree.Path("Coder")); diff != "" {
+		t.Error(diff)
+	}
+	for name, failed := range map[string]bool{first: true, "service": false, "coder": true, "pods": false} {
+		if span, ok := tree.Find(name); !ok || span.Failed != failed {
+			t.Errorf("%s: %+v, want failed %v", name, span, failed)
+		}
+	}
+	if span, _ := tree.Find("pods"); span.Attributes["reason"] != "PodsStarting" {
+		t.Errorf("%+v", span)
+	}
+	if span, _ := tree.Find(first); span.Attributes["k8s.namespace.name"] != "team-a" || span.Attributes["k8s.object.name"] != "coder" {
+		t.Errorf("%+v", span)
+	}
+}
+
+// Without tracing the result of a pass is the same, and the request ID of the requests to Coder is
+// the reconcile ID.
+func TestAPassWithoutTracing(t *testing.T) {
+	var id string
+	pass := traced{next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		id = requestid.From(ctx)
+		return reconcile.Result{RequeueAfter: 7}, nil
+	})}
+	result, err := pass.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil || result.RequeueAfter != 7 || id != "" {
+		t.Errorf("%v, %v, id %q", result, err, id)
+	}
 }

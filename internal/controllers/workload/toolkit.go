@@ -7,19 +7,24 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -210,4 +215,22 @@ func (s *starts) end(p *Pass) (time.Duration, bool) {
 	began, ok := s.known[id]
 	delete(s.known, id)
 	return p.Now.Sub(began.at), ok && !began.at.IsZero() && began.generation == p.Object.GetGeneration()
+}
+
+// traced wraps a reconciler. Each pass is a trace of its own, and the reconcile ID is the request
+// ID of the requests to Coder. The logger of a pass already has the same ID as reconcileID.
+type traced struct {
+	next    reconcile.Reconciler
+	kind    string
+	tracing *tracing.Provider
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (t traced) Reconcile(ctx context.Context, req reconcile.Request) (_ reconcile.Result, err error) {
+	id := string(controller.ReconcileIDFromContext(ctx))
+	ctx = requestid.Into(ctx, id)
+	ctx, span := t.tracing.Begin(ctx, "Reconcile "+t.kind, tracing.Names(req.Namespace, req.Name),
+		trace.WithAttributes(attribute.String("reconcile.id", id)))
+	defer func() { tracing.End(span, err) }()
+	return t.next.Reconcile(ctx, req)
 }

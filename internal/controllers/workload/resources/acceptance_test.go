@@ -3,6 +3,7 @@ package resources
 import (
 	"context"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -222,4 +223,15 @@ func chosen(service *corev1.Service) {
 	for i := range service.Spec.Ports {
 		service.Spec.Ports[i].NodePort = 0
 	}
+}
+
+// moduleDir returns the directory with the sources of a dependency. They contain the CRDs of its
+// kinds.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatalf("asking for the sources of %s: %v", module, err)
+	}
+	return strings.TrimSpace(string(out))
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -67,4 +69,32 @@ func strategy(spec *coderv1alpha1.DeploymentStrategy) appsv1.DeploymentStrategy 
 		rolling.MaxSurge = cmp.Or(spec.RollingUpdate.MaxSurge, rolling.MaxSurge)
 	}
 	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: rolling}
+}
+
+// ServiceAccount returns the ServiceAccount of the pods, or nil if the spec uses an existing one.
+func ServiceAccount(w Workload) *corev1.ServiceAccount {
+	spec := w.Spec.ServiceAccount
+	if spec.DisableCreate {
+		return nil
+	}
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "ServiceAccount"},
+		ObjectMeta: meta(w, w.ServiceAccountName, spec.Labels, spec.Annotations),
+	}
+}
+
+// PodDisruptionBudget returns the PodDisruptionBudget of the pods, or nil if the spec does not ask
+// for one.
+func PodDisruptionBudget(w Workload) *policyv1.PodDisruptionBudget {
+	spec := w.Spec.PodDisruptionBudget.DeepCopy()
+	if spec == nil {
+		return nil
+	}
+	return &policyv1.PodDisruptionBudget{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget"},
+		ObjectMeta: meta(w, w.Name, nil, nil),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: spec.MinAvailable, MaxUnavailable: spec.MaxUnavailable, Selector: ptr.To(selector(w)),
+		},
+	}
 }

@@ -3,9 +3,14 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -96,4 +101,93 @@ func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest)
 		return ""
 	}
 	return text
+}
+
+const (
+	tailLines = 60
+	tailBytes = 64 * 1024
+)
+
+// PodLogs reads the last lines of a container's log.
+type PodLogs interface {
+	Tail(ctx context.Context, request LogRequest) (string, error)
+}
+
+// LogRequest names a part of a container's log.
+type LogRequest struct {
+	Namespace, Pod, Container string
+	// Previous reads the log of the container before the last restart.
+	Previous bool
+	// Since leaves out older lines. 0 means all.
+	Since time.Duration
+}
+
+// podLogs reads logs from the API server.
+type podLogs struct{ client kubernetes.Interface }
+
+// Tail implements PodLogs.
+func (p podLogs) Tail(ctx context.Context, request LogRequest) (string, error) {
+	options := &corev1.PodLogOptions{
+		Container:  request.Container,
+		Previous:   request.Previous,
+		TailLines:  ptr.To[int64](tailLines),
+		LimitBytes: ptr.To[int64](tailBytes),
+	}
+	if request.Since > 0 {
+		options.SinceSeconds = ptr.To(int64(request.Since.Seconds()))
+	}
+	text, err := p.client.CoreV1().Pods(request.Namespace).GetLogs(request.Pod, options).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading the log of container %q: %w", request.Container, err)
+	}
+	return string(text), nil
+}
+
+// noLogs is a PodLogs that returns no logs.
+type noLogs struct{}
+
+// Tail implements PodLogs.
+func (noLogs) Tail(context.Context, LogRequest) (string, error) { return "", nil }
+
+// longestQuote is the maximum length of a quoted text in a condition.
+const longestQuote = 400
+
+// Redact removes secrets from a text that is not the operator's own.
+func Redact(text string) string { return new(redaction.Redactor).Message(text) }
+
+// Quote returns a text that is not the operator's own in the form in which conditions quote it:
+// without secrets, on one line and truncated.
+func Quote(text string) string { return new(redaction.Redactor).Quote(text, longestQuote) }
+
+// secretsOf returns a redactor with the values that the containers of a pod get from Secrets, and
+// with the values of environment variables that look like secrets. Secrets that cannot be read are
+// skipped.
+func (t *Toolkit) secretsOf(ctx context.Context, p *Pass, pod *corev1.Pod) *redaction.Redactor {
+	redactor := &redaction.Redactor{}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers, p.Deployment.Spec.Template.Spec.Containers) {
+		for _, variable := range container.Env {
+			if strings.Contains(variable.Value, "://") || redaction.VariableNamesSecret(variable.Name) {
+				redactor.Learn(variable.Value)
+			}
+		}
+	}
+	for _, reference := range resources.References(p.Deployment.Spec.Template.Spec) {
+		if reference.Kind != resources.KindSecret {
+			continue
+		}
+		for key, value := range t.secretData(ctx, p, reference.Name) {
+			if reference.Keys == nil || slices.Contains(reference.Keys, key) {
+				redactor.Learn(string(value))
+			}
+		}
+	}
+	return redactor
+}
+
+func (t *Toolkit) secretData(ctx context.Context, p *Pass, name string) map[string][]byte {
+	secret := &corev1.Secret{}
+	if err := t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: name}, secret); err != nil {
+		return nil
+	}
+	return secret.Data
 }
