@@ -1,0 +1,176 @@
+package user
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// creation is a plan to create a user.
+type creation struct {
+	// ctx is the context in which Coder is changed.
+	ctx        context.Context //nolint:containedctx // It is the context of the call.
+	connection connections.Connection
+	as         *impersonation.As
+	username   string
+	// existing is the user that has the name already, or nil.
+	existing      *coderd.User
+	organizations []coderd.Organization
+}
+
+// planCreate reads the data that a creation needs from Coder, and validates it. It only reads.
+func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error) {
+	// BeginCreate returns the error of a name that is not valid.
+	name, _ := objectname.ParseUser(u.Name)
+	p.username = name.Name
+	s := subjectOf(u.Name, name.Name)
+	s.Grants = settingsOf(u.Spec, every).allRoles()
+	if p.ctx, p.as, p.connection, err = k.BeginCreate(ctx, u, s); err != nil {
+		return p, err
+	}
+	client := p.connection.Client
+	if err := impersonation.May(p.ctx, client, s, coderd.Permission{Resource: coderd.ResourceUser, Action: "create"}); err != nil {
+		return p, err
+	}
+	if p.organizations, err = client.Organizations(ctx); err != nil {
+		return p, err
+	}
+	if _, err := find(p.organizations, u.Spec.Organizations); err != nil {
+		return p, err
+	}
+	existing, err := client.UserByName(ctx, name.Name)
+	switch {
+	case coderd.IsNotFound(err):
+		return p, nil
+	case err == nil:
+		p.existing = &existing
+	}
+	return p, err
+}
+
+func every(string) bool { return true }
+
+// create creates a user. Fields that Coder does not accept in the same request are set afterwards. If
+// that is interrupted, the mirror sets them.
+func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
+	p, err := k.planCreate(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	controlPlane := p.connection.ControlPlane
+	record := &metadata.Record{ControlPlane: controlPlane, Kind: k.Kind, Name: wanted.Name}
+	earlier, retried := k.Records.PendingFor(controlPlane, k.Kind, wanted.Name)
+	if retried {
+		record.Version = earlier.Version
+	}
+	if p.existing != nil && (!retried || !strings.EqualFold(p.existing.Email, wanted.Spec.Email)) {
+		return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
+	}
+	in := intent{Owned: ownedFields(wanted), By: p.as, PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy}
+	metadata.Keep(wanted, record)
+	if err := in.into(record); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if record, err = k.Records.Put(ctx, record); err != nil {
+		return nil, err
+	}
+	made := p.existing
+	if made == nil {
+		if made, err = k.createInCoder(p, wanted); err != nil {
+			err = k.CreateFault(wanted.Name, err)
+			if isRefusal(err) || apierrors.IsAlreadyExists(err) {
+				k.forget(ctx, record)
+			}
+			return nil, err
+		}
+	}
+	if record, err = k.Records.Bind(ctx, record, types.UID(made.ID.String())); err != nil {
+		return nil, err
+	}
+	err = k.Fault(wanted.Name, converge(p.ctx, p.connection.Client, *made, settingsOf(wanted.Spec, every)))
+	if err != nil {
+		// The user exists. The mirror sets the owned fields.
+		warning.AddWarning(ctx, "", fmt.Sprintf("the user was created, but not all of the spec could be brought to Coder: %v", err))
+	}
+	k.Hint(controlPlane, made.ID)
+	now, err := p.connection.Client.UserByID(ctx, made.ID)
+	if err != nil {
+		now = *made
+	}
+	return k.object(ctx, p.connection, now, record, in, nil), nil
+}
+
+func (k *Kind) createInCoder(p creation, wanted object) (*coderd.User, error) {
+	spec := wanted.Spec
+	request := coderd.NewUser{Username: p.username, Email: spec.Email, Name: spec.FullName, LoginType: spec.LoginType}
+	chosen, err := find(p.organizations, spec.Organizations)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range p.organizations {
+		if len(spec.Organizations) == 0 && o.IsDefault {
+			chosen = append(chosen, o)
+		}
+	}
+	for _, o := range chosen {
+		request.OrganizationIDs = append(request.OrganizationIDs, o.ID)
+	}
+	if spec.LoginType == loginPassword {
+		if request.Password, err = k.password(p.ctx, wanted); err != nil {
+			return nil, err
+		}
+	}
+	user, err := p.connection.Client.CreateUser(p.ctx, request)
+	return &user, err
+}
+
+// password returns the password in the Secret of a spec, or a random one.
+func (k *Kind) password(ctx context.Context, u object) (string, error) {
+	if u.Spec.PasswordFrom == nil {
+		return rand.Text() + "a-0", nil
+	}
+	ref := u.Spec.PasswordFrom.SecretKeyRef
+	value, err := k.secrets.Read(ctx, u.Namespace, ref.Name, ref.Key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", field.Invalid(passwordPath, ref.Name, err.Error())
+	case err == nil && value == "":
+		return "", field.Invalid(passwordPath, ref.Name, fmt.Sprintf("key %q of this Secret is empty", ref.Key))
+	}
+	return value, err
+}
+
+// find returns the organizations with the names of the memberships.
+func find(known []coderd.Organization, wanted organizations) ([]coderd.Organization, error) {
+	var out []coderd.Organization
+	for i, o := range wanted {
+		at := slices.IndexFunc(known, func(k coderd.Organization) bool { return strings.EqualFold(k.Name, o.Name) })
+		if at < 0 {
+			return nil, field.Invalid(organizationsPath.Index(i).Child("name"), o.Name, "there is no such organization in Coder")
+		}
+		out = append(out, known[at])
+	}
+	return out, nil
+}
+
+// forget deletes the record of a user that Coder refused.
+func (k *Kind) forget(ctx context.Context, record *metadata.Record) {
+	if err := k.Records.Delete(ctx, record); err != nil {
+		log.FromContext(ctx).V(1).Info("Removing the record of a user who was refused is delayed",
+			"controlPlane", record.ControlPlane, "name", record.Name, "reason", err.Error())
+	}
+}
