@@ -41,7 +41,7 @@ type Kind struct {
 	indexers            *cache.Indexers
 }
 
-// Kind returns the kind for NewREST.
+// Registry returns the kind for NewREST.
 func (b *Base[T]) Registry(strategy FullStrategy, checker Checker) Kind {
 	return Kind{
 		Plural: b.Plural, singular: b.Singular, shortNames: b.ShortNames, newObject: b.New, newList: b.NewList,

@@ -129,7 +129,7 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.f.Fault.RoundTrip(req)
 }
 
-// settle is Settle, and checks that no token is told.
+// settle is Settle, and checks that no token is exposed.
 func (f *fixture) settle() ctrl.Result {
 	f.T.Helper()
 	result := f.Settle()
