@@ -134,15 +134,14 @@ func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
 }
 
 func TestPromotionSurvivesARestart(t *testing.T) {
-	f := newOwnFixture(t)
-	// Another replica created the version, and is gone.
-	version := f.coder.AddTemplateVersion(f.template, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
+	f := newOwnFixture(t, coderdtest.WithManualBuilds())
+	before := at(f.starter(t), "status", "activeVersionID")
+	f.patchFiles(t, "# two")
+	until(t, f.tmpl(), "coder.starter", func(o *unstructured.Unstructured) bool { return at(o, "status", "latestVersionID") != before })
 	f.restart(t)
-	polltest.Eventually(t, "the version is active", func() error {
-		if got := at(f.starter(t), "status", "activeVersionID"); got != version.String() {
-			return fmt.Errorf("active is %s, want %s", got, version)
-		}
-		return nil
+	f.coder.FinishBuilds()
+	until(t, f.tmpl(), "coder.starter", func(o *unstructured.Unstructured) bool {
+		return at(o, "status", "activeVersionID") != before && condition(o, "Ready") == "True Active" && at(o, "spec", "files", mainTF) == "# two"
 	})
 }
 

@@ -194,14 +194,6 @@ func (c *Client) SetActiveVersion(ctx context.Context, template, version uuid.UU
 	})
 }
 
-// SetVersionMessage changes the message of a version and keeps its name.
-func (c *Client) SetVersionMessage(ctx context.Context, id uuid.UUID, message string) error {
-	return c.call(ctx, fmt.Sprintf("setting the message of template version %s", id), func(ctx context.Context) error {
-		_, err := c.sdk.UpdateTemplateVersion(ctx, id, codersdk.PatchTemplateVersionRequest{Message: &message})
-		return err
-	})
-}
-
 // ArchiveVersion archives a version, so that it is no longer offered to users. Coder refuses (400)
 // a version that is archived already. The error is IsConflict if the version is active or used by a
 // workspace.

@@ -98,7 +98,6 @@ func (s *Server) routeVersions(closed route) {
 	closed("PATCH /api/v2/templateversions/{version}/cancel", func(r *request) { s.cancel(r, s.pathVersion(r).job) })
 	closed("POST /api/v2/templateversions/{version}/archive", s.archiveVersion(true))
 	closed("POST /api/v2/templateversions/{version}/unarchive", s.archiveVersion(false))
-	closed("PATCH /api/v2/templateversions/{version}", s.patchVersion)
 	closed("GET /api/v2/templates/{template}/versions", s.getVersions)
 	closed("PATCH /api/v2/templates/{template}/versions", s.patchActiveVersion)
 }
@@ -147,24 +146,6 @@ func (s *Server) postVersion(r *request) {
 	out := added.sdk()
 	out.MatchedProvisioners = s.matchedSDK(added.job)
 	r.write(http.StatusCreated, out)
-}
-
-func (s *Server) patchVersion(r *request) {
-	v := s.pathVersion(r)
-	r.needsRole("owner", "template-admin")
-	body := read[codersdk.PatchTemplateVersionRequest](r)
-	if body.Name != "" && body.Name != v.name {
-		if v.template != uuid.Nil && s.versionNamed(v.template, body.Name) != nil {
-			refuse(http.StatusBadRequest, "template version name must be unique for a template",
-				codersdk.ValidationError{Field: "name", Detail: "Name is already used"})
-		}
-		v.name = body.Name
-	}
-	if body.Message != nil {
-		v.message = *body.Message
-	}
-	v.updatedAt = s.now()
-	r.write(http.StatusOK, s.versionSDK(v))
 }
 
 func (s *Server) getVersions(r *request) {

@@ -36,15 +36,7 @@ func (k *Kind) Object(
 
 // unfinished reports whether there is work that no record contains.
 func (s *snapshot) unfinished() bool {
-	if building(s.shown) || building(s.page.latest()) {
-		return true
-	}
-	for _, v := range s.page.versions {
-		if v.Message == messagePending {
-			return true
-		}
-	}
-	return false
+	return building(s.shown) || building(s.page.latest())
 }
 
 // fromCoder converts a snapshot to an object.

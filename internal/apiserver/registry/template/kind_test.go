@@ -163,22 +163,6 @@ func TestSomebodyElseActivatesAnother(t *testing.T) {
 	}
 }
 
-func TestVersionsOfTheVersionBeforeAreStillPromoted(t *testing.T) {
-	f := newFixture(t)
-	version := f.coder.AddTemplateVersion(f.starter, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
-	f.restart()
-	f.log, f.hints = map[string]*aggregationv1alpha1.CoderTemplate{}, 0
-	f.pass()
-	if f.hints == 0 {
-		t.Error("the mirror is not told that something is to be done")
-	}
-	f.sync()
-	f.mustBe("coder.starter", "True Active", "# orphan")
-	if got := f.get("coder.starter").Status.ActiveVersionID; got != version.String() || len(f.records.List(controlPlane)) != 0 {
-		t.Errorf("active is %s, want %s", got, version)
-	}
-}
-
 func TestRollBack(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	first := f.get("coder.starter").Spec.VersionID

@@ -39,7 +39,7 @@ func (k *Kind) Settle(
 		return false, err
 	}
 	work := &settling{kind: k, connection: connection, template: item, page: p, record: record, intent: in}
-	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.marked, work.archive} {
+	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.archive} {
 		err := step(ctx)
 		if apierrors.IsConflict(err) {
 			// A request changed the record concurrently. Read it again.
@@ -193,12 +193,6 @@ func (w *settling) versionOf(ctx context.Context, r *release) (coderd.TemplateVe
 		return v, nil
 	}
 	return w.connection.Client.TemplateVersion(ctx, r.VersionID)
-}
-
-// marked processes versions that an earlier version of this program marked.
-func (w *settling) marked(ctx context.Context) (err error) {
-	w.changed, err = w.kind.settleMarked(ctx, w.connection, w.template, w.page, w.intent.Release != nil)
-	return err
 }
 
 // archive archives old versions whose build failed. It ignores templates whose files were never set

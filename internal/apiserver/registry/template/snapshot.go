@@ -70,9 +70,6 @@ func (k *Kind) load(
 // shownOf returns the version whose source spec.files shows: the requested one, or the active one.
 func shownOf(ctx context.Context, client *coderd.Client, p page, r *release) (coderd.TemplateVersion, error) {
 	if !r.open(p.active.ID) {
-		if v, ok := markedShown(p); ok && r == nil {
-			return v, nil
-		}
 		return p.active, nil
 	}
 	if r.VersionID == uuid.Nil {

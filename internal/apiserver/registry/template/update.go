@@ -150,8 +150,7 @@ func editOf(was, wanted aggregationv1alpha1.CoderTemplateSpec) coderd.TemplateEd
 	return edit
 }
 
-// activate makes an existing version active. A version that was to become active before, or failed,
-// is no longer wanted then.
+// activate makes an existing version active. A requested version is no longer wanted then.
 func (u *updating) activate(ctx context.Context) error {
 	if u.wanted.Spec.VersionID == u.was.Spec.VersionID {
 		return nil
@@ -159,15 +158,6 @@ func (u *updating) activate(ctx context.Context) error {
 	version, err := promotable(ctx, u.connection, u.template.ID, u.wanted)
 	if err != nil {
 		return err
-	}
-	// A newer marked version would otherwise be taken for the wanted one.
-	for _, v := range u.page.versions {
-		if v.ID == version.ID || !marked(v) {
-			continue
-		}
-		if err := u.connection.Client.SetVersionMessage(ctx, v.ID, messageSuperseded); err != nil {
-			return fault(u.was.Name, err)
-		}
 	}
 	if err := u.connection.Client.SetActiveVersion(ctx, u.template.ID, version.ID); err != nil {
 		return fault(u.was.Name, err)

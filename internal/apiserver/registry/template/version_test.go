@@ -11,56 +11,10 @@ import (
 )
 
 // version returns a version that was created at the given minute.
-func version(minute int, message, status string) coderd.TemplateVersion {
+func version(minute int, status string) coderd.TemplateVersion {
 	return coderd.TemplateVersion{
-		ID: uuid.New(), Message: message, Status: status,
+		ID: uuid.New(), Status: status,
 		CreatedAt: time.Date(2030, 1, 1, 0, minute, 0, 0, time.UTC),
-	}
-}
-
-func TestNextMark(t *testing.T) {
-	active := version(5, messagePending, buildSucceeded)
-	for name, c := range map[string]struct {
-		version   coderd.TemplateVersion
-		overtaken bool
-		want      string
-	}{
-		"waits":                     {version(6, messagePending, buildPending), false, ""},
-		"is built":                  {version(6, messagePending, "running"), false, ""},
-		"is being canceled":         {version(6, messagePending, "canceling"), false, ""},
-		"was built":                 {version(6, messagePending, buildSucceeded), false, messagePromoted},
-		"failed":                    {version(6, messagePending, buildFailed), false, messageFailed},
-		"was canceled":              {version(6, messagePending, buildCanceled), false, messageFailed},
-		"has a newer one":           {version(6, messagePending, buildSucceeded), true, messageSuperseded},
-		"is older than the active":  {version(4, messagePending, buildSucceeded), false, messageSuperseded},
-		"is active, but not marked": {active, false, messagePromoted},
-	} {
-		if got := nextMark(c.version, active, c.overtaken); got != c.want {
-			t.Errorf("a version that %s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestMarkedShown(t *testing.T) {
-	first := version(1, "", buildSucceeded)
-	active := version(2, messagePromoted, buildSucceeded)
-	for name, c := range map[string]struct {
-		newer []coderd.TemplateVersion
-		want  int // Index in newer, or -1 for none.
-	}{
-		"alone":                       {nil, -1},
-		"a draft of a person":         {[]coderd.TemplateVersion{version(3, "", buildSucceeded)}, -1},
-		"one that is built":           {[]coderd.TemplateVersion{version(3, messagePending, "running")}, 0},
-		"one that failed":             {[]coderd.TemplateVersion{version(3, messageFailed, buildFailed)}, 0},
-		"two":                         {[]coderd.TemplateVersion{version(3, messageFailed, buildFailed), version(4, messagePending, buildPending)}, 1},
-		"one that was given up":       {[]coderd.TemplateVersion{version(3, messageSuperseded, buildSucceeded)}, -1},
-		"rolled back":                 {[]coderd.TemplateVersion{version(3, messagePromoted, buildSucceeded)}, -1},
-		"a draft over one that waits": {[]coderd.TemplateVersion{version(3, messagePending, buildPending), version(4, "", buildSucceeded)}, 0},
-	} {
-		got, ok := markedShown(page{versions: append([]coderd.TemplateVersion{first, active}, c.newer...), active: active})
-		if ok != (c.want >= 0) || ok && got.ID != c.newer[c.want].ID {
-			t.Errorf("%s: shown is %q of minute %d, %t", name, got.Message, got.CreatedAt.Minute(), ok)
-		}
 	}
 }
 
@@ -88,9 +42,9 @@ func TestReleaseIsOpen(t *testing.T) {
 
 func TestSuperfluous(t *testing.T) {
 	limit := func(n int32) *int32 { return &n }
-	active := version(1, "", buildFailed)
-	old, middle, young := version(2, "", buildFailed), version(3, "", buildCanceled), version(5, "", buildFailed)
-	p := page{active: active, versions: []coderd.TemplateVersion{active, old, middle, version(4, "", buildSucceeded), young, version(6, "", "running")}}
+	active := version(1, buildFailed)
+	old, middle, young := version(2, buildFailed), version(3, buildCanceled), version(5, buildFailed)
+	p := page{active: active, versions: []coderd.TemplateVersion{active, old, middle, version(4, buildSucceeded), young, version(6, "running")}}
 	asked := intent{Release: &release{Over: active.ID, VersionID: old.ID}, FailedVersionsHistoryLimit: limit(0)}
 	for name, c := range map[string]struct {
 		intent intent
