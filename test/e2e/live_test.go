@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -116,13 +117,20 @@ func testLiveWorkspace(t *testing.T) {
 		scaleOperator(t, 2)
 		t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
 		for pod := range replicaPods(t) {
-			kill := killer(t, pod)
+			kill, before := killer(t, pod), restarts(get(t, "-n", "coder-system", "pod", pod))
 			inWorkspace(t, object, "true")
 			kill()
 			// The Service still leads to it.
 			if out := inWorkspace(t, object, "echo hello"); out != "hello\n" {
 				t.Errorf("the command wrote %q", out)
 			}
+			// Until the kubelet notices, the pod counts as ready, and the other one must not be killed.
+			polltest.Eventually(t, "the kubelet starts pod "+pod+" again", func() error {
+				if restarts(get(t, "-n", "coder-system", "pod", pod)) == before {
+					return errors.New("it was not restarted")
+				}
+				return nil
+			})
 			scaleOperator(t, 2)
 		}
 		scaleOperator(t, 1)
