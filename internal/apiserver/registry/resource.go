@@ -24,6 +24,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
+// The fields of every kind that field selectors support.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
+
 // Object is an object of the aggregated API.
 type Object interface {
 	comparable
@@ -41,8 +47,8 @@ type ResourceInfo[T Object] struct {
 	// ParsePrefix returns the part of an object's name that identifies its control plane. The error
 	// says why the name is not valid.
 	ParsePrefix func(name string) (prefix string, err error)
-	// Fields are the fields that field selectors support. Those in Indexed have an index in the
-	// cache.
+	// Fields are the fields that field selectors support, besides the name and the namespace. Those
+	// in Indexed have an index in the cache.
 	Fields  map[string]func(T) string
 	Indexed []string
 	// Columns are those of kubectl get. Those with priority 1 are in the wide output only.
@@ -103,7 +109,7 @@ func (r *ResourceInfo[T]) Attributes(obj runtime.Object) (labels.Set, fields.Set
 	if err != nil {
 		return nil, nil, err
 	}
-	selectable := make(fields.Set, len(r.Fields))
+	selectable := fields.Set{fieldName: typed.GetName(), fieldNamespace: typed.GetNamespace()}
 	for label, value := range r.Fields {
 		selectable[label] = value(typed)
 	}
@@ -128,9 +134,11 @@ func (r *ResourceInfo[T]) Indexers() *cache.Indexers {
 
 // FieldLabel returns an error if field selectors do not support the field.
 func (r *ResourceInfo[T]) FieldLabel(label, value string) (newLabel, newValue string, err error) {
-	if _, ok := r.Fields[label]; !ok {
+	supported := append(slices.Collect(maps.Keys(r.Fields)), fieldName, fieldNamespace)
+	if !slices.Contains(supported, label) {
+		slices.Sort(supported)
 		return "", "", fmt.Errorf("a field selector of %s may name %s, and not %q", strings.TrimPrefix(r.Plural, "coder"),
-			strings.Join(slices.Sorted(maps.Keys(r.Fields)), ", "), label)
+			strings.Join(supported, ", "), label)
 	}
 	return label, value, nil
 }

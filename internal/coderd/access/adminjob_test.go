@@ -109,10 +109,10 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 		if got.RequeueAfter != want {
 			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
 		}
-		f.Asked()
+		f.Coder.Asked()
 		f.Writes = 0
 		again := f.pass()
-		if again.Message != got.Message || len(again.Events) != 0 || f.Writes != 0 || f.Asked() > 1 {
+		if again.Message != got.Message || len(again.Events) != 0 || f.Writes != 0 || f.Coder.Asked() > 1 {
 			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, f.Writes)
 		}
 		f.Forward(want)

@@ -74,22 +74,22 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 	f := newFixture(t)
 	f.pass()
 	for i, want := range []int{1, 0, 0} {
-		f.Asked()
+		f.Coder.Asked()
 		f.Writes = 0
 		got := f.pass()
 		f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-		if asked := f.Asked(); asked != want || f.Writes != 0 || len(got.Events) != 0 {
+		if asked := f.Coder.Asked(); asked != want || f.Writes != 0 || len(got.Events) != 0 {
 			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, f.Writes, got.Events)
 		}
 	}
 	f.Forward(time.Minute)
 	f.pass()
-	if asked := f.Asked(); asked != 1 {
+	if asked := f.Coder.Asked(); asked != 1 {
 		t.Errorf("a minute later: %d requests, want one", asked)
 	}
 	f.manager.Forget(f.cp.UID)
 	f.pass()
-	if asked := f.Asked(); asked != 1 {
+	if asked := f.Coder.Asked(); asked != 1 {
 		t.Errorf("after Forget: %d requests, want one", asked)
 	}
 }
@@ -115,9 +115,9 @@ func TestInitialAdminIsMadeOnce(t *testing.T) {
 	f.Delete(f.Secret("dev-initial-admin"))
 	f.cp.Spec.InitialAdmin.Username = "other"
 	f.Forward(trust)
-	f.Asked()
+	f.Coder.Asked()
 	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if f.Asked() != 1 || f.HasSecret("dev-initial-admin") {
+	if f.Coder.Asked() != 1 || f.HasSecret("dev-initial-admin") {
 		t.Error("the initial admin was looked at again")
 	}
 }

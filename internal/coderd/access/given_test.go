@@ -104,10 +104,10 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	if names := f.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || f.HasSecret("dev-operator-token") || len(names) != 0 {
 		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
-	f.Asked()
+	f.Coder.Asked()
 	f.Writes = 0
 	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if asked := f.Asked(); asked != 0 || f.Writes != 0 {
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 {
 		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, f.Writes)
 	}
 	// After removing the reference, the operator's account is used again.
@@ -153,13 +153,13 @@ func TestGivenTokenThatExpires(t *testing.T) {
 
 	f.Forward(time.Second)
 	// The verification is cached: no request is made.
-	f.Asked()
+	f.Coder.Asked()
 	got = f.pass()
 	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenExpiring)
 	if want := `Secret "mine"`; !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "2026-03-31T12:00:00Z") {
 		t.Errorf("message %q does not name %s and the time", got.Message, want)
 	}
-	if asked := f.Asked(); asked != 0 {
+	if asked := f.Coder.Asked(); asked != 0 {
 		t.Errorf("%d requests", asked)
 	}
 

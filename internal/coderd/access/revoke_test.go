@@ -57,10 +57,10 @@ func TestRevoke(t *testing.T) {
 			if f.Get(jobName, &batchv1.Job{}) {
 				t.Error("the Job is left")
 			}
-			f.Asked()
+			f.Coder.Asked()
 			f.Writes = 0
 			again := f.revoke()
-			if asked := f.Asked(); asked != 0 || f.Writes != 0 || len(again.Events) != 0 {
+			if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 || len(again.Events) != 0 {
 				t.Errorf("once more: %d requests, %d writes, events %v", asked, f.Writes, again.Events)
 			}
 		})
@@ -92,10 +92,10 @@ func TestDisabled(t *testing.T) {
 	}
 	f.checkGone()
 	f.checkAdmin()
-	f.Asked()
+	f.Coder.Asked()
 	f.Writes = 0
 	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonDisabled)
-	if asked := f.Asked(); asked != 0 || f.Writes != 0 {
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 {
 		t.Errorf("once more: %d requests, %d writes", asked, f.Writes)
 	}
 	f.cp.Spec.OperatorAccess.Disabled = false

@@ -190,6 +190,16 @@ func (s *Server) ResetRequests() {
 	clear(s.requests)
 }
 
+// Asked returns the number of requests since the last call, and resets the counts.
+func (s *Server) Asked() int {
+	n := 0
+	for _, count := range s.Requests() {
+		n += count
+	}
+	s.ResetRequests()
+	return n
+}
+
 // Received is one received request.
 type Received struct {
 	Method, Path string

@@ -24,7 +24,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
@@ -313,9 +312,9 @@ func (f *Fixture[O]) MustBe(when, want string) {
 	}
 }
 
-// MustNotTell checks that the object under test, the Events and further objects do not contain
+// MustNotExpose checks that the object under test, the Events and further objects do not contain
 // secrets.
-func (f *Fixture[O]) MustNotTell(secrets []string, further ...client.Object) {
+func (f *Fixture[O]) MustNotExpose(secrets []string, further ...client.Object) {
 	f.T.Helper()
 	seen := strings.Join(f.Events.All(), "\n")
 	for _, obj := range append(further, f.Object()) {
@@ -325,19 +324,9 @@ func (f *Fixture[O]) MustNotTell(secrets []string, further ...client.Object) {
 	}
 	for _, secret := range secrets {
 		if secret != "" && strings.Contains(seen, secret) {
-			f.T.Errorf("a secret is told: %s", seen)
+			f.T.Errorf("a secret is exposed: %s", seen)
 		}
 	}
-}
-
-// Asked returns the number of requests to a Coder since the last call.
-func Asked(coder *coderdtest.Server) int {
-	n := 0
-	for _, count := range coder.Requests() {
-		n += count
-	}
-	coder.ResetRequests()
-	return n
 }
 
 // Secret returns a Secret.

@@ -122,7 +122,7 @@ func (f *fixture) readers(cached bool) interceptor.Funcs {
 // of the database.
 func (f *fixture) mustNotLeak() {
 	f.T.Helper()
-	f.MustNotTell([]string{password, "://coder:"})
+	f.MustNotExpose([]string{password, "://coder:"})
 }
 
 func newControlPlane(changes ...func(*coderv1alpha1.CoderControlPlane)) *coderv1alpha1.CoderControlPlane {

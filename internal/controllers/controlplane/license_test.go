@@ -83,7 +83,7 @@ func (f *fixture) mustNotTell(texts ...string) {
 	for _, text := range texts {
 		parts = append(parts, strings.Split(text, ".")[1:]...)
 	}
-	f.MustNotTell(parts)
+	f.MustNotExpose(parts)
 }
 
 // TestALicenseComesChangesAndGoes protects against a fault of the predecessor (K9): any license

@@ -205,7 +205,7 @@ func (f *fixture) mustNotLeak() {
 	for _, k := range f.coder.ProvisionerKeys("coder") {
 		secrets = append(secrets, k.Text)
 	}
-	f.MustNotTell(secrets, f.Deployment())
+	f.MustNotExpose(secrets, f.Deployment())
 }
 
 func newProvisioner(changes ...func(*coderv1alpha1.CoderProvisioner)) *coderv1alpha1.CoderProvisioner {

@@ -12,7 +12,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -44,12 +43,12 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 	f.Get("provisioner-gpu", &rbacv1.RoleBinding{})
 	f.mustNotLeak()
 
-	controllertest.Asked(f.coder)
+	f.coder.Asked()
 	f.Forward(30 * time.Minute)
 	if result := f.Reconcile(); result.RequeueAfter < 29*time.Minute || result.RequeueAfter > time.Hour {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
-	if writes, asked := f.TakeWrites(), controllertest.Asked(f.coder); len(writes) > 0 || asked > 0 {
+	if writes, asked := f.TakeWrites(), f.coder.Asked(); len(writes) > 0 || asked > 0 {
 		t.Errorf("at rest: writes %q, %d requests", writes, asked)
 	}
 }
@@ -140,7 +139,7 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked := controllertest.Asked(f.coder); asked != 0 {
+	if asked := f.coder.Asked(); asked != 0 {
 		t.Errorf("the younger one asks Coder %d times", asked)
 	}
 	refused := f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonDuplicateKeyName, "other")
@@ -239,13 +238,13 @@ func TestWithoutAControlPlaneThePodsGoOn(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 
 	f.editControlPlane(func(c *coderv1alpha1.CoderControlPlane) { c.Spec.OperatorAccess.Disabled = true })
-	controllertest.Asked(f.coder)
+	f.coder.Asked()
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
 	f.Remove(newControlPlane())
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
-	if len(f.pods()) != 2 || controllertest.Asked(f.coder) != 0 || f.keyNames() != "gpu" {
+	if len(f.pods()) != 2 || f.coder.Asked() != 0 || f.keyNames() != "gpu" {
 		t.Errorf("%d pods, keys %s", len(f.pods()), f.keyNames())
 	}
 }
@@ -301,7 +300,7 @@ func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
 		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 		f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, what)
 		f.MustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionTrue, coderv1alpha1.ReasonSecretReady)
-		if asked := controllertest.Asked(f.coder); asked != 0 {
+		if asked := f.coder.Asked(); asked != 0 {
 			t.Errorf("%s: Coder was asked %d times", what, asked)
 		}
 		if ref := f.Object().Status.SecretRef; ref == nil || ref.Name != "mine" {

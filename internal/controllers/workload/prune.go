@@ -32,7 +32,8 @@ func ControllerOf(obj client.Object) []string {
 }
 
 // Prune deletes the children that the spec no longer asks for. An error does not keep it from the
-// others. The Deployment is always asked for, also while its step waits.
+// others. The Deployment is always asked for, also while its step waits. The steps of all other
+// children run whenever this one runs, because they too need StepFinalizer alone.
 func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	p.wanted[t.childName(deploymentOf(p.Workload))] = true
 	var ended ending

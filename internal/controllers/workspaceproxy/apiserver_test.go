@@ -212,7 +212,7 @@ func (a *apiServer) restsWithoutWriting() {
 		}
 		return nil
 	})
-	controllertest.Asked(a.coder)
+	a.coder.Asked()
 	for i := range 5 {
 		for _, obj := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}} {
 			a.Must(a.Get(deploymentName, obj))
@@ -254,7 +254,7 @@ func (a *apiServer) restsWithoutWriting() {
 	if rolled != 1 {
 		a.T.Errorf("the Deployment was applied %d times for one image", rolled)
 	}
-	if n := controllertest.Asked(a.coder); n > 0 {
+	if n := a.coder.Asked(); n > 0 {
 		a.T.Errorf("%d requests to Coder at rest", n)
 	}
 	a.becomesReady("sydney")

@@ -184,5 +184,5 @@ func (f *fixture) mustNotLeak() {
 	for _, secret := range secrets.Items {
 		tokens = append(tokens, string(secret.Data["token"]))
 	}
-	f.MustNotTell(tokens)
+	f.MustNotExpose(tokens)
 }

@@ -15,7 +15,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 )
 
 func TestFromNothingToReady(t *testing.T) {
@@ -81,13 +80,13 @@ func TestC6StartsWithTheOfficialImage(t *testing.T) {
 func TestAtRestNothingIsWrittenOrAsked(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	controllertest.Asked(f.coder)
+	f.coder.Asked()
 	f.TakeWrites()
 	for range 5 {
 		f.Clock.SetTime(f.Clock.Now().Add(10 * time.Minute))
 		f.Reconcile()
 	}
-	if n, writes := controllertest.Asked(f.coder), f.TakeWrites(); n != 0 || len(writes) != 0 {
+	if n, writes := f.coder.Asked(), f.TakeWrites(); n != 0 || len(writes) != 0 {
 		t.Errorf("%d requests to Coder and the writes %q", n, writes)
 	}
 }
@@ -286,11 +285,11 @@ func TestAccessThatIsDisabledIsStalled(t *testing.T) {
 	f.Get("dev", cp)
 	cp.Spec.OperatorAccess.Disabled = true
 	f.Update(cp)
-	controllertest.Asked(f.coder)
+	f.coder.Asked()
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
 	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonOperatorAccessDisabled)
-	if n := controllertest.Asked(f.coder); n != 0 {
+	if n := f.coder.Asked(); n != 0 {
 		t.Errorf("%d requests to a Coder that forbids it", n)
 	}
 }

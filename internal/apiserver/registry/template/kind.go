@@ -31,8 +31,6 @@ var info = registry.ResourceInfo[object]{
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{
-		"metadata.name":              func(t object) string { return t.Name },
-		"metadata.namespace":         func(t object) string { return t.Namespace },
 		"spec.organization":          func(t object) string { return t.Spec.Organization },
 		"spec.versionID":             func(t object) string { return t.Spec.VersionID },
 		"status.activeVersionID":     func(t object) string { return t.Status.ActiveVersionID },

@@ -33,12 +33,10 @@ var info = registry.ResourceInfo[object]{
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{
-		"metadata.name":      func(u object) string { return u.Name },
-		"metadata.namespace": func(u object) string { return u.Namespace },
-		"spec.email":         func(u object) string { return u.Spec.Email },
-		"spec.loginType":     func(u object) string { return u.Spec.LoginType },
-		"status.username":    func(u object) string { return u.Status.Username },
-		"status.state":       func(u object) string { return u.Status.State },
+		"spec.email":      func(u object) string { return u.Spec.Email },
+		"spec.loginType":  func(u object) string { return u.Spec.LoginType },
+		"status.username": func(u object) string { return u.Status.Username },
+		"status.state":    func(u object) string { return u.Status.State },
 	},
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: the username in lower case."},

@@ -41,13 +41,11 @@ var info = registry.ResourceInfo[object]{
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{
-		"metadata.name":      func(ws object) string { return ws.Name },
-		"metadata.namespace": func(ws object) string { return ws.Namespace },
-		fieldTemplate:        func(ws object) string { return ws.Spec.TemplateName },
-		"spec.organization":  func(ws object) string { return ws.Spec.Organization },
-		"spec.running":       func(ws object) string { return strconv.FormatBool(ptr.Deref(ws.Spec.Running, false)) },
-		fieldOwner:           func(ws object) string { return ws.Status.OwnerName },
-		"status.phase":       func(ws object) string { return ws.Status.Phase },
+		fieldTemplate:       func(ws object) string { return ws.Spec.TemplateName },
+		"spec.organization": func(ws object) string { return ws.Spec.Organization },
+		"spec.running":      func(ws object) string { return strconv.FormatBool(ptr.Deref(ws.Spec.Running, false)) },
+		fieldOwner:          func(ws object) string { return ws.Status.OwnerName },
+		"status.phase":      func(ws object) string { return ws.Status.Phase },
 	},
 	Indexed: []string{fieldOwner, fieldTemplate},
 	Columns: []metav1.TableColumnDefinition{

@@ -62,16 +62,6 @@ func (f *Fixture) Must(err error) {
 // Forward moves the clock.
 func (f *Fixture) Forward(d time.Duration) { f.Clock.SetTime(f.Clock.Now().Add(d)) }
 
-// Asked returns the number of requests to Coder since the last call.
-func (f *Fixture) Asked() int {
-	n := 0
-	for _, count := range f.Coder.Requests() {
-		n += count
-	}
-	f.Coder.ResetRequests()
-	return n
-}
-
 // NewClient returns a client of the process that may crash.
 func (f *Fixture) NewClient(cfg coderd.Config) (*coderd.Client, error) {
 	cfg.Transport = f.Fault
@@ -147,7 +137,7 @@ func (f *Fixture) CheckSilence(values map[string]bool, events ensure.Events, tex
 	}
 	for value := range values {
 		if value != "" && strings.Contains(said, value) {
-			f.T.Errorf("a secret is told: %s", said)
+			f.T.Errorf("a secret is exposed: %s", said)
 		}
 	}
 }

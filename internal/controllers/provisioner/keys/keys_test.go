@@ -26,18 +26,18 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 		t.Errorf("Events: %q", f.said)
 	}
 
-	f.Asked()
+	f.Coder.Asked()
 	before := f.Writes
 	f.Forward(59 * time.Minute)
 	if again := f.pass(); again.RequeueAfter != time.Minute {
 		t.Errorf("it is looked at again after %v", again.RequeueAfter)
 	}
-	if asked := f.Asked(); asked != 0 || f.Writes != before {
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes != before {
 		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, f.Writes-before)
 	}
 	f.Forward(time.Minute)
 	f.pass()
-	if asked := f.Asked(); asked == 0 || asked > 3 || f.Writes != before {
+	if asked := f.Coder.Asked(); asked == 0 || asked > 3 || f.Writes != before {
 		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, f.Writes-before)
 	}
 }
@@ -229,9 +229,9 @@ func TestTheAGPLBuildIsNotSupportedAndNoError(t *testing.T) {
 	if result.Entitled.Reason != coderv1alpha1.ReasonNotSupported || result.RequeueAfter < time.Hour || !result.Stalled {
 		t.Errorf("%+v", result)
 	}
-	f.Asked()
+	f.Coder.Asked()
 	f.ensure()
-	if asked := f.Asked(); asked != 0 {
+	if asked := f.Coder.Asked(); asked != 0 {
 		t.Errorf("it asks again at once: %d", asked)
 	}
 }
@@ -280,12 +280,12 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	if result := f.pass(); result.RequeueAfter != 40*time.Second {
 		t.Fatalf("it waits %v", result.RequeueAfter)
 	}
-	f.Asked()
+	f.Coder.Asked()
 	f.Forward(39 * time.Second)
 	f.cr.Spec.Tags = nil
 	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonRateLimited)
 	f.run(f.manager.Withdraw)
-	if asked := f.Asked(); asked != 0 {
+	if asked := f.Coder.Asked(); asked != 0 {
 		t.Errorf("it asks %d times before its time", asked)
 	}
 	f.Forward(time.Second)
@@ -300,11 +300,11 @@ func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
 	} {
 		f := newFixture(t)
 		f.settle()
-		f.Asked()
+		f.Coder.Asked()
 		change(f)
 		result := f.pass()
 		wantKey(t, result, metav1.ConditionUnknown, name)
-		if result.ControlPlane == nil || result.SecretRef == nil || f.Asked() != 0 {
+		if result.ControlPlane == nil || result.SecretRef == nil || f.Coder.Asked() != 0 {
 			t.Errorf("%s: %+v", name, result)
 		}
 	}
@@ -349,7 +349,7 @@ func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
 	if result.Secret.Reason != coderv1alpha1.ReasonNotOwned || result.SecretRef != nil || !result.Stalled {
 		t.Fatalf("%+v", result)
 	}
-	if f.Asked() != 0 || string(f.Secret(secretName).Data["key"]) != "theirs" {
+	if f.Coder.Asked() != 0 || string(f.Secret(secretName).Data["key"]) != "theirs" {
 		t.Error("Coder was asked, or the Secret was written")
 	}
 }
@@ -442,9 +442,9 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 		t.Fatalf("%+v, keys %s", result, f.keyNames())
 	}
 	f.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
-	f.Asked()
+	f.Coder.Asked()
 	f.run(f.manager.Release)
-	if asked := f.Asked(); asked != 0 {
+	if asked := f.Coder.Asked(); asked != 0 {
 		t.Errorf("it asks Coder %d times although it has no key", asked)
 	}
 }

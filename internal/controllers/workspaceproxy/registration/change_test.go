@@ -117,10 +117,10 @@ func TestAnOwnTokenRegistersNothing(t *testing.T) {
 	if f.HasSecret(tokenSecret) {
 		t.Error("a Secret was made")
 	}
-	f.Asked()
+	f.Coder.Asked()
 	f.Forward(30 * time.Minute)
 	f.pass()
-	if n := f.Asked(); n != 0 {
+	if n := f.Coder.Asked(); n != 0 {
 		t.Errorf("%d requests at rest", n)
 	}
 }
@@ -159,9 +159,9 @@ func TestAnOwnTokenThatCannotBeVerifiedIsUsed(t *testing.T) {
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
-	f.Asked()
+	f.Coder.Asked()
 	f.WantState(f.pass().Result, Unverified, coderv1alpha1.ReasonNotChecked)
-	if n := f.Asked(); n != 0 {
+	if n := f.Coder.Asked(); n != 0 {
 		t.Errorf("%d requests at once again", n)
 	}
 }

@@ -37,7 +37,7 @@ func TestRegistersAndThenRests(t *testing.T) {
 		t.Error("the Secret is not the proxy's")
 	}
 
-	f.Asked()
+	f.Coder.Asked()
 	writes := f.Writes
 	for range 5 {
 		f.Forward(10 * time.Minute)
@@ -46,12 +46,12 @@ func TestRegistersAndThenRests(t *testing.T) {
 			t.Errorf("at rest: %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 		}
 	}
-	if n := f.Asked(); n != 0 || f.Writes != writes {
+	if n := f.Coder.Asked(); n != 0 || f.Writes != writes {
 		t.Errorf("%d requests and %d writes at rest", n, f.Writes-writes)
 	}
 	f.Forward(10 * time.Minute)
 	f.pass()
-	if n := f.Asked(); n != 2 || f.Writes != writes {
+	if n := f.Coder.Asked(); n != 2 || f.Writes != writes {
 		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, f.Writes-writes)
 	}
 }
@@ -61,10 +61,10 @@ func TestPodsThatAreNotReadyMakeItAskAgainSoon(t *testing.T) {
 	f.settle()
 	f.healthy = false
 	f.regenerate()
-	f.Asked()
+	f.Coder.Asked()
 	f.Forward(59 * time.Second)
 	f.pass()
-	if n := f.Asked(); n != 0 {
+	if n := f.Coder.Asked(); n != 0 {
 		t.Errorf("%d requests within a minute", n)
 	}
 	f.Forward(time.Second)
@@ -303,10 +303,10 @@ func TestARegistrationDeletedInCoderIsMadeAnew(t *testing.T) {
 func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	f := newFixture(t)
 	f.secret(tokenSecret, map[string]string{"token": "theirs"})
-	f.Asked()
+	f.Coder.Asked()
 	result := f.pass()
 	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
-	if !result.SecretForeign || result.TokenRef != nil || f.token() != "theirs" || f.Asked() != 0 {
+	if !result.SecretForeign || result.TokenRef != nil || f.token() != "theirs" || f.Coder.Asked() != 0 {
 		t.Errorf("result %+v", result)
 	}
 	// A proxy that already has a Secret keeps working with that Secret.
@@ -383,10 +383,10 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 			f.Get("dev", cp)
 			c.change(cp)
 			f.Update(cp)
-			f.Asked()
+			f.Coder.Asked()
 			result := f.pass()
 			f.WantState(result.Result, c.state, c.reason)
-			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || f.Asked() != 0 {
+			if result.TokenRef == nil || result.ProxyID == "" || result.Registered != nil || f.Coder.Asked() != 0 {
 				t.Errorf("what works is lost: %+v", result)
 			}
 		})
