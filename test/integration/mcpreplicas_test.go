@@ -19,6 +19,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
+	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // startMCPIn starts the MCP server as a pod of a namespace would run it.
@@ -33,11 +34,11 @@ func startMCPIn(t *testing.T, ns string, args ...string) *process {
 // inTurn forwards requests to processes in turn, like a Service.
 func inTurn(t *testing.T, processes ...*process) string {
 	t.Helper()
-	var proxies []*httputil.ReverseProxy
+	var proxies []http.Handler
 	connections := &http.Transport{}
 	for _, p := range processes {
 		target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + p.mcpPort}
-		proxies = append(proxies, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: connections})
+		proxies = append(proxies, proxytest.Handler(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: connections}))
 	}
 	var turn atomic.Int64
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

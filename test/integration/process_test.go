@@ -28,6 +28,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
+	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // binary builds the real program once, with the race detector if the tests use it.
@@ -241,7 +242,7 @@ func startCoders(t *testing.T) (*coders, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: &httputil.ReverseProxy{
+	server := &http.Server{Handler: proxytest.Handler(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -259,7 +260,7 @@ func startCoders(t *testing.T) (*coders, string) {
 			// Like a host that does not respond: the connection is closed.
 			panic(http.ErrAbortHandler)
 		},
-	}, ReadHeaderTimeout: time.Minute}
+	}), ReadHeaderTimeout: time.Minute}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "the proxy has ended:", err)

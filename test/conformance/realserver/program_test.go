@@ -26,6 +26,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
+	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // program is a running operator.
@@ -185,7 +186,7 @@ func withToken(t *testing.T, address, token string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(&httputil.ReverseProxy{
+	server := httptest.NewServer(proxytest.Handler(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 			// The suite sends a wrong one to check that the server rejects it.
@@ -194,7 +195,7 @@ func withToken(t *testing.T, address, token string) string {
 		},
 		// The suite closes streams before they end, which is not an error.
 		ErrorLog: log.New(io.Discard, "", 0),
-	})
+	}))
 	t.Cleanup(server.Close)
 	return server.URL + target.Path
 }
