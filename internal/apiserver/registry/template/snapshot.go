@@ -52,7 +52,7 @@ func (k *Kind) load(
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{connection: connection, template: t, page: p, intent: in, record: record}
+	s := &snapshot{connection: connection, template: t, page: p, latest: p.latest(), intent: in, record: record}
 	if s.shown, err = shownOf(ctx, connection.Client, p, in.Release); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,13 @@ func (k *Kind) load(
 			s.shown = v
 		}
 	}
-	s.shown, s.latest = k.withCause(ctx, connection, s.shown), k.withCause(ctx, connection, p.latest())
+	s.shown = k.withCause(ctx, connection, s.shown)
+	if s.latest.ID == s.shown.ID {
+		// The build may have ended since the list was read.
+		s.latest = s.shown
+	} else {
+		s.latest = k.withCause(ctx, connection, s.latest)
+	}
 	s.source, err = readSource(ctx, connection, s.shown.FileID, previous, fresh)
 	return s, err
 }

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -8,6 +10,8 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // version returns a version that was created at the given minute.
@@ -81,5 +85,34 @@ func TestAnIntentThatCannotBeRead(t *testing.T) {
 	}
 	if _, err := f.kind.Settle(f.ctx, f.connection(), items[0], broken); err == nil {
 		t.Error("it is settled")
+	}
+}
+
+// TestBuildFailsDuringARead: a build fails after the list of versions was read and before the
+// single version is read. Conditions and status show the same state.
+func TestBuildFailsDuringARead(t *testing.T) {
+	f := newFixture(t)
+	f.coder.SetBuildResult("starter", coderdtest.BuildResult{Error: "no such image", Hold: true})
+	f.must(f.update("coder.starter", files("# two")))
+	release := make(chan struct{})
+	f.coder.ResetRequests()
+	f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/templateversions/", Block: release})
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		f.pass()
+	}()
+	polltest.Eventually(t, "the single version is read", func() error {
+		if f.coder.Requests()["GET /api/v2/templateversions/{version}"] == 0 {
+			return fmt.Errorf("Coder received %v", f.coder.Requests())
+		}
+		return nil
+	})
+	f.coder.FinishBuilds()
+	close(release)
+	<-read
+	tmpl := f.get("coder.starter")
+	if got := condition(tmpl, "Ready"); got != "False BuildFailed" || tmpl.Status.LatestVersionStatus != buildFailed || tmpl.Status.LatestVersionError != "no such image" {
+		t.Errorf("Ready is %q, and the latest version is %q with the error %q", got, tmpl.Status.LatestVersionStatus, tmpl.Status.LatestVersionError)
 	}
 }
