@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // coderRequestIDHeader is the header with the id under which Coder logs a request.
@@ -104,7 +104,7 @@ func errorValue(err error) []any {
 		return nil
 	}
 	// The error may contain data of the response, for example a status line.
-	return []any{"error", truncate.String(causeOf(err).Error(), maxMessage)}
+	return []any{"error", redaction.Truncate(causeOf(err).Error(), maxMessage)}
 }
 
 // coderRequestID returns the id under which Coder logs a request. Another server may send any

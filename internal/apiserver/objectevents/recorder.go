@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 const (
@@ -175,7 +175,7 @@ func (r *Recorder) event(object runtime.Object, o occurrence) *eventsv1.Event {
 		},
 		EventTime:           metav1.NewMicroTime(r.config.Clock.Now()),
 		ReportingController: controller, ReportingInstance: r.config.Identity,
-		Action: o.action, Reason: o.reason, Type: level, Note: truncate.String(o.note, maxNote),
+		Action: o.action, Reason: o.reason, Type: level, Note: redaction.Truncate(o.note, maxNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: aggregationv1alpha1.GroupVersion.String(), Kind: kind,
 			Namespace: accessor.GetNamespace(), Name: name, UID: accessor.GetUID(),

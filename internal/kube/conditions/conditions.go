@@ -3,7 +3,7 @@ package conditions
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // maxMessage is the maximum length of a message in bytes. It is below the limit of
@@ -26,7 +26,7 @@ func Unknown(conditionType, reason, message string) metav1.Condition {
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: truncate.String(message, maxMessage)}
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: redaction.Truncate(message, maxMessage)}
 }
 
 // Find returns the condition of a type, or nil.

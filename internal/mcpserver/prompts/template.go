@@ -19,7 +19,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 const (
@@ -86,7 +86,7 @@ func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
 
 func clean(words string) string {
 	const most = 1000
-	return truncate.String(toolset.CleanText(words), most)
+	return redaction.Truncate(toolset.CleanText(words), most)
 }
 
 // part returns a block with the content of a subresource, or a line that says why it is

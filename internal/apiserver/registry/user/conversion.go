@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // lastSeenStep is the precision of lastSeenAt. Without it, the record of each active user would be
@@ -124,7 +124,7 @@ type verdict struct {
 
 func (v verdict) condition(kind string, observed int64, since time.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage),
+		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage),
 		ObservedGeneration: observed, LastTransitionTime: registry.Seconds(since),
 	}
 	if v.holds {

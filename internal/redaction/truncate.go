@@ -1,4 +1,4 @@
-package truncate
+package redaction
 
 import (
 	"strings"
@@ -9,10 +9,10 @@ import (
 // Ellipsis is the end of a text that was shortened.
 const Ellipsis = "…"
 
-// String returns s as valid UTF-8 of at most limit bytes. A longer text is cut between two
+// Truncate returns s as valid UTF-8 of at most limit bytes. A longer text is cut between two
 // characters and ends with Ellipsis if there is room for it. The result shares no memory with a
 // longer text.
-func String(s string, limit int) string {
+func Truncate(s string, limit int) string {
 	if len(s) <= limit && utf8.ValidString(s) {
 		return s
 	}

@@ -1,4 +1,4 @@
-package truncate
+package redaction
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestString(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for name, c := range map[string]struct {
 		in    string
 		limit int
@@ -24,18 +24,18 @@ func TestString(t *testing.T) {
 		"ends inside a rune":     {"a\xc3", 10, "a"},
 		"invalid where it's cut": {"ab\xff\xff\xff\xff\xff\xff", 6, "ab…"},
 	} {
-		if got := String(c.in, c.limit); got != c.want {
+		if got := Truncate(c.in, c.limit); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-func FuzzString(f *testing.F) {
+func FuzzTruncate(f *testing.F) {
 	f.Add("aäöü\U0001F600", 5)
 	f.Add("a\xff\xc3", 2)
 	f.Fuzz(func(t *testing.T, s string, limit int) {
 		limit = max(0, limit)
-		got := String(s, limit)
+		got := Truncate(s, limit)
 		if !utf8.ValidString(got) || len(got) > limit {
 			t.Fatalf("String(%q, %d) is %q", s, limit, got)
 		}

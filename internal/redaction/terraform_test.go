@@ -1,4 +1,4 @@
-package terraformerror
+package redaction
 
 import (
 	"maps"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCause(t *testing.T) {
+func TestTerraformCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines []string
 		want  string
@@ -24,7 +24,7 @@ func TestCause(t *testing.T) {
 		"stderr": {[]string{"╷", "│ Error: Invalid block", "│ ", "│   on broken.tf line 1:", "│    1: this", "╵", "│ Error: Another"}, "Error: Invalid block on broken.tf line 1:"},
 		"none":   {[]string{"Terraform 1.14.1"}, ""},
 	} {
-		got := Cause(func(yield func(string, string) bool) {
+		got := TerraformCause(func(yield func(string, string) bool) {
 			for _, line := range c.lines {
 				if !yield("plan", line) {
 					return
@@ -35,7 +35,7 @@ func TestCause(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if got := Cause(maps.All(map[string]string{"a": "Error: " + strings.Repeat("x", 4096)})); len(got) > maxCause+len("…") {
+	if got := TerraformCause(maps.All(map[string]string{"a": "Error: " + strings.Repeat("x", 4096)})); len(got) > maxCause+len("…") {
 		t.Errorf("%d bytes", len(got))
 	}
 }
