@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // MiddlewareConfig configures a Middleware.
@@ -106,12 +106,12 @@ func noteUser(ctx context.Context, name string) { requestRecordOf(ctx).user = na
 func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, rec := newID(), &requestRecord{}
-		logger := cfg.Logger.WithValues(requestid.LogKey, id)
+		logger := cfg.Logger.WithValues(tracing.RequestIDLogKey, id)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
 		r = r.WithContext(log.IntoContext(ctx, logger))
-		r.Header.Set(requestid.Header, id)
+		r.Header.Set(tracing.RequestIDHeader, id)
 		a := newResponseWriter(w)
-		a.Header().Set(requestid.Header, id)
+		a.Header().Set(tracing.RequestIDHeader, id)
 		// Proxies must not buffer a stream.
 		a.Header().Set("X-Accel-Buffering", "no")
 

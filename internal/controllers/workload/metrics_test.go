@@ -14,7 +14,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
@@ -123,7 +122,7 @@ func TestAPassIsATrace(t *testing.T) {
 func TestAPassWithoutTracing(t *testing.T) {
 	var id string
 	pass := traced{next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		id = requestid.From(ctx)
+		id = tracing.RequestID(ctx)
 		return reconcile.Result{RequeueAfter: 7}, nil
 	})}
 	result, err := pass.Reconcile(t.Context(), reconcile.Request{})

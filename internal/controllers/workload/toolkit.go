@@ -24,7 +24,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -228,7 +227,7 @@ type traced struct {
 // Reconcile implements reconcile.Reconciler.
 func (t traced) Reconcile(ctx context.Context, req reconcile.Request) (_ reconcile.Result, err error) {
 	id := string(controller.ReconcileIDFromContext(ctx))
-	ctx = requestid.Into(ctx, id)
+	ctx = tracing.WithRequestID(ctx, id)
 	ctx, span := t.tracing.Begin(ctx, "Reconcile "+t.kind, tracing.Names(req.Namespace, req.Name),
 		trace.WithAttributes(attribute.String("reconcile.id", id)))
 	defer func() { tracing.End(span, err) }()

@@ -19,7 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -184,7 +183,7 @@ func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, span := s.config.Tracing.Begin(tracing.Extract(ctx, traceOf(req)), s.spanName(method, req),
 			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(
 				attribute.String("mcp.method.name", method),
-				attribute.String("request.id", requestid.From(ctx)),
+				attribute.String("request.id", tracing.RequestID(ctx)),
 			))
 		defer func() { tracing.End(span, err) }()
 		return next(ctx, method, req)

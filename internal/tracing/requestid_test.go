@@ -1,13 +1,13 @@
-package requestid_test
+package tracing_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-func TestClean(t *testing.T) {
+func TestCleanRequestID(t *testing.T) {
 	for id, want := range map[string]string{
 		"":                                     "",
 		"6f1c2f0e-5d0b-4e4d-9a68-1a2b3c4d5e6f": "6f1c2f0e-5d0b-4e4d-9a68-1a2b3c4d5e6f",
@@ -16,21 +16,21 @@ func TestClean(t *testing.T) {
 		"ünicode":                              "_nicode",
 		strings.Repeat("x", 65):                strings.Repeat("x", 64),
 	} {
-		if got := requestid.Clean(id); got != want {
+		if got := tracing.CleanRequestID(id); got != want {
 			t.Errorf("%q becomes %q, want %q", id, got, want)
 		}
 	}
 }
 
-func TestContext(t *testing.T) {
-	if id := requestid.From(t.Context()); id != "" {
+func TestRequestID(t *testing.T) {
+	if id := tracing.RequestID(t.Context()); id != "" {
 		t.Errorf("a context of no request has the id %q", id)
 	}
-	ctx := requestid.Into(t.Context(), "a b")
-	if id := requestid.From(ctx); id != "a_b" {
+	ctx := tracing.WithRequestID(t.Context(), "a b")
+	if id := tracing.RequestID(ctx); id != "a_b" {
 		t.Errorf("got %q", id)
 	}
-	if requestid.Into(ctx, "") != ctx {
+	if tracing.WithRequestID(ctx, "") != ctx {
 		t.Error("an empty id changes the context")
 	}
 }
