@@ -26,8 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // storage is the state behind the REST storages of this replica.
@@ -42,9 +41,9 @@ type storage struct {
 	agents      *agents.Pool
 	pods        *workspacepods.Watcher
 	events      *objectevents.Recorder
-	sessions    *sessions.Manager
+	sessions    *usertokens.Sessions
 	actors      *impersonation.Actors
-	tokens      *workspacetokens.Manager
+	tokens      *usertokens.WorkspaceTokens
 	workspaces  *workspace.Kind
 	templates   *template.Kind
 	users       *user.Kind
@@ -58,8 +57,8 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	users := records.NewStore(records.Users(k.users, config.Identity, config.PodNamespace, config.Clock))
 	s := &storage{
 		connections: config.Connections,
-		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
-		tokens:      workspacetokens.New(config.Connections, config.Clock),
+		sessions:    usertokens.NewSessions(config.Connections, config.Identity, config.Clock),
+		tokens:      usertokens.NewWorkspaceTokens(config.Connections, config.Clock),
 		board:       &syncstatus.Board{}, agents: agents.NewPool(config.DialAgent),
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}

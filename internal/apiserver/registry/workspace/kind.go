@@ -23,7 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // Plural is the name of the resource.
@@ -82,7 +82,7 @@ type Config struct {
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
 	// Tokens manages the tokens that are restricted to one workspace.
-	Tokens *workspacetokens.Manager
+	Tokens *usertokens.WorkspaceTokens
 	// Pods reports problems of pods. If nil, no problems are reported.
 	Pods Pods
 }
@@ -99,7 +99,7 @@ type Pods interface {
 type Kind struct {
 	registry.Base[object]
 	agents *agents.Pool
-	tokens *workspacetokens.Manager
+	tokens *usertokens.WorkspaceTokens
 	pods   Pods
 	values *registry.BuildCache[map[string]string]
 	causes *registry.Causes

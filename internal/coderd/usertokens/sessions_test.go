@@ -1,4 +1,4 @@
-package sessions
+package usertokens
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 
 type fixture struct {
 	t *testing.T
-	*Manager
+	*Sessions
 	coder    *coderdtest.Server
 	clock    *clocktesting.FakePassiveClock
 	provider *provider
@@ -79,7 +79,7 @@ func newSkewed(t *testing.T, by time.Duration) *fixture {
 	if f.ada, err = client.UserByName(t.Context(), "ada"); err != nil {
 		t.Fatal(err)
 	}
-	f.Manager = New(f.provider, "replica", f.clock)
+	f.Sessions = NewSessions(f.provider, "replica", f.clock)
 	return f
 }
 
@@ -97,7 +97,7 @@ func (f *fixture) get() *Session {
 
 // names returns the names of the tokens that this package created.
 func (f *fixture) names() []string {
-	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, TokenPrefix) })
+	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, SessionPrefix) })
 }
 
 func (f *fixture) want(n int) {
@@ -172,7 +172,7 @@ func TestClocksNeedNotAgree(t *testing.T) {
 				f.pass(renewAfter/4 - grace)
 			}
 			// It is not used when Coder's clock says that it has expired.
-			f.pass(Lifetime)
+			f.pass(SessionLifetime)
 			f.get()
 			f.pass(grace)
 			f.Sweep(t.Context())
@@ -219,9 +219,9 @@ func TestReplicasDoNotShareTokens(t *testing.T) {
 	for name, other := range map[string]string{"two replicas": "other", "a restart": "replica"} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			second := New(f.provider, other, f.clock)
+			second := NewSessions(f.provider, other, f.clock)
 			var group sync.WaitGroup
-			for _, m := range []*Manager{f.Manager, second} {
+			for _, m := range []*Sessions{f.Sessions, second} {
 				for range 8 {
 					group.Go(func() {
 						if _, err := m.Get(t.Context(), f.provider.connection, f.ada); err != nil {

@@ -1,4 +1,4 @@
-package sessions
+package usertokens
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // Session is one Coder user. It is the Actor of requests made as that user.
 type Session struct {
-	manager  *Manager
+	manager  *Sessions
 	key      key
 	username string
 	url      string
@@ -139,7 +139,7 @@ func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	if s.usable(renewAfter) != "" {
 		return nil
 	}
-	made, err := operator.CreateToken(coderd.Apart(ctx), s.key.user.String(), coderd.TokenRequest{Name: s.manager.newName(), Lifetime: Lifetime})
+	made, err := operator.CreateToken(coderd.Apart(ctx), s.key.user.String(), coderd.TokenRequest{Name: s.manager.newName(), Lifetime: SessionLifetime})
 	if err != nil {
 		if s.usable(usableFor) != "" {
 			log.FromContext(ctx).Info("Using the token of a Coder user that could not be renewed", "coderUser", s.username, "error", err.Error())

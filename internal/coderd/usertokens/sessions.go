@@ -1,4 +1,4 @@
-package sessions
+package usertokens
 
 import (
 	"context"
@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	// Lifetime is the lifetime of a token. It is compared with durations only, so the clocks of
+	// SessionLifetime is the lifetime of a token. It is compared with durations only, so the clocks of
 	// Coder and of this machine may differ.
-	Lifetime = time.Hour
+	SessionLifetime = time.Hour
 	// renewAfter is the age at which a token is replaced on use.
-	renewAfter = Lifetime / 2
+	renewAfter = SessionLifetime / 2
 	// usableFor is the maximum age of a token that could not be replaced.
-	usableFor = Lifetime - 5*time.Minute
+	usableFor = SessionLifetime - 5*time.Minute
 	// grace is how long a replaced token stays valid for running requests.
 	grace = time.Minute
-	// sweepInterval is the interval at which tokens are revoked, if there are any.
+	// sweepInterval is the interval at which tokens are revoked, if there are any to revoke.
 	sweepInterval = 5 * time.Second
 	// forgetAfter is longer than any use of a session.
 	forgetAfter = 25 * time.Hour
 	// revocations limits how many tokens are revoked concurrently.
 	revocations = 16
-	// TokenPrefix is the prefix of the names of the tokens in Coder.
-	TokenPrefix = "coder-k8s-as-"
+	// SessionPrefix is the prefix of the names of the tokens in Coder.
+	SessionPrefix = "coder-k8s-as-"
 )
 
-// Manager holds the sessions of this replica. It is safe for concurrent use.
-type Manager struct {
+// Sessions holds the sessions of this replica. It is safe for concurrent use.
+type Sessions struct {
 	provider connections.Provider
 	clock    clock.PassiveClock
 	// prefix is the prefix of the names of this replica's tokens.
@@ -69,21 +69,21 @@ type retired struct {
 	after            time.Time
 }
 
-// New returns a Manager without sessions. Replica identifies this process.
-func New(provider connections.Provider, replica string, c clock.PassiveClock) *Manager {
+// NewSessions returns a Sessions without sessions. Replica identifies this process.
+func NewSessions(provider connections.Provider, replica string, c clock.PassiveClock) *Sessions {
 	hash := sha256.Sum256([]byte(replica))
-	return &Manager{provider: provider, clock: c, prefix: TokenPrefix + hex.EncodeToString(hash[:4]) + "-", sessions: map[key]*Session{}}
+	return &Sessions{provider: provider, clock: c, prefix: SessionPrefix + hex.EncodeToString(hash[:4]) + "-", sessions: map[key]*Session{}}
 }
 
 // Get returns the session of a Coder user, with a valid token. If Coder refuses to create the
 // token, coderd.IsForbidden, IsInvalid or IsNotFound reports true for the error.
-func (m *Manager) Get(ctx context.Context, connection connections.Connection, user coderd.User) (*Session, error) {
+func (m *Sessions) Get(ctx context.Context, connection connections.Connection, user coderd.User) (*Session, error) {
 	s := m.session(connection, user)
 	return s, s.renew(ctx, connection.Client)
 }
 
 // session returns the session of a user under the current rules.
-func (m *Manager) session(connection connections.Connection, user coderd.User) *Session {
+func (m *Sessions) session(connection connections.Connection, user coderd.User) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := key{connection.ControlPlane, connection.UID, user.ID}
@@ -104,21 +104,21 @@ func (m *Manager) session(connection connections.Connection, user coderd.User) *
 }
 
 // retire ends a session and schedules the revocation of its token. The caller holds the lock.
-func (m *Manager) retire(s *Session, after time.Time) {
+func (m *Sessions) retire(s *Session, after time.Time) {
 	if last, ok := s.take(after); ok {
 		m.retired = append(m.retired, last)
 	}
 }
 
 // Run revokes retired tokens periodically, until the context is canceled.
-func (m *Manager) Run(ctx context.Context) error {
+func (m *Sessions) Run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, m.Sweep, sweepInterval)
 	return nil
 }
 
 // Sweep ends the sessions whose control plane is gone or has other rules, and revokes the tokens
 // that are due.
-func (m *Manager) Sweep(ctx context.Context) {
+func (m *Sessions) Sweep(ctx context.Context) {
 	m.mu.Lock()
 	idle := len(m.sessions) == 0 && len(m.retired) == 0
 	m.mu.Unlock()
@@ -131,7 +131,7 @@ func (m *Manager) Sweep(ctx context.Context) {
 	m.revoke(ctx, m.due())
 }
 
-func (m *Manager) end(members []connections.Member) {
+func (m *Sessions) end(members []connections.Member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -150,7 +150,7 @@ func (m *Manager) end(members []connections.Member) {
 	}
 }
 
-func (m *Manager) due() (due []retired) {
+func (m *Sessions) due() (due []retired) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -166,7 +166,7 @@ func (m *Manager) due() (due []retired) {
 
 // revoke revokes each token with itself, because the operator's token may already be invalid. If
 // that is unauthorized, it uses the operator's token. A token that cannot be revoked expires.
-func (m *Manager) revoke(ctx context.Context, tokens []retired) {
+func (m *Sessions) revoke(ctx context.Context, tokens []retired) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, revocations)
 	for _, r := range tokens {
@@ -187,7 +187,7 @@ func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 }
 
 // Close revokes all tokens. No token is created after that.
-func (m *Manager) Close(ctx context.Context) {
+func (m *Sessions) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
 	for _, s := range m.sessions {
@@ -199,7 +199,7 @@ func (m *Manager) Close(ctx context.Context) {
 	m.revoke(ctx, tokens)
 }
 
-func (m *Manager) newName() string { return m.prefix + strings.ToLower(rand.Text()[:12]) }
+func (m *Sessions) newName() string { return m.prefix + strings.ToLower(rand.Text()[:12]) }
 
 // sameRules reports whether the mapping is unchanged.
 func sameRules(a, b []coderv1alpha1.IdentityRule) bool {

@@ -1,4 +1,4 @@
-package workspacetokens
+package usertokens
 
 import (
 	"context"
@@ -23,26 +23,23 @@ import (
 )
 
 const (
-	// MinLifetime is the minimum lifetime of a token.
-	MinLifetime = time.Minute
-	// MaxLifetime is the maximum lifetime of a token.
-	MaxLifetime = time.Hour
-	// MaxTokens is the maximum number of valid tokens of a user for one workspace.
-	MaxTokens = 50
+	// MinWorkspaceLifetime is the minimum lifetime of a token.
+	MinWorkspaceLifetime = time.Minute
+	// MaxWorkspaceLifetime is the maximum lifetime of a token.
+	MaxWorkspaceLifetime = time.Hour
+	// MaxWorkspaceTokens is the maximum number of valid tokens of a user for one workspace.
+	MaxWorkspaceTokens = 50
 	// shownFor is how long expired tokens are still listed, because the clocks of Coder and of this
 	// machine may differ.
 	shownFor = 5 * time.Minute
-	// sweepInterval is the interval at which the tokens of deleted workspaces are revoked, if there
-	// are deleted workspaces.
-	sweepInterval = 5 * time.Second
 	// retryAfter is the delay before a failed revocation is retried.
 	retryAfter = time.Minute
 	// maxGone is the maximum number of deleted workspaces whose tokens are still to be revoked.
 	maxGone = 20_000
 )
 
-// Request is a request for a token.
-type Request struct {
+// WorkspaceTokenRequest is a request for a token.
+type WorkspaceTokenRequest struct {
 	// Workspace is the workspace to which the token is restricted.
 	Workspace uuid.UUID
 	// User is the Coder user to whom the token belongs.
@@ -52,60 +49,60 @@ type Request struct {
 	Lifetime time.Duration
 }
 
-// Token is a token of a workspace.
-type Token struct {
+// WorkspaceToken is a token of a workspace.
+type WorkspaceToken struct {
 	coderd.TokenInfo
 	// By is the Kubernetes user who requested the token.
 	By string
 }
 
-// TooManyError reports that a user already has MaxTokens for a workspace.
-type TooManyError struct{ Tokens int }
+// TooManyTokensError reports that a user already has MaxWorkspaceTokens for a workspace.
+type TooManyTokensError struct{ Tokens int }
 
 // Error implements error.
-func (e *TooManyError) Error() string {
-	return fmt.Sprintf("%d tokens of this Coder user are valid for the workspace, and no more than %d may be: revoke some, or wait until they expire", e.Tokens, MaxTokens)
+func (e *TooManyTokensError) Error() string {
+	return fmt.Sprintf("%d tokens of this Coder user are valid for the workspace, and no more than %d may be: revoke some, or wait until they expire", e.Tokens, MaxWorkspaceTokens)
 }
 
-// Manager creates, lists and revokes tokens. It is safe for concurrent use.
-type Manager struct {
+// WorkspaceTokens creates, lists and revokes tokens. It is safe for concurrent use.
+type WorkspaceTokens struct {
 	provider connections.Provider
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
 	// gone maps the deleted workspaces to the time of their deletion.
-	gone map[workspace]time.Time
+	gone map[goneWorkspace]time.Time
 	// next is the time of the next sweep.
 	next time.Time
 }
 
-type workspace struct {
+type goneWorkspace struct {
 	controlPlane types.NamespacedName
 	id           uuid.UUID
 }
 
-// New returns a Manager.
-func New(provider connections.Provider, c clock.PassiveClock) *Manager {
-	return &Manager{provider: provider, clock: c, gone: map[workspace]time.Time{}}
+// NewWorkspaceTokens returns a WorkspaceTokens.
+func NewWorkspaceTokens(provider connections.Provider, c clock.PassiveClock) *WorkspaceTokens {
+	return &WorkspaceTokens{provider: provider, clock: c, gone: map[goneWorkspace]time.Time{}}
 }
 
 // Create creates a token. The request is made by the Actor of the context, or else the client's
 // user.
-func (m *Manager) Create(ctx context.Context, client *coderd.Client, r Request) (value string, made Token, err error) {
+func (m *WorkspaceTokens) Create(ctx context.Context, client *coderd.Client, r WorkspaceTokenRequest) (value string, made WorkspaceToken, err error) {
 	known, err := client.TokensOf(ctx, r.User.String())
 	if err != nil {
-		return "", Token{}, err
+		return "", WorkspaceToken{}, err
 	}
-	if n := len(m.of(known, r.Workspace)); n >= MaxTokens {
-		return "", Token{}, &TooManyError{n}
+	if n := len(m.of(known, r.Workspace)); n >= MaxWorkspaceTokens {
+		return "", WorkspaceToken{}, &TooManyTokensError{n}
 	}
 	token, info, err := client.CreateWorkspaceToken(ctx, r.User.String(), r.Workspace,
-		coderd.TokenRequest{Name: newName(r.Workspace, r.By), Lifetime: r.Lifetime})
-	return token.Value, Token{TokenInfo: info, By: nameOf(r.By)}, err
+		coderd.TokenRequest{Name: newWorkspaceName(r.Workspace, r.By), Lifetime: r.Lifetime})
+	return token.Value, WorkspaceToken{TokenInfo: info, By: requesterOf(r.By)}, err
 }
 
 // List returns the tokens of a workspace, the oldest first.
-func (m *Manager) List(ctx context.Context, client *coderd.Client, id uuid.UUID) ([]Token, error) {
+func (m *WorkspaceTokens) List(ctx context.Context, client *coderd.Client, id uuid.UUID) ([]WorkspaceToken, error) {
 	all, err := client.AllTokens(ctx)
 	if err != nil {
 		return nil, err
@@ -114,35 +111,35 @@ func (m *Manager) List(ctx context.Context, client *coderd.Client, id uuid.UUID)
 }
 
 // of returns the tokens of a workspace, without those that expired more than shownFor ago.
-func (m *Manager) of(all []coderd.TokenInfo, id uuid.UUID) (tokens []Token) {
+func (m *WorkspaceTokens) of(all []coderd.TokenInfo, id uuid.UUID) (tokens []WorkspaceToken) {
 	now := m.clock.Now()
 	for _, info := range all {
-		if of, by, ok := parseName(info.Name); ok && of == id && now.Before(info.ExpiresAt.Add(shownFor)) {
-			tokens = append(tokens, Token{info, by})
+		if of, by, ok := parseWorkspaceName(info.Name); ok && of == id && now.Before(info.ExpiresAt.Add(shownFor)) {
+			tokens = append(tokens, WorkspaceToken{info, by})
 		}
 	}
-	slices.SortFunc(tokens, func(a, b Token) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(tokens, func(a, b WorkspaceToken) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return tokens
 }
 
 // Gone schedules the revocation of the tokens of a deleted workspace.
-func (m *Manager) Gone(controlPlane types.NamespacedName, id uuid.UUID) {
+func (m *WorkspaceTokens) Gone(controlPlane types.NamespacedName, id uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.gone) < maxGone {
-		m.gone[workspace{controlPlane, id}] = m.clock.Now()
+		m.gone[goneWorkspace{controlPlane, id}] = m.clock.Now()
 	}
 }
 
 // Run revokes the tokens of deleted workspaces until the context is done.
-func (m *Manager) Run(ctx context.Context) error {
+func (m *WorkspaceTokens) Run(ctx context.Context) error {
 	wait.UntilWithContext(ctx, m.Sweep, sweepInterval)
 	return nil
 }
 
 // Sweep revokes the tokens of deleted workspaces. It lists the tokens of each Coder once,
 // independent of the number of deleted workspaces.
-func (m *Manager) Sweep(ctx context.Context) {
+func (m *WorkspaceTokens) Sweep(ctx context.Context) {
 	planes := m.due()
 	if len(planes) == 0 {
 		return
@@ -174,11 +171,11 @@ func (m *Manager) Sweep(ctx context.Context) {
 
 // due returns the deleted workspaces of each control plane. It forgets workspaces that were deleted
 // so long ago that their tokens have expired.
-func (m *Manager) due() map[types.NamespacedName]map[uuid.UUID]time.Time {
+func (m *WorkspaceTokens) due() map[types.NamespacedName]map[uuid.UUID]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
-	maps.DeleteFunc(m.gone, func(_ workspace, at time.Time) bool { return now.Sub(at) > MaxLifetime+shownFor })
+	maps.DeleteFunc(m.gone, func(_ goneWorkspace, at time.Time) bool { return now.Sub(at) > MaxWorkspaceLifetime+shownFor })
 	if now.Before(m.next) {
 		return nil
 	}
@@ -192,11 +189,11 @@ func (m *Manager) due() map[types.NamespacedName]map[uuid.UUID]time.Time {
 	return planes
 }
 
-func (m *Manager) done(controlPlane types.NamespacedName, ids map[uuid.UUID]time.Time) {
+func (m *WorkspaceTokens) done(controlPlane types.NamespacedName, ids map[uuid.UUID]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, at := range ids {
-		if w := (workspace{controlPlane, id}); m.gone[w].Equal(at) {
+		if w := (goneWorkspace{controlPlane, id}); m.gone[w].Equal(at) {
 			delete(m.gone, w)
 		}
 	}
@@ -208,7 +205,7 @@ func revokeAll(ctx context.Context, client *coderd.Client, ids map[uuid.UUID]tim
 		return err
 	}
 	for _, info := range all {
-		id, _, ok := parseName(info.Name)
+		id, _, ok := parseWorkspaceName(info.Name)
 		if _, gone := ids[id]; !ok || !gone {
 			continue
 		}
@@ -221,8 +218,8 @@ func revokeAll(ctx context.Context, client *coderd.Client, ids map[uuid.UUID]tim
 }
 
 const (
-	// NamePrefix is the prefix of the tokens' names in Coder.
-	NamePrefix = "coder-k8s-workspace-"
+	// WorkspacePrefix is the prefix of the tokens' names in Coder.
+	WorkspacePrefix = "coder-k8s-workspace-"
 	// maxBy is the maximum length of the part of a name that identifies the requesting user.
 	maxBy = 80
 	// byHash is the number of hash digits at the end of a user name that had to be changed.
@@ -231,14 +228,14 @@ const (
 	idLength = 36
 )
 
-// newName returns a unique name of a token.
-func newName(workspace uuid.UUID, by string) string {
-	return NamePrefix + workspace.String() + "-" + strings.ToLower(rand.Text()[:12]) + "." + nameOf(by)
+// newWorkspaceName returns a unique name of a token.
+func newWorkspaceName(workspace uuid.UUID, by string) string {
+	return WorkspacePrefix + workspace.String() + "-" + strings.ToLower(rand.Text()[:12]) + "." + requesterOf(by)
 }
 
-// nameOf returns a Kubernetes user name in the form for the name of a token. Unusual characters
+// requesterOf returns a Kubernetes user name in the form for the name of a token. Unusual characters
 // become underscores, and long names are truncated. A hash then distinguishes the user from others.
-func nameOf(user string) string {
+func requesterOf(user string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-@:/", r) {
 			return r
@@ -252,10 +249,10 @@ func nameOf(user string) string {
 	return plain[:min(len(plain), maxBy-byHash-1)] + "_" + hex.EncodeToString(hash[:])[:byHash]
 }
 
-// parseName returns the workspace of a token and the user who requested it. It reports whether the
+// parseWorkspaceName returns the workspace of a token and the user who requested it. It reports whether the
 // token was created by this package.
-func parseName(name string) (workspace uuid.UUID, by string, ok bool) {
-	rest, ok := strings.CutPrefix(name, NamePrefix)
+func parseWorkspaceName(name string) (workspace uuid.UUID, by string, ok bool) {
+	rest, ok := strings.CutPrefix(name, WorkspacePrefix)
 	if !ok || len(rest) < idLength {
 		return uuid.Nil, "", false
 	}

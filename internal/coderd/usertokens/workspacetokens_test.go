@@ -1,4 +1,4 @@
-package workspacetokens
+package usertokens
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-func TestNames(t *testing.T) {
+func TestWorkspaceTokenNames(t *testing.T) {
 	id := uuid.New()
 	for name, c := range map[string]struct{ user, want string }{
 		"a person":           {"alice", "alice"},
@@ -32,9 +32,9 @@ func TestNames(t *testing.T) {
 		"nobody":             {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := newName(id, c.user)
-			workspace, by, ok := parseName(text)
-			if !ok || workspace != id || !strings.HasPrefix(by, c.want) || len(by) > maxBy || by != nameOf(c.user) {
+			text := newWorkspaceName(id, c.user)
+			workspace, by, ok := parseWorkspaceName(text)
+			if !ok || workspace != id || !strings.HasPrefix(by, c.want) || len(by) > maxBy || by != requesterOf(c.user) {
 				t.Errorf("%s is of %s, asked for by %q, %t", text, workspace, by, ok)
 			}
 			if c.user != c.want && len(by) != len(c.want)+byHash {
@@ -42,24 +42,24 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-	if nameOf("a b") == nameOf("a_b") || nameOf("a b") == nameOf("a\tb") {
+	if requesterOf("a b") == requesterOf("a_b") || requesterOf("a b") == requesterOf("a\tb") {
 		t.Error("two users have one name")
 	}
-	for _, other := range []string{"", "mine", NamePrefix, NamePrefix + "x", NamePrefix + strings.Repeat("z", 50), NamePrefix + id.String(), "coder-k8s-as-" + id.String() + "-a.b"} {
-		if _, _, ok := parseName(other); ok {
+	for _, other := range []string{"", "mine", WorkspacePrefix, WorkspacePrefix + "x", WorkspacePrefix + strings.Repeat("z", 50), WorkspacePrefix + id.String(), "coder-k8s-as-" + id.String() + "-a.b"} {
+		if _, _, ok := parseWorkspaceName(other); ok {
 			t.Errorf("%q counts as one of ours", other)
 		}
 	}
 }
 
-// provider provides one control plane.
-type provider struct {
+// workspaceProvider provides one control plane.
+type workspaceProvider struct {
 	connections.Provider
 	connection connections.Connection
 	away       bool
 }
 
-func (p *provider) Members(context.Context) ([]connections.Member, error) {
+func (p *workspaceProvider) Members(context.Context) ([]connections.Member, error) {
 	m := connections.Member{ControlPlane: p.connection.ControlPlane, Connection: &p.connection}
 	if p.away {
 		m.Connection = nil
@@ -67,19 +67,19 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{m}, nil
 }
 
-type fixture struct {
-	*Manager
+type workspaceFixture struct {
+	*WorkspaceTokens
 	t        *testing.T
 	coder    *coderdtest.Server
 	client   *coderd.Client
-	provider *provider
+	provider *workspaceProvider
 	clock    *clocktesting.FakePassiveClock
 	ada      coderd.User
 }
 
-func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
+func newWorkspaceFixture(t *testing.T, options ...coderdtest.Option) *workspaceFixture {
 	t.Helper()
-	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))}
+	f := &workspaceFixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))}
 	f.coder = coderdtest.New(t, append(options, coderdtest.WithClock(f.clock))...)
 	var err error
 	if f.client, err = coderd.New(coderd.Config{URL: f.coder.URL, Token: f.coder.AddUser("operator", "owner")}); err != nil {
@@ -90,14 +90,14 @@ func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	if f.ada, err = f.client.UserByName(t.Context(), "ada"); err != nil {
 		t.Fatal(err)
 	}
-	f.provider = &provider{connection: connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, Client: f.client}}
-	f.Manager = New(f.provider, f.clock)
+	f.provider = &workspaceProvider{connection: connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, Client: f.client}}
+	f.WorkspaceTokens = NewWorkspaceTokens(f.provider, f.clock)
 	return f
 }
 
-func (f *fixture) create(id uuid.UUID) (string, Token) {
+func (f *workspaceFixture) create(id uuid.UUID) (string, WorkspaceToken) {
 	f.t.Helper()
-	value, token, err := f.Create(f.t.Context(), f.client, Request{Workspace: id, User: f.ada.ID, By: "alice", Lifetime: time.Hour})
+	value, token, err := f.Create(f.t.Context(), f.client, WorkspaceTokenRequest{Workspace: id, User: f.ada.ID, By: "alice", Lifetime: time.Hour})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -105,12 +105,12 @@ func (f *fixture) create(id uuid.UUID) (string, Token) {
 }
 
 // names returns the names of ada's tokens of this package.
-func (f *fixture) names() []string {
-	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, NamePrefix) })
+func (f *workspaceFixture) names() []string {
+	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, WorkspacePrefix) })
 }
 
 func TestATokenIsOfOneWorkspace(t *testing.T) {
-	f := newFixture(t)
+	f := newWorkspaceFixture(t)
 	template := f.coder.AddTemplate("coder", "starter", nil)
 	one, two := f.coder.AddWorkspace("ada", template, "one"), f.coder.AddWorkspace("ada", template, "two")
 	value, made := f.create(one)
@@ -140,17 +140,17 @@ func TestATokenIsOfOneWorkspace(t *testing.T) {
 // TestNoUnrestrictedTokenIsReturned: a token whose restriction Coder ignores or does not confirm is
 // revoked.
 func TestNoUnrestrictedTokenIsReturned(t *testing.T) {
-	request := func(f *fixture) Request {
-		return Request{Workspace: uuid.New(), User: f.ada.ID, By: "alice", Lifetime: time.Hour}
+	request := func(f *workspaceFixture) WorkspaceTokenRequest {
+		return WorkspaceTokenRequest{Workspace: uuid.New(), User: f.ada.ID, By: "alice", Lifetime: time.Hour}
 	}
-	old := newFixture(t, coderdtest.WithRelease(coderdtest.ReleaseBefore))
+	old := newWorkspaceFixture(t, coderdtest.WithRelease(coderdtest.ReleaseBefore))
 	value, _, err := old.Create(t.Context(), old.client, request(old))
 	if !coderd.IsUnrestricted(err) || value != "" || len(old.names()) > 0 {
 		t.Errorf("a Coder without scopes: %q, %v, and %v are left", value, err, old.names())
 	}
-	f := newFixture(t)
+	f := newWorkspaceFixture(t)
 	remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/users/" + f.ada.ID.String() + "/keys/", Status: http.StatusInternalServerError})
-	token, _, err := f.client.CreateWorkspaceToken(t.Context(), f.ada.ID.String(), uuid.New(), coderd.TokenRequest{Name: newName(uuid.New(), "alice"), Lifetime: time.Hour})
+	token, _, err := f.client.CreateWorkspaceToken(t.Context(), f.ada.ID.String(), uuid.New(), coderd.TokenRequest{Name: newWorkspaceName(uuid.New(), "alice"), Lifetime: time.Hour})
 	remove()
 	if err == nil || token.Value != "" || len(f.names()) > 0 {
 		t.Errorf("a token that was not looked at: %q, %v, and %v are left", token.Value, err, f.names())
@@ -158,18 +158,18 @@ func TestNoUnrestrictedTokenIsReturned(t *testing.T) {
 }
 
 func TestTokensAreBounded(t *testing.T) {
-	f := newFixture(t)
+	f := newWorkspaceFixture(t)
 	id := uuid.New()
-	for range MaxTokens {
+	for range MaxWorkspaceTokens {
 		f.create(id)
 	}
-	request := Request{Workspace: id, User: f.ada.ID, By: "alice", Lifetime: time.Hour}
-	var many *TooManyError
+	request := WorkspaceTokenRequest{Workspace: id, User: f.ada.ID, By: "alice", Lifetime: time.Hour}
+	var many *TooManyTokensError
 	if _, _, err := f.Create(t.Context(), f.client, request); !errors.As(err, &many) {
 		t.Errorf("%v", err)
 	}
 	f.create(uuid.New())
-	f.clock.SetTime(f.clock.Now().Add(MaxLifetime + shownFor + time.Second))
+	f.clock.SetTime(f.clock.Now().Add(MaxWorkspaceLifetime + shownFor + time.Second))
 	f.create(id)
 	if list, err := f.List(t.Context(), f.client, id); err != nil || len(list) != 1 {
 		t.Errorf("%d are listed, want the one that has not expired: %v", len(list), err)
@@ -177,7 +177,7 @@ func TestTokensAreBounded(t *testing.T) {
 }
 
 func TestTokensEndWithTheirWorkspace(t *testing.T) {
-	f := newFixture(t)
+	f := newWorkspaceFixture(t)
 	plane := f.provider.connection.ControlPlane
 	one, two := uuid.New(), uuid.New()
 	f.create(one)
@@ -213,7 +213,7 @@ func TestTokensEndWithTheirWorkspace(t *testing.T) {
 	}
 	// Workspaces of a control plane that is gone for good are forgotten after a while.
 	f.Gone(types.NamespacedName{Namespace: "gone", Name: "coder"}, two)
-	f.clock.SetTime(f.clock.Now().Add(2 * MaxLifetime))
+	f.clock.SetTime(f.clock.Now().Add(2 * MaxWorkspaceLifetime))
 	f.Sweep(t.Context())
 	if len(f.gone) > 0 {
 		t.Errorf("%v", f.gone)
