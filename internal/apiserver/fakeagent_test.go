@@ -1,4 +1,4 @@
-package agentstest
+package apiserver
 
 import (
 	"context"
@@ -21,12 +21,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
 
-// ShowSize is a command that waits until the size of its terminal changes, and prints
+// showSize is a command that waits until the size of its terminal changes, and prints
 // it as COLUMNSxROWS.
-const ShowSize = "show-size"
+const showSize = "show-size"
 
-// Agent is a fake agent. Its fields may be set before the first session.
-type Agent struct {
+// fakeAgent is an SSH server in this process that runs commands with the shell of this machine. It
+// uses no network besides the loopback interface. Its fields may be set before the first session.
+type fakeAgent struct {
 	// Fail is the error that Dial returns. Nil means that connecting succeeds.
 	Fail error
 
@@ -42,8 +43,8 @@ type Agent struct {
 	dialedAs []string
 }
 
-// New returns an agent.
-func New(t testing.TB) *Agent {
+// newFakeAgent returns an agent.
+func newFakeAgent(t testing.TB) *fakeAgent {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -53,13 +54,13 @@ func New(t testing.TB) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{config: &ssh.ServerConfig{NoClientAuth: true}}
+	a := &fakeAgent{config: &ssh.ServerConfig{NoClientAuth: true}}
 	a.config.AddHostKey(signer)
 	return a
 }
 
 // Dial implements agents.Dialer.
-func (a *Agent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (agents.Conn, error) {
+func (a *fakeAgent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (agents.Conn, error) {
 	if a.Fail != nil {
 		return nil, a.Fail
 	}
@@ -77,14 +78,14 @@ func (a *Agent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (age
 
 // DialedAs returns the Coder users of the connections to the agent. An empty name means the
 // operator.
-func (a *Agent) DialedAs() []string {
+func (a *fakeAgent) DialedAs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.dialedAs)
 }
 
 // Cut breaks every open connection, as if the agent had stopped.
-func (a *Agent) Cut() {
+func (a *fakeAgent) Cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.conns {
@@ -96,7 +97,7 @@ var errCut = errors.New("the agent cannot be reached")
 
 // conn is a connection to the agent.
 type conn struct {
-	agent *Agent
+	agent *fakeAgent
 	once  sync.Once
 
 	mu      sync.Mutex
@@ -174,7 +175,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-func (a *Agent) serve(conn net.Conn) {
+func (a *fakeAgent) serve(conn net.Conn) {
 	_, channels, requests, err := ssh.NewServerConn(conn, a.config)
 	if err != nil {
 		return
@@ -190,7 +191,7 @@ func (a *Agent) serve(conn net.Conn) {
 }
 
 // session runs one command. Its requests end when the client disconnects.
-func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
+func (a *fakeAgent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	sizes := make(chan string, 10)
@@ -215,10 +216,10 @@ func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 }
 
 // run runs a line with the shell. Without a line the shell reads commands from its input.
-func (a *Agent) run(ctx context.Context, channel ssh.Channel, line string, sizes <-chan string) {
+func (a *fakeAgent) run(ctx context.Context, channel ssh.Channel, line string, sizes <-chan string) {
 	defer func() { _ = channel.Close() }()
 	status := uint32(0)
-	if line == "'"+ShowSize+"'" {
+	if line == "'"+showSize+"'" {
 		select {
 		case size := <-sizes:
 			_, _ = channel.Write([]byte(size))
@@ -230,7 +231,7 @@ func (a *Agent) run(ctx context.Context, channel ssh.Channel, line string, sizes
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }
 
-func (a *Agent) shell(ctx context.Context, channel ssh.Channel, line string) uint32 {
+func (a *fakeAgent) shell(ctx context.Context, channel ssh.Channel, line string) uint32 {
 	cmd := exec.CommandContext(ctx, "sh", "-s")
 	if line != "" {
 		cmd = exec.CommandContext(ctx, "sh", "-c", line)
