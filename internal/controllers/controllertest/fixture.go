@@ -24,9 +24,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/test/kstatus"
 )
 
@@ -58,7 +57,7 @@ type Fixture[O client.Object] struct {
 	// Reconciler is the controller.
 	Reconciler reconcile.Reconciler
 	// Fault disturbs the controller's writes.
-	Fault *crashtest.Fault
+	Fault *kubetest.Fault
 	// World does the work of Kubernetes during Settle, and reports whether it changed something. It
 	// may be nil.
 	World func() bool
@@ -75,13 +74,13 @@ type Fixture[O client.Object] struct {
 // New returns a fixture without a cluster. Build creates it.
 func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 	return &Fixture[O]{
-		T: t, Options: options, Events: &Events{}, Fault: &crashtest.Fault{},
+		T: t, Options: options, Events: &Events{}, Fault: &kubetest.Fault{},
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
 	}
 }
 
 // kinds is the scheme of the fake clusters.
-var kinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+var kinds = kubetest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
 
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {

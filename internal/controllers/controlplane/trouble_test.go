@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // mustNotSpin checks that a pass requests the next one after a second at the earliest.
@@ -60,7 +60,7 @@ func TestTroubleEverywhere(t *testing.T) {
 				s := all[name]
 				undisturbed := s.play(t, 0)
 				want := undisturbed.picture(undisturbed.licenses)
-				crashtest.EachStep(t, 0, func(at int) bool {
+				kubetest.EachStep(t, 0, func(at int) bool {
 					f := s.stage(t)
 					fault := f.Fault
 					if trouble.reads {
@@ -114,7 +114,7 @@ func TestAnyAnswerOfCoder(t *testing.T) {
 		all := answers()
 		for i, name := range slices.Sorted(maps.Keys(all)) {
 			for j, path := range []string{"", "/api/v2/users", "/api/v2/licenses", "/api/v2/entitlements"} {
-				if (i+j)%crashtest.Stride != 0 {
+				if (i+j)%kubetest.Stride != 0 {
 					continue
 				}
 				t.Run(when+"/"+name+path, func(t *testing.T) {

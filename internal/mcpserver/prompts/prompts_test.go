@@ -22,7 +22,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
@@ -41,7 +41,7 @@ func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.Read
 const templatePath = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s"
 
 // knownKinds are the kinds of the fake cluster.
-var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
+var knownKinds = kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
 
 // connect connects a client of user alice to the prompts. Reading objects named "forbidden"
 // fails.

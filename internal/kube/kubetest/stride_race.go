@@ -1,6 +1,6 @@
 //go:build race
 
-package crashtest
+package kubetest
 
 // Stride is the distance between the steps at which a test crashes. The race detector makes these
 // tests eight times slower, and most of them have only one goroutine, so every fifth step is enough

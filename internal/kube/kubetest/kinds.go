@@ -1,4 +1,4 @@
-package applytest
+package kubetest
 
 import (
 	"strings"
