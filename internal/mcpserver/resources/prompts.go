@@ -1,4 +1,4 @@
-package prompts
+package resources
 
 import (
 	"context"
@@ -47,9 +47,9 @@ func all() []prompt {
 	}
 }
 
-// Register registers the prompts with an MCP server. They read through kube, which
+// RegisterPrompts registers the prompts with an MCP server. They read through kube, which
 // impersonates the caller.
-func Register(server *mcp.Server, kube *callers.Kube) {
+func RegisterPrompts(server *mcp.Server, kube *callers.Kube) {
 	for _, p := range all() {
 		server.AddPrompt(&mcp.Prompt{
 			Name: p.name, Title: p.title, Description: p.description,
@@ -61,8 +61,8 @@ func Register(server *mcp.Server, kube *callers.Kube) {
 	}
 }
 
-// Rights returns the permissions that the prompts use, without duplicates.
-func Rights() []callers.Right {
+// PromptRights returns the permissions that the prompts use, without duplicates.
+func PromptRights() []callers.Right {
 	var rights []callers.Right
 	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {
 		needs, uses := of()

@@ -1,4 +1,4 @@
-package prompts
+package resources
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +20,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
@@ -40,12 +37,9 @@ func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.Read
 
 const templatePath = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s"
 
-// knownKinds are the kinds of the fake cluster.
-var knownKinds = kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
-
-// connect connects a client of user alice to the prompts. Reading objects named "forbidden"
+// connectPrompts connects a client of user alice to the prompts. Reading objects named "forbidden"
 // fails.
-func connect(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSession {
+func connectPrompts(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSession {
 	t.Helper()
 	c := knownKinds.Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -56,7 +50,7 @@ func connect(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSe
 		},
 	}).Build()
 	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
-	Register(server, &callers.Kube{WithWatch: c, Raw: raw})
+	RegisterPrompts(server, &callers.Kube{WithWatch: c, Raw: raw})
 	return mcptest.Connect(t, server, nil, nil)
 }
 
@@ -87,7 +81,7 @@ func aTemplate(files map[string]string) *aggregationv1alpha1.CoderTemplate {
 }
 
 func TestPromptsAreListed(t *testing.T) {
-	list, err := connect(t, nil).ListPrompts(t.Context(), nil)
+	list, err := connectPrompts(t, nil).ListPrompts(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +104,7 @@ func TestDiagnosisPrompts(t *testing.T) {
 	}
 	ws := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev"}}
 	ws.Status.LatestBuild = &aggregationv1alpha1.WorkspaceBuild{Number: 1, Transition: "start", Status: "failed", Error: "insufficient quota"}
-	session := connect(t, nil, cp, ws)
+	session := connectPrompts(t, nil, cp, ws)
 	for _, c := range []struct{ prompt, name, want string }{
 		{"diagnose_control_plane", "coder", "belongs to someone else"},
 		{"diagnose_workspace", "coder.ada.dev", "quota in Coder does not allow it"},
@@ -130,7 +124,7 @@ func TestReviewTemplate(t *testing.T) {
 		templatePath + "/parameters":        `{"versionID":"a","items":[{"name":"size","type":"number","required":true,"mutable":true,"ephemeral":false}]}`,
 		templatePath + "/versions?limit=10": `{"items":[{"id":"a","name":"v3","status":"succeeded","active":true,"archived":false,"createdAt":null}]}`,
 	}
-	words, err := get(t, connect(t, raw, aTemplate(map[string]string{
+	words, err := get(t, connectPrompts(t, raw, aTemplate(map[string]string{
 		"README.md": "a text with ````\nfences", "main.tf": "resource {}\x1b[31m", "modules/a.tf": "module {}",
 	})), "review_template", "coder", "coder.k8s")
 	if err != nil {
@@ -152,7 +146,7 @@ func TestReviewTemplate(t *testing.T) {
 func TestReviewWithGaps(t *testing.T) {
 	tmpl := aTemplate(nil)
 	tmpl.Status.Source = &aggregationv1alpha1.TemplateSource{FileCount: 7, SizeBytes: 3 << 20}
-	words, err := get(t, connect(t, rawTexts{templatePath + "/parameters": "no JSON"}, tmpl), "review_template", "coder", "coder.k8s")
+	words, err := get(t, connectPrompts(t, rawTexts{templatePath + "/parameters": "no JSON"}, tmpl), "review_template", "coder", "coder.k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +168,7 @@ func TestFilesAreBounded(t *testing.T) {
 }
 
 func TestErrorsAreSentences(t *testing.T) {
-	session := connect(t, nil)
+	session := connectPrompts(t, nil)
 	for _, prompt := range all() {
 		for _, c := range []struct{ namespace, name, want string }{
 			{"", "x", "namespace is required"}, {"coder", "", "name is required"}, {"coder", "none", "coder/none"}, {"coder", "forbidden", `user "alice" may not get`},
@@ -188,8 +182,8 @@ func TestErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestRights(t *testing.T) {
-	rights := Rights()
+func TestPromptRights(t *testing.T) {
+	rights := PromptRights()
 	for i, right := range rights {
 		if right.Resource == "secrets" || right.Verb != "get" && right.Verb != "list" || slices.Contains(rights[:i], right) {
 			t.Errorf("%+v", right)
