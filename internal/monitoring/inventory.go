@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -41,7 +41,7 @@ func Own() ([]Metric, error) {
 	var errs []error
 	for _, register := range []func() error{
 		func() error { return RegisterBuildInfo(r) },
-		func() error { _, err := workload.New(r); return err },
+		func() error { _, err := workload.NewMetrics(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := impersonation.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -20,7 +19,7 @@ import (
 
 // registered contains metrics and the registry with which they are registered.
 type registered struct {
-	*metrics.Metrics
+	*Metrics
 	t        *testing.T
 	registry *prometheus.Registry
 }
@@ -28,7 +27,7 @@ type registered struct {
 func newMetrics(t *testing.T) *registered {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
+	m, err := NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
@@ -67,7 +66,7 @@ type Options struct {
 	// Optional reports which optional kinds the cluster serves. Nil means none.
 	Optional KindSet
 	// Metrics are the metrics of the controllers. Nil disables them.
-	Metrics *metrics.Metrics
+	Metrics *Metrics
 	// Tracing creates a span for each pass. Nil disables it.
 	Tracing *tracing.Provider
 	// FieldOwner is the name of the operator in managed fields. Empty means DefaultFieldOwner.

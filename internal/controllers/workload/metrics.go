@@ -1,4 +1,4 @@
-package metrics
+package workload
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ type Metrics struct {
 	ready         *prometheus.GaugeVec
 }
 
-// New creates the metrics and registers them.
-func New(registerer prometheus.Registerer) (*Metrics, error) {
+// NewMetrics creates the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_reconcile_outcomes_total",

@@ -1,4 +1,4 @@
-package metrics
+package workload
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-func told(t *testing.T, registry *prometheus.Registry) []string {
+func series(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	// Each series is formatted as name{labels}.
 	families, err := registry.Gather()
@@ -35,7 +35,7 @@ func told(t *testing.T, registry *prometheus.Registry) []string {
 
 func TestSeriesGoWithTheirObject(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := New(registry)
+	m, err := NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +57,14 @@ func TestSeriesGoWithTheirObject(t *testing.T) {
 		"coder_k8s_reconcile_outcomes_total{kind=CoderControlPlane,reason=Ready}",
 		"coder_k8s_time_to_ready_seconds{kind=CoderControlPlane}",
 	}
-	if diff := cmp.Diff(want, told(t, registry)); diff != "" {
+	if diff := cmp.Diff(want, series(t, registry)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 
 	m.SetLicenseExpiry("team", "coder", nil)
 	m.Forget("CoderProvisioner", "team", "coder")
 	m.Forget("CoderControlPlane", "team", "coder")
-	for _, series := range told(t, registry) {
+	for _, series := range series(t, registry) {
 		if strings.Contains(series, "team") {
 			t.Errorf("%s is told of an object that is gone", series)
 		}
@@ -74,7 +74,7 @@ func TestSeriesGoWithTheirObject(t *testing.T) {
 func TestMetricsOfOneRegistryAreOne(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
-		m, err := New(registry)
+		m, err := NewMetrics(registry)
 		if err != nil {
 			t.Fatal(err)
 		}
