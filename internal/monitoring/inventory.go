@@ -14,9 +14,9 @@ import (
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
@@ -69,8 +69,8 @@ func Libraries() ([]Metric, error) {
 	if registry, ok := ctrlmetrics.Registry.(prometheus.Collector); ok {
 		add(registry.Describe, func(name string) bool { return !strings.HasPrefix(name, "coder_k8s_") })
 	}
-	exported := librarymetrics.Families()
-	add(librarymetrics.Describe, func(name string) bool { return slices.Contains(exported, name) })
+	exported := apiserver.LibraryMetrics()
+	add(apiserver.DescribeLibraryMetrics, func(name string) bool { return slices.Contains(exported, name) })
 	return sorted(all), errors.Join(errs...)
 }
 

@@ -1,4 +1,4 @@
-package librarymetrics
+package apiserver
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	_ "k8s.io/apiserver/pkg/audit"
 )
 
-// registry returns a registry with one exported metric and one that is not exported.
-func registry(t *testing.T) *prometheus.Registry {
+// libraryRegistry returns a registry with one exported metric and one that is not exported.
+func libraryRegistry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	for _, name := range []string{"apiserver_request_total", "apiserver_secret_total"} {
@@ -38,7 +38,7 @@ func registry(t *testing.T) *prometheus.Registry {
 }
 
 func TestOnlyWhatIsServedIsTold(t *testing.T) {
-	families, err := chosen{registry(t)}.Gather()
+	families, err := allowListed{libraryRegistry(t)}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (b broken) Gather() ([]*dto.MetricFamily, error) {
 // TestAnErrorKeepsTheRest checks that an error of one collector does not drop the metrics of
 // others.
 func TestAnErrorKeepsTheRest(t *testing.T) {
-	families, err := chosen{broken{registry(t)}}.Gather()
+	families, err := allowListed{broken{libraryRegistry(t)}}.Gather()
 	if err == nil || len(families) != 1 {
 		t.Errorf("%d families, error %v", len(families), err)
 	}
@@ -83,10 +83,10 @@ func TestAnErrorKeepsTheRest(t *testing.T) {
 func TestTheLibraryHasTheFamilies(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
-		Describe(descriptions)
+		DescribeLibraryMetrics(descriptions)
 		close(descriptions)
 	}()
-	missing := Families()
+	missing := LibraryMetrics()
 	for description := range descriptions {
 		missing = slices.DeleteFunc(missing, func(name string) bool {
 			return strings.Contains(description.String(), `fqName: "`+name+`"`)

@@ -1,4 +1,4 @@
-package librarymetrics
+package apiserver
 
 import (
 	"slices"
@@ -14,8 +14,9 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// Families returns the names of the exported metrics.
-func Families() []string {
+// LibraryMetrics returns the names of the exported metrics of k8s.io/apiserver. The library has them in
+// a registry of its own, together with a hundred others.
+func LibraryMetrics() []string {
 	return []string{
 		// Requests.
 		"apiserver_request_total",
@@ -52,20 +53,20 @@ func Families() []string {
 	}
 }
 
-// Resources returns the served resources.
-func Resources() []string { return []string{"coderworkspaces", "codertemplates", "coderusers"} }
+// servedResources returns the served resources.
+func servedResources() []string { return []string{"coderworkspaces", "codertemplates", "coderusers"} }
 
-// Subresources returns the subresources of all resources.
-func Subresources() []string {
+// servedSubresources returns the subresources of all resources.
+func servedSubresources() []string {
 	return []string{"status", "scale", "log", "start", "stop", "restart", "files", "versions", "parameters"}
 }
 
-// Gatherer returns a gatherer of the exported metrics.
-func Gatherer() prometheus.Gatherer { return chosen{legacyregistry.DefaultGatherer} }
+// LibraryGatherer returns a gatherer of the exported metrics of k8s.io/apiserver.
+func LibraryGatherer() prometheus.Gatherer { return allowListed{legacyregistry.DefaultGatherer} }
 
-// Describe sends the descriptions of all metrics that the library can have, exported or not,
+// DescribeLibraryMetrics sends the descriptions of all metrics that the library can have, exported or not,
 // including those without a series yet.
-func Describe(descriptions chan<- *prometheus.Desc) {
+func DescribeLibraryMetrics(descriptions chan<- *prometheus.Desc) {
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("descriptions"))
 	authenticatorfactory.RegisterMetrics()
 	authorizerfactory.RegisterMetrics()
@@ -74,19 +75,19 @@ func Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// chosen exports the allow-listed metrics of another gatherer.
-type chosen struct{ prometheus.Gatherer }
+// allowListed exports the allow-listed metrics of another gatherer.
+type allowListed struct{ prometheus.Gatherer }
 
 // Gather implements prometheus.Gatherer.
-func (c chosen) Gather() ([]*dto.MetricFamily, error) {
+func (c allowListed) Gather() ([]*dto.MetricFamily, error) {
 	all, err := c.Gatherer.Gather()
-	reported := Families()
+	reported := LibraryMetrics()
 	out := make([]*dto.MetricFamily, 0, len(reported))
 	for _, family := range all {
 		if !slices.Contains(reported, family.GetName()) {
 			continue
 		}
-		family.Metric = slices.DeleteFunc(family.Metric, unserved)
+		family.Metric = slices.DeleteFunc(family.Metric, isUnserved)
 		if len(family.Metric) > 0 {
 			out = append(out, family)
 		}
@@ -94,18 +95,18 @@ func (c chosen) Gather() ([]*dto.MetricFamily, error) {
 	return out, err
 }
 
-// unserved reports whether a series has a group, resource or subresource that is not served. The
+// isUnserved reports whether a series has a group, resource or subresource that is not served. The
 // library counts some requests by their path before it knows whether the resource exists.
-func unserved(metric *dto.Metric) bool {
+func isUnserved(metric *dto.Metric) bool {
 	for _, label := range metric.GetLabel() {
 		var served []string
 		switch label.GetName() {
 		case "group":
 			served = []string{aggregationv1alpha1.GroupVersion.Group}
 		case "resource":
-			served = Resources()
+			served = servedResources()
 		case "subresource":
-			served = Subresources()
+			served = servedSubresources()
 		default:
 			continue
 		}
