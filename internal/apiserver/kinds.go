@@ -15,7 +15,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectevents"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
@@ -40,7 +39,7 @@ type storage struct {
 	mirror      *mirror.Mirror
 	agents      *agents.Pool
 	pods        *workspacepods.Watcher
-	events      *objectevents.Recorder
+	events      *eventRecorder
 	sessions    *usertokens.Sessions
 	actors      *impersonation.Actors
 	tokens      *usertokens.WorkspaceTokens
@@ -67,7 +66,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	// the kinds.
 	hint := &hints{}
 	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods, Read: s.podsRead})
-	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
+	s.events = newEventRecorder(eventConfig{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
 	identityMetrics, err := impersonation.NewMetrics(config.Metrics)

@@ -1,4 +1,4 @@
-package objectevents
+package apiserver
 
 import (
 	"context"
@@ -25,72 +25,75 @@ import (
 )
 
 const (
-	// controller is the reportingController of the Events.
-	controller = "coder.com/coder-k8s-apiserver"
-	// waiting limits the changes whose Events are not written yet.
-	waiting = 500
-	// perSecond and burst limit the rate of Events.
-	perSecond, burst = 5, 50
-	// objectBurst and objectEvery limit the Events of one object.
-	objectBurst, objectEvery = 5, 10 * time.Minute
-	// maxLimits limits the number of objects with a rate limiter.
-	maxLimits = 10_000
-	// writeTimeout limits the duration of one write.
-	writeTimeout = 5 * time.Second
-	// newFor is how long after an existing object was first seen its pod problems are not reported:
-	// its pods are read later than the object, so the problem may be old.
-	newFor = 2 * time.Minute
-	// maxNote is the limit of kube-apiserver, minus room for the truncation mark.
-	maxNote = 1000
-	// maxName leaves room for the hash in the name of an Event.
-	maxName = 230
+	// eventController is the reportingController of the Events.
+	eventController = "coder.com/coder-k8s-apiserver"
+	// maxWaitingEvents limits the changes whose Events are not written yet.
+	maxWaitingEvents = 500
+	// eventsPerSecond and eventBurst limit the rate of Events.
+	eventsPerSecond, eventBurst = 5, 50
+	// objectEventBurst and objectEventEvery limit the Events of one object.
+	objectEventBurst, objectEventEvery = 5, 10 * time.Minute
+	// maxEventLimits limits the number of objects with a rate limiter.
+	maxEventLimits = 10_000
+	// eventWriteTimeout limits the duration of one write.
+	eventWriteTimeout = 5 * time.Second
+	// podProblemsAfter is how long after an existing object was first seen its pod problems are not
+	// reported: its pods are read later than the object, so the problem may be old.
+	podProblemsAfter = 2 * time.Minute
+	// maxEventNote is the limit of kube-apiserver, minus room for the truncation mark.
+	maxEventNote = 1000
+	// maxEventName leaves room for the hash in the name of an Event.
+	maxEventName = 230
 )
 
-// Config configures a Recorder.
-type Config struct {
+// eventConfig configures an eventRecorder.
+type eventConfig struct {
 	Client kubernetes.Interface
 	Clock  clock.PassiveClock
 	// Identity is the name of this replica.
 	Identity string
 }
 
-// Recorder writes the Events. Changed is safe for concurrent use.
-type Recorder struct {
-	config  Config
-	changes chan change
+// eventRecorder writes the Events on CoderWorkspaces and CoderTemplates. New objects, as all are in
+// the first sync, have no Events. Events that cannot be written in time are dropped: the conditions
+// have the state. A note is the message of a condition, and contains no secrets. Changed is safe for
+// concurrent use.
+type eventRecorder struct {
+	config  eventConfig
+	changes chan eventChange
 	running atomic.Bool
 	dropped atomic.Int64
 	// limits holds the rate limiter of each object. Only Run uses it.
 	limits map[types.UID]*rate.Limiter
 }
 
-// change is a changed object with its occurrences.
-type change struct {
+// eventChange is a changed object with its occurrences.
+type eventChange struct {
 	object      runtime.Object
 	occurrences []occurrence
 }
 
-// New returns a Recorder. It writes nothing until Run is called.
-func New(config Config) *Recorder {
-	return &Recorder{config: config, changes: make(chan change, waiting), limits: map[types.UID]*rate.Limiter{}}
+// newEventRecorder returns an eventRecorder. It writes nothing until Run is called.
+func newEventRecorder(config eventConfig) *eventRecorder {
+	return &eventRecorder{config: config, changes: make(chan eventChange, maxWaitingEvents), limits: map[types.UID]*rate.Limiter{}}
 }
 
 // Changed queues the Events for a change of an object that this replica has known since born. It
 // never blocks, and does nothing unless Run is running.
-func (r *Recorder) Changed(before, after runtime.Object, born time.Time) {
+func (r *eventRecorder) Changed(before, after runtime.Object, born time.Time) {
 	if !r.running.Load() {
 		return
 	}
 	all := occurrencesOf(before, after)
 	if ws, ok := after.(*aggregationv1alpha1.CoderWorkspace); ok &&
-		r.config.Clock.Since(born) < newFor && born.Sub(ws.CreationTimestamp.Time) > newFor {
+		r.config.Clock.Since(born) < podProblemsAfter && born.Sub(ws.CreationTimestamp.Time) > podProblemsAfter {
 		all = slices.DeleteFunc(all, func(o occurrence) bool { return o.action == actionRun })
 	}
 	if len(all) == 0 {
 		return
 	}
 	select {
-	case r.changes <- change{after, all}:
+	case r.changes <- eventChange{after, all}:
 	default:
 		r.dropped.Add(1)
 	}
@@ -100,21 +103,21 @@ func occurrencesOf(before, after runtime.Object) []occurrence {
 	switch is := after.(type) {
 	case *aggregationv1alpha1.CoderWorkspace:
 		if was, ok := before.(*aggregationv1alpha1.CoderWorkspace); ok {
-			return ofWorkspace(was, is)
+			return workspaceOccurrences(was, is)
 		}
 	case *aggregationv1alpha1.CoderTemplate:
 		if was, ok := before.(*aggregationv1alpha1.CoderTemplate); ok {
-			return ofTemplate(was, is)
+			return templateOccurrences(was, is)
 		}
 	}
 	return nil
 }
 
 // Run writes Events until the context is canceled.
-func (r *Recorder) Run(ctx context.Context) {
+func (r *eventRecorder) Run(ctx context.Context) {
 	r.running.Store(true)
 	defer r.running.Store(false)
-	limit := rate.NewLimiter(perSecond, burst)
+	limit := rate.NewLimiter(eventsPerSecond, eventBurst)
 	for {
 		select {
 		case <-ctx.Done():
@@ -130,12 +133,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-func (r *Recorder) write(ctx context.Context, limit *rate.Limiter, object runtime.Object, o occurrence) {
+func (r *eventRecorder) write(ctx context.Context, limit *rate.Limiter, object runtime.Object, o occurrence) {
 	event := r.event(object, o)
 	if !r.limitOf(event.Regarding.UID).AllowN(r.config.Clock.Now(), 1) || limit.Wait(ctx) != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, eventWriteTimeout)
 	defer cancel()
 	_, err := r.config.Client.EventsV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -144,20 +147,20 @@ func (r *Recorder) write(ctx context.Context, limit *rate.Limiter, object runtim
 }
 
 // limitOf returns the rate limiter of an object. If there are too many, all are dropped.
-func (r *Recorder) limitOf(uid types.UID) *rate.Limiter {
+func (r *eventRecorder) limitOf(uid types.UID) *rate.Limiter {
 	limit := r.limits[uid]
 	if limit == nil {
-		if len(r.limits) >= maxLimits {
+		if len(r.limits) >= maxEventLimits {
 			clear(r.limits)
 		}
-		limit = rate.NewLimiter(rate.Every(objectEvery), objectBurst)
+		limit = rate.NewLimiter(rate.Every(objectEventEvery), objectEventBurst)
 		r.limits[uid] = limit
 	}
 	return limit
 }
 
 // event returns the Event of an occurrence. Equal occurrences have equal names.
-func (r *Recorder) event(object runtime.Object, o occurrence) *eventsv1.Event {
+func (r *eventRecorder) event(object runtime.Object, o occurrence) *eventsv1.Event {
 	kind, accessor := "CoderTemplate", object.(metav1.Object) //nolint:forcetypeassert // occurrencesOf has looked.
 	if _, ok := object.(*aggregationv1alpha1.CoderWorkspace); ok {
 		kind = "CoderWorkspace"
@@ -171,11 +174,11 @@ func (r *Recorder) event(object runtime.Object, o occurrence) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: accessor.GetNamespace(),
-			Name:      fmt.Sprintf("%s.%x", strings.TrimRight(name[:min(len(name), maxName)], ".-"), hash[:8]),
+			Name:      fmt.Sprintf("%s.%x", strings.TrimRight(name[:min(len(name), maxEventName)], ".-"), hash[:8]),
 		},
 		EventTime:           metav1.NewMicroTime(r.config.Clock.Now()),
-		ReportingController: controller, ReportingInstance: r.config.Identity,
-		Action: o.action, Reason: o.reason, Type: level, Note: redaction.Truncate(o.note, maxNote),
+		ReportingController: eventController, ReportingInstance: r.config.Identity,
+		Action: o.action, Reason: o.reason, Type: level, Note: redaction.Truncate(o.note, maxEventNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: aggregationv1alpha1.GroupVersion.String(), Kind: kind,
 			Namespace: accessor.GetNamespace(), Name: name, UID: accessor.GetUID(),

@@ -1,4 +1,4 @@
-package objectevents
+package apiserver
 
 import (
 	"context"
@@ -81,10 +81,10 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
-// run starts a Recorder, and returns it with a function that stops it.
-func run(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveClock, identity string) (*Recorder, func()) {
+// runRecorder starts an eventRecorder, and returns it with a function that stops it.
+func runRecorder(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveClock, identity string) (*eventRecorder, func()) {
 	t.Helper()
-	r := New(Config{Client: kube, Clock: clock, Identity: identity})
+	r := newEventRecorder(eventConfig{Client: kube, Clock: clock, Identity: identity})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.Run(ctx) }()
@@ -99,8 +99,8 @@ func run(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveCloc
 	return r, stop
 }
 
-// reasons waits until there are at least want Events, and returns their reasons.
-func reasons(t *testing.T, kube *fake.Clientset, want int) (all []string) {
+// writtenReasons waits until there are at least want Events, and returns their reasons.
+func writtenReasons(t *testing.T, kube *fake.Clientset, want int) (all []string) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("%d Events", want), func() error {
 		list, err := kube.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
@@ -120,23 +120,23 @@ func reasons(t *testing.T, kube *fake.Clientset, want int) (all []string) {
 	return all
 }
 
-// TestEachOnceAcrossReplicas covers two replicas that see the same changes one after the other.
-func TestEachOnceAcrossReplicas(t *testing.T) {
+// TestEventsOnceAcrossReplicas covers two replicas that see the same changes one after the other.
+func TestEventsOnceAcrossReplicas(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
-	first, stop := run(t, kube, clock, "first")
+	first, stop := runRecorder(t, kube, clock, "first")
 	lost := workspaceAt(1, "running", "initiator", "AgentsConnected False AgentsUnavailable")
 	connected := workspaceAt(1, "running", "initiator", "AgentsConnected True AgentsConnected")
 	first.Changed(connected, lost, began)
-	reasons(t, kube, 1)
+	writtenReasons(t, kube, 1)
 	stop()
 	first.Changed(lost, connected, began)
 	if n := len(first.changes); n != 0 {
 		t.Errorf("a replica that does not mirror has %d changes", n)
 	}
-	second, _ := run(t, kube, clock, "second")
+	second, _ := runRecorder(t, kube, clock, "second")
 	second.Changed(connected, lost, began)
 	second.Changed(lost, connected, began)
-	if diff := cmp.Diff([]string{"AgentsConnected", "AgentsUnavailable"}, reasons(t, kube, 2)); diff != "" {
+	if diff := cmp.Diff([]string{"AgentsConnected", "AgentsUnavailable"}, writtenReasons(t, kube, 2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	list, err := kube.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{})
@@ -150,39 +150,39 @@ func TestEachOnceAcrossReplicas(t *testing.T) {
 	}
 }
 
-// TestAHandful checks the limit of Events for an object that changes often.
-func TestAHandful(t *testing.T) {
+// TestEventsAreLimited checks the limit of Events for an object that changes often.
+func TestEventsAreLimited(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
-	r, _ := run(t, kube, clock, "first")
+	r, _ := runRecorder(t, kube, clock, "first")
 	for i := range int32(20) {
 		r.Changed(workspaceAt(i, "running", "initiator"), workspaceAt(i, "failed", "initiator"), began)
 	}
 	r.Changed(templateAt("a", "b", "running"), templateAt("a", "b", "failed"), began)
-	if got := reasons(t, kube, objectBurst+1); len(got) != objectBurst+1 {
+	if got := writtenReasons(t, kube, objectEventBurst+1); len(got) != objectEventBurst+1 {
 		t.Errorf("%d Events: %v", len(got), got)
 	}
 }
 
-// TestFirstSync covers a pod problem that may be as old as the workspace.
-func TestFirstSync(t *testing.T) {
+// TestNoEventsOfTheFirstSync covers a pod problem that may be as old as the workspace.
+func TestNoEventsOfTheFirstSync(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
-	r, _ := run(t, kube, clock, "first")
+	r, _ := runRecorder(t, kube, clock, "first")
 	healthy, pulls := workspaceAt(1, "running", "initiator"), workspaceAt(1, "running", "initiator", "PodsHealthy False ImagePullFailed")
 	pulls.CreationTimestamp = metav1.NewTime(began.Add(-time.Hour))
 	r.Changed(healthy, pulls, began)
 	if n := len(r.changes); n != 0 {
 		t.Errorf("%d changes in the first sync", n)
 	}
-	r.Changed(healthy, pulls, began.Add(-newFor))
-	reasons(t, kube, 1)
+	r.Changed(healthy, pulls, began.Add(-podProblemsAfter))
+	writtenReasons(t, kube, 1)
 	made := pulls.DeepCopy()
 	made.UID, made.CreationTimestamp = "3", metav1.NewTime(began)
 	r.Changed(healthy, made, began)
-	reasons(t, kube, 2)
+	writtenReasons(t, kube, 2)
 }
 
-func TestNamesAndNotesAreValid(t *testing.T) {
-	r := New(Config{Clock: clocktesting.NewFakePassiveClock(began)})
+func TestEventNamesAndNotesAreValid(t *testing.T) {
+	r := newEventRecorder(eventConfig{Clock: clocktesting.NewFakePassiveClock(began)})
 	ws := workspaceAt(1, "failed", "initiator")
 	ws.Name = strings.Repeat("a", 229) + "." + strings.Repeat("b", 20)
 	e := r.event(ws, occurrence{reason: "BuildFailed", note: strings.Repeat("x", 5000), key: "1"})

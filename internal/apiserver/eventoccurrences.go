@@ -1,4 +1,4 @@
-package objectevents
+package apiserver
 
 import (
 	"fmt"
@@ -25,22 +25,22 @@ const (
 	actionPromote = "Promote"
 )
 
-// scheduled maps the reasons of builds that Coder starts itself to their explanations.
-var scheduled = map[string]string{
+// scheduledBuilds maps the reasons of builds that Coder starts itself to their explanations.
+var scheduledBuilds = map[string]string{
 	"autostop": "its schedule or the limit on its time", "dormancy": "it was not used for long", "autodelete": "its template's rule for dormant workspaces",
 }
 
-// ofWorkspace returns the occurrences between two states of a workspace.
-func ofWorkspace(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence {
+// workspaceOccurrences returns the occurrences between two states of a workspace.
+func workspaceOccurrences(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence {
 	var all []occurrence
 	if b := after.Status.LatestBuild; b != nil && !sameBuild(before.Status.LatestBuild, b) {
 		number := fmt.Sprint(b.Number)
-		why, bySchedule := scheduled[b.Reason]
+		why, bySchedule := scheduledBuilds[b.Reason]
 		switch {
 		case b.Status == "failed":
 			all = append(all, occurrence{
 				reason: aggregationv1alpha1.ReasonBuildFailed, action: actionBuild, warning: true, key: number,
-				note: find(after.Status.Conditions, aggregationv1alpha1.ConditionBuildSucceeded).Message,
+				note: conditionOf(after.Status.Conditions, aggregationv1alpha1.ConditionBuildSucceeded).Message,
 			})
 		case b.Status == "stopped" && bySchedule:
 			all = append(all, occurrence{
@@ -49,16 +49,16 @@ func ofWorkspace(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence
 			})
 		}
 	}
-	was, is := find(before.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected), find(after.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
+	was, is := conditionOf(before.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected), conditionOf(after.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
 	switch {
 	case is.Reason == aggregationv1alpha1.ReasonAgentsUnavailable && was.Reason != is.Reason:
-		all = append(all, occurrence{reason: is.Reason, action: actionConnect, warning: true, key: since(is), note: is.Message})
+		all = append(all, occurrence{reason: is.Reason, action: actionConnect, warning: true, key: transitionKey(is), note: is.Message})
 	case is.Reason == aggregationv1alpha1.ReasonAgentsConnected && was.Reason == aggregationv1alpha1.ReasonAgentsUnavailable:
-		all = append(all, occurrence{reason: is.Reason, action: actionConnect, key: since(is), note: "all agents are connected again"})
+		all = append(all, occurrence{reason: is.Reason, action: actionConnect, key: transitionKey(is), note: "all agents are connected again"})
 	}
-	was, is = find(before.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy), find(after.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy)
+	was, is = conditionOf(before.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy), conditionOf(after.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy)
 	if is.Reason != "" && is.Reason != was.Reason {
-		all = append(all, occurrence{reason: is.Reason, action: actionRun, warning: true, key: since(is), note: is.Message})
+		all = append(all, occurrence{reason: is.Reason, action: actionRun, warning: true, key: transitionKey(is), note: is.Message})
 	}
 	return all
 }
@@ -67,18 +67,18 @@ func sameBuild(a, b *aggregationv1alpha1.WorkspaceBuild) bool {
 	return a != nil && a.Number == b.Number && a.Status == b.Status
 }
 
-// find returns a condition, or an empty one if it is missing.
-func find(conditions []metav1.Condition, kind string) metav1.Condition {
+// conditionOf returns a condition, or an empty one if it is missing.
+func conditionOf(conditions []metav1.Condition, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil {
 		return *c
 	}
 	return metav1.Condition{}
 }
 
-func since(c metav1.Condition) string { return fmt.Sprint(c.LastTransitionTime.Unix()) }
+func transitionKey(c metav1.Condition) string { return fmt.Sprint(c.LastTransitionTime.Unix()) }
 
-// ofTemplate returns the occurrences between two states of a template.
-func ofTemplate(before, after *aggregationv1alpha1.CoderTemplate) []occurrence {
+// templateOccurrences returns the occurrences between two states of a template.
+func templateOccurrences(before, after *aggregationv1alpha1.CoderTemplate) []occurrence {
 	var all []occurrence
 	was, is := before.Status, after.Status
 	if is.LatestVersionStatus == "failed" && (was.LatestVersionID != is.LatestVersionID || was.LatestVersionStatus != is.LatestVersionStatus) {
