@@ -1,4 +1,4 @@
-package streams
+package workspace
 
 import (
 	"context"
@@ -19,26 +19,27 @@ import (
 )
 
 const (
-	// idleTimeout closes a connection without data. It is the same as in the kubelet.
-	idleTimeout = 4 * time.Hour
-	// statusTimeout limits the last write, because the client may be gone.
-	statusTimeout = 10 * time.Second
+	// streamIdleTimeout closes a connection without data. It is the same as in the kubelet.
+	streamIdleTimeout = 4 * time.Hour
+	// commandStatusTimeout limits the last write, because the client may be gone.
+	commandStatusTimeout = 10 * time.Second
 )
 
-// Exec serves one command.
-type Exec struct {
+// execProtocol serves one command.
+type execProtocol struct {
 	// Stdin, Stdout, Stderr and TTY are the streams that the client requested.
 	Stdin, Stdout, Stderr, TTY bool
 	// Run runs the command.
-	Run Run
+	Run runCommand
 }
 
-// Run runs a command. Streams that the client did not request are nil. Resize is closed when the
-// client disconnects. An error that is a utilexec.ExitError is sent to the client as the exit code.
-type Run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
+// runCommand runs a command. Streams that the client did not request are nil. Resize is closed when
+// the client disconnects. An error that is a utilexec.ExitError is sent to the client as the exit
+// code.
+type runCommand func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
 
 // ServeHTTP implements http.Handler.
-func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e execProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if wsstream.IsWebSocketRequest(r) {
 		e.serveWebSocket(w, r)
 		return
@@ -47,11 +48,11 @@ func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	remotecommand.ServeExec(hangup{w, cancel}, r.WithContext(ctx), e.Run, "", "", "", nil,
 		&remotecommand.Options{Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr && !e.TTY, TTY: e.TTY},
-		idleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
+		streamIdleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
 }
 
 // ExecInContainer implements remotecommand.Executor.
-func (run Run) ExecInContainer(
+func (run runCommand) ExecInContainer(
 	ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser, _ bool,
 	resize <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
@@ -70,11 +71,11 @@ func writer(w io.WriteCloser) io.Writer {
 	return w
 }
 
-func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
+func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
 		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
 	})
-	conn.SetIdleTimeout(idleTimeout)
+	conn.SetIdleTimeout(streamIdleTimeout)
 	_, streams, err := conn.Open(lingering{w}, r.WithContext(quiet(r.Context())))
 	if err != nil {
 		// Open has already sent an error response.
@@ -105,13 +106,13 @@ func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		stderr = streams[protocol.StreamStdErr]
 	}
 	ended := e.Run(ctx, stdin, stdout, stderr, resize)
-	if message, err := json.Marshal(statusOf(ended)); err == nil {
-		conn.SetWriteDeadline(statusTimeout)
+	if message, err := json.Marshal(statusOfCommand(ended)); err == nil {
+		conn.SetWriteDeadline(commandStatusTimeout)
 		_, _ = streams[protocol.StreamErr].Write(message)
 	}
 }
 
-func (e Exec) channels() []wsstream.ChannelType {
+func (e execProtocol) channels() []wsstream.ChannelType {
 	channels := make([]wsstream.ChannelType, protocol.StreamResize+1)
 	for channel, used := range map[int]wsstream.ChannelType{
 		protocol.StreamErr: wsstream.WriteChannel, protocol.StreamResize: wsstream.ReadChannel,
@@ -148,8 +149,8 @@ func readSizes(ctx context.Context, stream io.Reader, sizes chan<- remotecommand
 	}
 }
 
-// statusOf returns the result of a command in the form that pods/exec uses.
-func statusOf(err error) metav1.Status {
+// statusOfCommand returns the result of a command in the form that pods/exec uses.
+func statusOfCommand(err error) metav1.Status {
 	var exit utilexec.ExitError
 	switch {
 	case err == nil:

@@ -1,4 +1,4 @@
-package streams
+package workspace
 
 import (
 	"bufio"
@@ -14,20 +14,20 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// PortForward connects a client to the ports that it requests. Each connection of the client gets
-// its own connection to the port.
-type PortForward struct {
+// portForwardProtocol connects a client to the ports that it requests. Each connection of the client
+// gets its own connection to the port.
+type portForwardProtocol struct {
 	// Dial connects to a port.
 	Dial func(ctx context.Context, port uint16) (net.Conn, error)
 }
 
 // ServeHTTP implements http.Handler.
-func (p PortForward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p portForwardProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proxy.NewTranslatingHandler(http.HandlerFunc(p.serve), proxy.NewTunnelingHandler(http.HandlerFunc(p.serveTunnel)),
 		wsstream.IsWebSocketRequestWithTunnelingProtocol).ServeHTTP(w, r)
 }
 
-func (p PortForward) serve(w http.ResponseWriter, r *http.Request) {
+func (p portForwardProtocol) serve(w http.ResponseWriter, r *http.Request) {
 	if wsstream.IsWebSocketRequest(r) {
 		// In this protocol, each WebSocket carries one port. client-go never used it.
 		http.Error(w, "a WebSocket must use the protocol "+portforward.WebsocketsSPDYTunnelingPortForwardV1, http.StatusBadRequest)
@@ -36,16 +36,16 @@ func (p PortForward) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	forward := forwarder(func(port uint16, stream io.ReadWriteCloser) error { return p.forward(ctx, port, stream) })
-	portforward.ServePortForward(w, r, forward, "", "", nil, idleTimeout, remotecommand.DefaultStreamCreationTimeout,
+	portforward.ServePortForward(w, r, forward, "", "", nil, streamIdleTimeout, remotecommand.DefaultStreamCreationTimeout,
 		portforward.SupportedProtocols)
 }
 
-func (p PortForward) serveTunnel(w http.ResponseWriter, r *http.Request) {
+func (p portForwardProtocol) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	p.serve(&tunnel{ResponseWriter: w}, r)
 }
 
 // forward copies in both directions until one end closes.
-func (p PortForward) forward(ctx context.Context, port uint16, stream io.ReadWriteCloser) error {
+func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := p.Dial(ctx, port)

@@ -1,4 +1,4 @@
-package streams
+package workspace
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 // TestExitCodeWithUnreadInput checks that the exit code of a command that did not read its input
 // reaches the client through kube-apiserver, which closes both directions if it cannot send.
 func TestExitCodeWithUnreadInput(t *testing.T) {
-	backend := httptest.NewServer(Exec{Stdin: true, Stdout: true, Stderr: true, Run: func(
+	backend := httptest.NewServer(execProtocol{Stdin: true, Stdout: true, Stderr: true, Run: func(
 		_ context.Context, _ io.Reader, _, stderr io.Writer, _ <-chan remotecommand.TerminalSize,
 	) error {
 		_, _ = io.WriteString(stderr, "full\n")

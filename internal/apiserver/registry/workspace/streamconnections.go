@@ -1,4 +1,4 @@
-package streams
+package workspace
 
 import (
 	"bufio"
