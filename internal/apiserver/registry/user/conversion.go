@@ -13,7 +13,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -48,7 +47,7 @@ func (k *Kind) object(
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:              objectname.User{Prefix: connection.NamePrefix, Name: item.Username}.String(),
+			Name:              metadata.UserName{Prefix: connection.NamePrefix, Name: item.Username}.String(),
 			Namespace:         connection.ControlPlane.Namespace,
 			UID:               types.UID(item.ID.String()),
 			CreationTimestamp: registry.Seconds(item.CreatedAt),

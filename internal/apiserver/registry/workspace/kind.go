@@ -17,7 +17,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
@@ -37,7 +37,7 @@ var info = registry.ResourceInfo[object]{
 	New:     func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
 	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
 	ParsePrefix: func(name string) (string, error) {
-		parsed, err := objectname.ParseWorkspace(name)
+		parsed, err := metadata.ParseWorkspaceName(name)
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{

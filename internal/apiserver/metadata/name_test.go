@@ -1,4 +1,4 @@
-package objectname
+package metadata
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseWorkspace(t *testing.T) {
-	for name, want := range map[string]*Workspace{
+	for name, want := range map[string]*WorkspaceName{
 		"coder.ada.dev":                        {Organization: "coder", Owner: "ada", Name: "dev"},
 		"two.coder.ada-b.dev-1":                {Prefix: "two.", Organization: "coder", Owner: "ada-b", Name: "dev-1"},
 		"coder.ada":                            nil,
@@ -22,7 +22,7 @@ func TestParseWorkspace(t *testing.T) {
 		"coder.ada.d_ev":                       nil,
 		"coder.ada." + strings.Repeat("x", 65): nil,
 	} {
-		got, err := ParseWorkspace(name)
+		got, err := ParseWorkspaceName(name)
 		if want == nil {
 			if err == nil {
 				t.Errorf("%q is taken for %+v", name, got)
@@ -39,13 +39,13 @@ func TestParseWorkspace(t *testing.T) {
 }
 
 func TestParseTemplate(t *testing.T) {
-	for name, want := range map[string]*Template{
+	for name, want := range map[string]*TemplateName{
 		"coder.docker":     {Organization: "coder", Name: "docker"},
 		"two.coder.docker": {Prefix: "two.", Organization: "coder", Name: "docker"},
 		"docker":           nil,
 		"a.b.c.d":          nil,
 	} {
-		got, err := ParseTemplate(name)
+		got, err := ParseTemplateName(name)
 		if want == nil {
 			if err == nil {
 				t.Errorf("%q is taken for %+v", name, got)
@@ -59,7 +59,7 @@ func TestParseTemplate(t *testing.T) {
 }
 
 func TestUpperCaseOfCoder(t *testing.T) {
-	if got := (Workspace{Organization: "Acme", Owner: "Ada", Name: "Dev"}).String(); got != "acme.ada.dev" {
+	if got := (WorkspaceName{Organization: "Acme", Owner: "Ada", Name: "Dev"}).String(); got != "acme.ada.dev" {
 		t.Errorf("the object is called %q", got)
 	}
 }
@@ -69,7 +69,7 @@ func FuzzParseWorkspace(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		parsed, err := ParseWorkspace(name)
+		parsed, err := ParseWorkspaceName(name)
 		if err != nil {
 			return
 		}
@@ -77,7 +77,7 @@ func FuzzParseWorkspace(f *testing.F) {
 			t.Errorf("%q comes back as %q", name, parsed.String())
 		}
 		wantParts(t, name, parsed.Prefix, parsed.Organization, parsed.Owner, parsed.Name)
-		if _, err := ParseTemplate(name); err == nil && parsed.Prefix != "" {
+		if _, err := ParseTemplateName(name); err == nil && parsed.Prefix != "" {
 			t.Errorf("%q with a control plane is also a template", name)
 		}
 	})
@@ -88,7 +88,7 @@ func FuzzParseTemplate(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		parsed, err := ParseTemplate(name)
+		parsed, err := ParseTemplateName(name)
 		if err != nil {
 			return
 		}
@@ -114,7 +114,7 @@ func wantParts(t *testing.T, name, prefix string, parts ...string) {
 		parts = append(parts, strings.TrimSuffix(prefix, "."))
 	}
 	for _, p := range parts {
-		if p == "" || len(p) > maxPart || strings.ContainsAny(p, "./?#%\\ ") || strings.ToLower(p) != p {
+		if p == "" || len(p) > maxNamePart || strings.ContainsAny(p, "./?#%\\ ") || strings.ToLower(p) != p {
 			t.Errorf("%q has the part %q", name, p)
 		}
 	}
@@ -122,15 +122,15 @@ func wantParts(t *testing.T, name, prefix string, parts ...string) {
 
 func TestID(t *testing.T) {
 	for _, id := range []string{"1234abcd", "1234abcd-0000-4000-8000-000000000000"} {
-		name := WithID("coder.ada.dev", id)
-		if name != "coder.ada.dev--"+id || WithoutID(name) != "coder.ada.dev" {
-			t.Errorf("%s is %s without it", name, WithoutID(name))
+		name := NameWithID("coder.ada.dev", id)
+		if name != "coder.ada.dev--"+id || NameWithoutID(name) != "coder.ada.dev" {
+			t.Errorf("%s is %s without it", name, NameWithoutID(name))
 		}
-		if _, err := ParseWorkspace(name); err == nil {
+		if _, err := ParseWorkspaceName(name); err == nil {
 			t.Errorf("a new object may have the name %s", name)
 		}
 	}
-	if plain := "coder.ada.dev-1234abcd"; WithoutID(plain) != plain {
-		t.Errorf("%s is %s without an id", plain, WithoutID(plain))
+	if plain := "coder.ada.dev-1234abcd"; NameWithoutID(plain) != plain {
+		t.Errorf("%s is %s without an id", plain, NameWithoutID(plain))
 	}
 }
