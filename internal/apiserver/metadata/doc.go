@@ -1,6 +1,7 @@
 // Package metadata defines the names of the aggregated API's objects, and the metadata of these
-// objects that Kubernetes needs and Coder cannot store: labels, annotations, finalizers, owner references, managed fields, generation,
-// deletion, and changes that have not been applied in Coder yet.
+// objects that Kubernetes needs and Coder cannot store: labels, annotations, finalizers, owner
+// references, managed fields, generation, deletion, and changes that have not been applied in Coder
+// yet.
 //
 // It owns the form of this metadata, its overlay on an object, and the garbage collector of records
 // (GarbageCollector). The metadata of an object is stored in the object's custom resource of

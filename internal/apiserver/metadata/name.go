@@ -95,8 +95,8 @@ func NameWithID(name, id string) string { return name + "--" + id }
 // NameWithoutID returns the name without the suffix of NameWithID.
 func NameWithoutID(name string) string { return idSuffix.ReplaceAllString(name, "") }
 
-// splitName splits a name into its parts. example is a prefix for the error message if the name is only
-// the name in Coder.
+// splitName splits a name into its parts. example is a prefix for the error message if the name is
+// only the name in Coder.
 func splitName(name string, want int, form, example string) (string, []string, error) {
 	parts := strings.Split(name, ".")
 	if len(parts) == 1 && namePart.MatchString(name) && len(name) <= maxNamePart {

@@ -1,4 +1,4 @@
-package monitoring
+package app
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// Metric is a metric family.
-type Metric struct {
+// MetricFamily is a metric family.
+type MetricFamily struct {
 	// Name and Help are the values in the code.
 	Name, Help string
 	// Type is counter, gauge or histogram. It is empty if it is unknown, as for metrics of
@@ -35,12 +35,12 @@ type Metric struct {
 	Labels []string
 }
 
-// Own returns the metrics of this project, sorted by name.
-func Own() ([]Metric, error) {
-	r := &recorder{}
+// OwnMetrics returns the metrics of this project, sorted by name.
+func OwnMetrics() ([]MetricFamily, error) {
+	r := &metricRecorder{}
 	var errs []error
 	for _, register := range []func() error{
-		func() error { return RegisterBuildInfo(r) },
+		func() error { return registerBuildInfo(r) },
 		func() error { _, err := workload.NewMetrics(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := impersonation.NewMetrics(r); return err },
@@ -49,17 +49,17 @@ func Own() ([]Metric, error) {
 	} {
 		errs = append(errs, register())
 	}
-	return sorted(r.metrics), errors.Join(append(errs, r.errs...)...)
+	return sortedMetrics(r.metrics), errors.Join(append(errs, r.errs...)...)
 }
 
-// Libraries returns the metrics of controller-runtime, of Go and the process, and the
+// LibraryMetrics returns the metrics of controller-runtime, of Go and the process, and the
 // exported metrics of the API server library, sorted by name.
-func Libraries() ([]Metric, error) {
-	var all []Metric
+func LibraryMetrics() ([]MetricFamily, error) {
+	var all []MetricFamily
 	var errs []error
 	add := func(describe func(chan<- *prometheus.Desc), exported func(name string) bool) {
 		for _, description := range descriptions(describe) {
-			metric, err := parse(description)
+			metric, err := parseDescription(description)
 			if err == nil && exported(metric.Name) {
 				all = append(all, metric)
 			}
@@ -71,41 +71,41 @@ func Libraries() ([]Metric, error) {
 	}
 	exported := apiserver.LibraryMetrics()
 	add(apiserver.DescribeLibraryMetrics, func(name string) bool { return slices.Contains(exported, name) })
-	return sorted(all), errors.Join(errs...)
+	return sortedMetrics(all), errors.Join(errs...)
 }
 
-func sorted(metrics []Metric) []Metric {
-	slices.SortFunc(metrics, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(metrics, func(a, b Metric) bool { return a.Name == b.Name })
+func sortedMetrics(metrics []MetricFamily) []MetricFamily {
+	slices.SortFunc(metrics, func(a, b MetricFamily) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(metrics, func(a, b MetricFamily) bool { return a.Name == b.Name })
 }
 
-// recorder is a registry that only records the descriptions of what is registered.
-type recorder struct {
-	metrics []Metric
+// metricRecorder is a registry that only records the descriptions of what is registered.
+type metricRecorder struct {
+	metrics []MetricFamily
 	errs    []error
 }
 
 // Register implements prometheus.Registerer.
-func (r *recorder) Register(c prometheus.Collector) error {
+func (r *metricRecorder) Register(c prometheus.Collector) error {
 	for _, description := range descriptions(c.Describe) {
-		metric, err := parse(description)
-		metric.Type = typeOf(c)
+		metric, err := parseDescription(description)
+		metric.Type = metricTypeOf(c)
 		r.metrics, r.errs = append(r.metrics, metric), append(r.errs, err)
 	}
 	return nil
 }
 
 // MustRegister implements prometheus.Registerer.
-func (r *recorder) MustRegister(all ...prometheus.Collector) {
+func (r *metricRecorder) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
 		r.errs = append(r.errs, r.Register(c))
 	}
 }
 
 // Unregister implements prometheus.Registerer.
-func (*recorder) Unregister(prometheus.Collector) bool { return false }
+func (*metricRecorder) Unregister(prometheus.Collector) bool { return false }
 
-func typeOf(c prometheus.Collector) string {
+func metricTypeOf(c prometheus.Collector) string {
 	switch c.(type) {
 	// The gauge interface includes all methods of the counter interface, so gauges come
 	// first.
@@ -132,24 +132,24 @@ func descriptions(describe func(chan<- *prometheus.Desc)) []*prometheus.Desc {
 	return all
 }
 
-// parse parses the string form of a description, because its fields are not exported.
-func parse(description *prometheus.Desc) (Metric, error) {
+// parseDescription parses the string form of a description, because its fields are not exported.
+func parseDescription(description *prometheus.Desc) (MetricFamily, error) {
 	parts := regexp.MustCompile(`fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`).
 		FindStringSubmatch(description.String())
 	if parts == nil {
-		return Metric{}, fmt.Errorf("bug: the description of a metric has another form than known: %s", description)
+		return MetricFamily{}, fmt.Errorf("bug: the description of a metric has another form than known: %s", description)
 	}
 	name, errName := strconv.Unquote(parts[1])
 	help, errHelp := strconv.Unquote(parts[2])
-	metric := Metric{Name: name, Help: help}
+	metric := MetricFamily{Name: name, Help: help}
 	if parts[3] != "" {
 		metric.Labels = strings.Split(parts[3], ",")
 	}
 	return metric, errors.Join(errName, errHelp)
 }
 
-// RegisterBuildInfo registers the metric with the version of the process.
-func RegisterBuildInfo(registerer prometheus.Registerer) error {
+// registerBuildInfo registers the metric with the version of the process.
+func registerBuildInfo(registerer prometheus.Registerer) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "coder_k8s_build_info",
 		Help: "1, with the version, the commit and the Go version that the program was built from.",
