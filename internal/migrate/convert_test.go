@@ -1,4 +1,4 @@
-package manifests
+package migrate
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Each values file in testdata has an expected manifest and report.
+// Each values file in testdata/convert has an expected manifest and report.
 func TestGoldenManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "*-values.yaml"))
+	files, err := filepath.Glob(filepath.Join("testdata", "convert", "*-values.yaml"))
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d files of values: %v", len(files), err)
 	}
@@ -67,7 +67,7 @@ func source(t *testing.T, file string) Source {
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
+	file := filepath.Join("testdata", "convert", name)
 	if *update {
 		if err := os.WriteFile(file, got, 0o600); err != nil {
 			t.Fatal(err)
