@@ -1,4 +1,4 @@
-package session
+package plugin
 
 import (
 	"cmp"
@@ -58,8 +58,8 @@ type Session struct {
 	Check func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
 }
 
-// New returns the session of the process.
-func New(streams genericiooptions.IOStreams) *Session {
+// NewSession returns the session of the process.
+func NewSession(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
 		Paint:       cli.Colours(streams.Out, os.Getenv),

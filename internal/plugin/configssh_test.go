@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"bytes"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 const kubeconfig = `
@@ -25,8 +23,8 @@ users: [{name: u, user: {token: sesame}}]
 func configSSH(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	s := session.New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
-	cmd := NewConfigSSHCommand(s)
+	s := NewSession(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
+	cmd := newConfigSSHCommand(s)
 	s.Flags.AddFlags(cmd.PersistentFlags())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)

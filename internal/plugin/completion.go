@@ -1,4 +1,4 @@
-package session
+package plugin
 
 import (
 	"context"
@@ -160,7 +160,7 @@ func (s *Session) CompleteNamespaces(cmd *cobra.Command, flag string) {
 // names returns the names of all objects of a kind in the namespace.
 func (c *Cluster) names(ctx context.Context, kind string) []string {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kindOf(kind).GroupVersion().WithKind(kind + "List"))
+	list.SetGroupVersionKind(completedKind(kind).GroupVersion().WithKind(kind + "List"))
 	if c.List(ctx, list, client.InNamespace(c.Namespace)) != nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (c *Cluster) names(ctx context.Context, kind string) []string {
 	return all
 }
 
-func kindOf(kind string) schema.GroupVersionKind {
+func completedKind(kind string) schema.GroupVersionKind {
 	for _, known := range Kinds() {
 		if known.Kind == kind {
 			return known

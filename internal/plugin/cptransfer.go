@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 const (
@@ -56,7 +55,7 @@ type transfer struct {
 }
 
 // begin reads the workspace and starts the progress display.
-func (u *transfer) begin(ctx context.Context, name string) (*session.Cluster, error) {
+func (u *transfer) begin(ctx context.Context, name string) (*Cluster, error) {
 	cluster, ws, err := u.find(ctx, name)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"errors"
@@ -12,11 +12,10 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 func TestCommandLine(t *testing.T) {
-	s := session.New(genericiooptions.NewTestIOStreamsDiscard())
+	s := NewSession(genericiooptions.NewTestIOStreamsDiscard())
 	for _, c := range []struct{ command, says string }{
 		{"exec", "give the name of one workspace"},
 		{"exec dev", "give the name of one workspace"},
@@ -31,12 +30,12 @@ func TestCommandLine(t *testing.T) {
 		{"port-forward dev http", `"http" is no port`},
 	} {
 		name, args, _ := strings.Cut(c.command, " ")
-		cmd := NewExecCommand(s)
+		cmd := newExecCommand(s)
 		switch name {
 		case "ssh":
-			cmd = NewSSHCommand(s)
+			cmd = newSSHCommand(s)
 		case "port-forward":
-			cmd = NewPortForwardCommand(s)
+			cmd = newPortForwardCommand(s)
 		}
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(strings.Fields(args))

@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"fmt"
@@ -14,18 +14,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // sshConfiguration is one run of config-ssh.
 type sshConfiguration struct {
-	*session.Session
+	*Session
 	file, suffix          string
 	dryRun, remove, start bool
 }
 
-// NewConfigSSHCommand returns the command kubectl coder config-ssh.
-func NewConfigSSHCommand(s *session.Session) *cobra.Command {
+// newConfigSSHCommand returns the command kubectl coder config-ssh.
+func newConfigSSHCommand(s *Session) *cobra.Command {
 	c := &sshConfiguration{Session: s}
 	cmd := &cobra.Command{
 		Use:   "config-ssh",

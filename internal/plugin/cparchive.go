@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"archive/tar"

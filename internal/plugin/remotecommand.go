@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // resizeInterval is the interval at which the size of the terminal is polled, because not every
@@ -37,7 +36,7 @@ type command struct {
 }
 
 // address returns the URL of a subresource of a workspace.
-func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subresource string, query url.Values) *url.URL {
+func address(c *Cluster, ws *aggregationv1alpha1.CoderWorkspace, subresource string, query url.Values) *url.URL {
 	request := c.Kube.CoreV1().RESTClient().Post().AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
 		Namespace(ws.Namespace).Resource("coderworkspaces").Name(ws.Name).SubResource(subresource)
 	for key, values := range query {
@@ -50,7 +49,7 @@ func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subreso
 
 // run runs a command in a workspace. It returns a *cli.ExitError with the command's exit code if
 // that is not 0.
-func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
+func run(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
 	query := url.Values{}
 	if cmd.ssh {
 		query.Set("ssh", "true")

@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // place is a file or directory in a workspace or on this machine.
@@ -21,8 +20,8 @@ type place struct {
 	workspace, agent, path string
 }
 
-// NewCopyCommand returns the command kubectl coder cp.
-func NewCopyCommand(s *session.Session) *cobra.Command {
+// newCopyCommand returns the command kubectl coder cp.
+func newCopyCommand(s *Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
@@ -51,7 +50,7 @@ func NewCopyCommand(s *session.Session) *cobra.Command {
 }
 
 // completePlaces completes workspaces. The shell completes files.
-func completePlaces(s *session.Session) cobra.CompletionFunc {
+func completePlaces(s *Session) cobra.CompletionFunc {
 	names := s.CompleteNames("CoderWorkspace")
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 1 || strings.ContainsAny(begun, ":/") {

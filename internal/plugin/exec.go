@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // execution is one run of exec or ssh.
@@ -26,8 +25,8 @@ type execution struct {
 	suffix string
 }
 
-// NewExecCommand returns the command kubectl coder exec.
-func NewExecCommand(s *session.Session) *cobra.Command {
+// newExecCommand returns the command kubectl coder exec.
+func newExecCommand(s *Session) *cobra.Command {
 	e := &execution{target: target{Session: s}}
 	cmd := &cobra.Command{
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
@@ -53,8 +52,8 @@ func NewExecCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// NewSSHCommand returns the command kubectl coder ssh.
-func NewSSHCommand(s *session.Session) *cobra.Command {
+// newSSHCommand returns the command kubectl coder ssh.
+func newSSHCommand(s *Session) *cobra.Command {
 	e := &execution{target: target{Session: s}, stdin: true}
 	cmd := &cobra.Command{
 		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
@@ -112,8 +111,8 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	return run(ctx, cluster, ws, c)
 }
 
-// NewPortForwardCommand returns the command kubectl coder port-forward.
-func NewPortForwardCommand(s *session.Session) *cobra.Command {
+// newPortForwardCommand returns the command kubectl coder port-forward.
+func newPortForwardCommand(s *Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
 		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",

@@ -1,4 +1,4 @@
-package remote
+package plugin
 
 import (
 	"bufio"
@@ -17,7 +17,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // startTimeout is the default of --start-timeout.
@@ -26,7 +25,7 @@ const startTimeout = 10 * time.Minute
 // starting is the state of one start.
 type starting struct {
 	*target
-	cluster *session.Cluster
+	cluster *Cluster
 	ws      *aggregationv1alpha1.CoderWorkspace
 	// ordered is the number of the build before the requested one, and followed the number of the
 	// build whose log was printed. Both are initially 0.
@@ -35,14 +34,14 @@ type starting struct {
 	progress          *cli.Progress
 }
 
-// Start starts a workspace if it is not running, and waits until one of its agents is connected. It
+// startWorkspace starts a workspace if it is not running, and waits until one of its agents is connected. It
 // updates ws.
-func Start(ctx context.Context, s *session.Session, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+func startWorkspace(ctx context.Context, s *Session, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	return (&target{Session: s, timeout: startTimeout}).started(ctx, c, ws)
 }
 
-// started is like Start, for the selected agent. It writes progress to standard error.
-func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+// started is like startWorkspace, for the selected agent. It writes progress to standard error.
+func (t *target) started(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	began := t.Clock.Now()
@@ -55,7 +54,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 		}
 		s.progress.Report(t.Clock.Now(), 0, 1, ws.Name, state)
 		if t.Clock.Now().Sub(began) < t.timeout {
-			err = t.Clock.Wait(ctx, session.PollInterval)
+			err = t.Clock.Wait(ctx, PollInterval)
 		} else {
 			err = context.DeadlineExceeded
 		}
@@ -141,7 +140,7 @@ func (s *starting) follow(ctx context.Context, build int32) {
 // refresh reads the workspace again.
 func (s *starting) refresh(ctx context.Context) error {
 	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
-	if ctx.Err() != nil || session.IsTemporary(err) {
+	if ctx.Err() != nil || IsTemporary(err) {
 		err = nil
 	}
 	if err == nil {
@@ -153,7 +152,7 @@ func (s *starting) refresh(ctx context.Context) error {
 // target contains the flags that all commands of this package share: the agent and the start of the
 // workspace.
 type target struct {
-	*session.Session
+	*Session
 	agent   string
 	start   bool
 	timeout time.Duration
@@ -169,8 +168,8 @@ func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
 }
 
 // find reads the workspace, and starts it if --start is set.
-func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
-	named, err := session.ParseTarget(name, "CoderWorkspace")
+func (t *target) find(ctx context.Context, name string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	named, err := ParseTarget(name, "CoderWorkspace")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -179,7 +178,7 @@ func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggr
 		return nil, nil, err
 	}
 	var ws *aggregationv1alpha1.CoderWorkspace
-	err = remoteexec.Retry(ctx, session.IsTemporary, func() error {
+	err = remoteexec.Retry(ctx, IsTemporary, func() error {
 		ws, err = cluster.Workspace(ctx, named.Name)
 		return err
 	})
