@@ -26,7 +26,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
-	"github.com/coder-k8s/coder-k8s/test/kstatus"
 )
 
 // mostPasses is more than the number of passes that any change needs.
@@ -304,7 +303,7 @@ func (f *Fixture[O]) MustNotHave(conditionType string) {
 // MustBe checks the kstatus of the object under test, on which tools wait.
 func (f *Fixture[O]) MustBe(when, want string) {
 	f.T.Helper()
-	got, err := kstatus.Of(f.Object())
+	got, err := kstatusOf(f.Object())
 	f.Must(err)
 	if got != want {
 		f.T.Errorf("%s it is %s, want %s; conditions %+v", when, got, want, f.Options.Status(f.Object()).Conditions)

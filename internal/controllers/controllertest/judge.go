@@ -1,4 +1,4 @@
-package kstatus
+package controllertest
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 
 // The results of the library.
 const (
-	InProgress  = string(status.InProgressStatus)
-	Current     = string(status.CurrentStatus)
-	Failed      = string(status.FailedStatus)
-	Terminating = string(status.TerminatingStatus)
+	KstatusInProgress  = string(status.InProgressStatus)
+	KstatusCurrent     = string(status.CurrentStatus)
+	KstatusFailed      = string(status.FailedStatus)
+	KstatusTerminating = string(status.TerminatingStatus)
 )
 
-// Of returns the library's result for an object in the form that the API server
+// kstatusOf returns the library's result for an object in the form that the API server
 // returns.
-func Of(obj client.Object) (string, error) {
+func kstatusOf(obj client.Object) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return "", fmt.Errorf("converting %T: %w", obj, err)
