@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,7 +25,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -285,7 +285,7 @@ func (f *Fixture[O]) PodsReady(ready int32) (changed bool) {
 func (f *Fixture[O]) MustHave(conditionType string, status metav1.ConditionStatus, reason string, name ...string) metav1.Condition {
 	f.T.Helper()
 	all := f.Options.Status(f.Object(name...)).Conditions
-	c := conditions.Find(all, conditionType)
+	c := meta.FindStatusCondition(all, conditionType)
 	if c == nil || c.Status != status || c.Reason != reason {
 		f.T.Fatalf("condition %s is %+v, want %s/%s; all: %+v", conditionType, c, status, reason, all)
 	}
@@ -295,7 +295,7 @@ func (f *Fixture[O]) MustHave(conditionType string, status metav1.ConditionStatu
 // MustNotHave checks that the object under test does not have a condition.
 func (f *Fixture[O]) MustNotHave(conditionType string) {
 	f.T.Helper()
-	if c := conditions.Find(f.Options.Status(f.Object()).Conditions, conditionType); c != nil {
+	if c := meta.FindStatusCondition(f.Options.Status(f.Object()).Conditions, conditionType); c != nil {
 		f.T.Errorf("condition %+v", *c)
 	}
 }

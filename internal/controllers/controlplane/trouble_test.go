@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +18,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -152,7 +152,7 @@ func badAnswer(t *testing.T, s scenario, answer coderdtest.Fault, want string) {
 			t.Errorf("condition %+v says nothing", c)
 		}
 	}
-	if answer.PathPrefix == "" && !conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
+	if answer.PathPrefix == "" && !meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
 		f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
 	}
 	if n := f.coder.Writes(); n > 12 {

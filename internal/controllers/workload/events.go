@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -59,7 +60,7 @@ func works(c metav1.Condition) bool {
 
 func told(before []metav1.Condition, conditionType string) bool {
 	// The condition was true before, or it failed and got an Event.
-	old := conditions.Find(before, conditionType)
+	old := meta.FindStatusCondition(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -46,7 +47,7 @@ func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	all := slices.Concat(p.summary(s), s.Parts)
 	status.Conditions = conditions.Merge(p.Previous.Conditions, all, p.Object.GetGeneration(), metav1.NewTime(p.Now))
 	status.Phase = coderv1alpha1.PhasePending
-	if conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
+	if meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
 		status.Phase = coderv1alpha1.PhaseReady
 	}
 	return status
@@ -65,7 +66,7 @@ func (p *Pass) summary(s Summary) []metav1.Condition {
 	}
 	part := firstFailing(s)
 	if part == nil && p.Wanted() == 0 {
-		part = conditions.Find(s.Parts, coderv1alpha1.ConditionDeploymentAvailable)
+		part = meta.FindStatusCondition(s.Parts, coderv1alpha1.ConditionDeploymentAvailable)
 	}
 	if part == nil {
 		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady, s.Works)}

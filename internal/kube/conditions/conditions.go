@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
@@ -29,22 +30,6 @@ func condition(conditionType string, status metav1.ConditionStatus, reason, mess
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: redaction.Truncate(message, maxMessage)}
 }
 
-// Find returns the condition of a type, or nil.
-func Find(list []metav1.Condition, conditionType string) *metav1.Condition {
-	for i := range list {
-		if list[i].Type == conditionType {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-// IsTrue reports whether the condition of a type exists and is true.
-func IsTrue(list []metav1.Condition, conditionType string) bool {
-	found := Find(list, conditionType)
-	return found != nil && found.Status == metav1.ConditionTrue
-}
-
 // Merge returns next for the given generation. A condition whose status did not change keeps the
 // transition time from previous. Conditions that are not in next are dropped.
 func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
@@ -52,7 +37,7 @@ func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time)
 	for _, c := range next {
 		c.ObservedGeneration = generation
 		c.LastTransitionTime = now
-		if old := Find(previous, c.Type); old != nil && old.Status == c.Status {
+		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 		merged = append(merged, c)
@@ -64,7 +49,7 @@ func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time)
 func Changed(previous, next []metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for _, c := range next {
-		if old := Find(previous, c.Type); old == nil || old.Status != c.Status || old.Reason != c.Reason {
+		if old := meta.FindStatusCondition(previous, c.Type); old == nil || old.Status != c.Status || old.Reason != c.Reason {
 			changed = append(changed, c)
 		}
 	}

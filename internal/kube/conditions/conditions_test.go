@@ -44,15 +44,6 @@ func TestChangedIsAboutStatusAndReason(t *testing.T) {
 	}
 }
 
-func TestIsTrue(t *testing.T) {
-	list := []metav1.Condition{True("Yes", "A", ""), False("No", "A", ""), Unknown("Unsure", "A", "")}
-	for conditionType, want := range map[string]bool{"Yes": true, "No": false, "Unsure": false, "Missing": false} {
-		if got := IsTrue(list, conditionType); got != want {
-			t.Errorf("IsTrue(%q) = %v, want %v", conditionType, got, want)
-		}
-	}
-}
-
 // TestMessagesAreCutBetweenCharacters cuts a message at each offset within a four-byte character.
 // The API server rejects invalid UTF-8.
 func TestMessagesAreCutBetweenCharacters(t *testing.T) {

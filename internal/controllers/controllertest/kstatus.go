@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The results of the library.
+// The results of kstatus, with which Flux, Helm, kpt and others decide whether an object is ready.
 const (
 	KstatusInProgress  = string(status.InProgressStatus)
 	KstatusCurrent     = string(status.CurrentStatus)
@@ -17,8 +17,7 @@ const (
 	KstatusTerminating = string(status.TerminatingStatus)
 )
 
-// kstatusOf returns the library's result for an object in the form that the API server
-// returns.
+// kstatusOf returns the result of kstatus for an object in the form that the API server returns.
 func kstatusOf(obj client.Object) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
