@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 const (
@@ -40,7 +39,7 @@ func warns(reason string) bool {
 // no Event: the status already reports it, and one Event for each condition of each new object
 // would be the larger part of the cost of creating an object.
 func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
-	for _, c := range conditions.Changed(before, after) {
+	for _, c := range changedConditions(before, after) {
 		switch {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):

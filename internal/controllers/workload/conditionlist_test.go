@@ -1,4 +1,4 @@
-package conditions
+package workload
 
 import (
 	"strings"
@@ -13,12 +13,12 @@ import (
 func TestMergeKeepsTheTimeOfTheLastTransition(t *testing.T) {
 	then := metav1.NewTime(time.Unix(1000, 0))
 	now := metav1.NewTime(time.Unix(2000, 0))
-	previous := Merge(nil, []metav1.Condition{
-		True("Same", "A", ""), False("Flipped", "A", ""), True("Gone", "A", ""),
+	previous := mergeConditions(nil, []metav1.Condition{
+		ConditionTrue("Same", "A", ""), ConditionFalse("Flipped", "A", ""), ConditionTrue("Gone", "A", ""),
 	}, 1, then)
 
-	got := Merge(previous, []metav1.Condition{
-		True("Same", "B", "new text"), True("Flipped", "A", ""), Unknown("New", "A", ""),
+	got := mergeConditions(previous, []metav1.Condition{
+		ConditionTrue("Same", "B", "new text"), ConditionTrue("Flipped", "A", ""), ConditionUnknown("New", "A", ""),
 	}, 2, now)
 
 	want := []metav1.Condition{
@@ -32,11 +32,11 @@ func TestMergeKeepsTheTimeOfTheLastTransition(t *testing.T) {
 }
 
 func TestChangedIsAboutStatusAndReason(t *testing.T) {
-	previous := []metav1.Condition{True("Text", "A", "old"), True("Reason", "A", ""), True("Status", "A", "")}
-	next := []metav1.Condition{True("Text", "A", "new"), True("Reason", "B", ""), False("Status", "A", ""), True("New", "A", "")}
+	previous := []metav1.Condition{ConditionTrue("Text", "A", "old"), ConditionTrue("Reason", "A", ""), ConditionTrue("Status", "A", "")}
+	next := []metav1.Condition{ConditionTrue("Text", "A", "new"), ConditionTrue("Reason", "B", ""), ConditionFalse("Status", "A", ""), ConditionTrue("New", "A", "")}
 
 	var got []string
-	for _, c := range Changed(previous, next) {
+	for _, c := range changedConditions(previous, next) {
 		got = append(got, c.Type)
 	}
 	if diff := cmp.Diff([]string{"Reason", "Status", "New"}, got); diff != "" {
@@ -49,14 +49,14 @@ func TestChangedIsAboutStatusAndReason(t *testing.T) {
 func TestMessagesAreCutBetweenCharacters(t *testing.T) {
 	for offset := range 4 {
 		message := strings.Repeat("x", offset) + strings.Repeat("\U0001F600", 2000)
-		if got := True("T", "R", message).Message; !utf8.ValidString(got) || len(got) > maxMessage {
+		if got := ConditionTrue("T", "R", message).Message; !utf8.ValidString(got) || len(got) > maxConditionMessage {
 			t.Errorf("offset %d: the message has %d bytes and ends with %q", offset, len(got), got[len(got)-8:])
 		}
 	}
 }
 
 func TestLongMessagesAreCut(t *testing.T) {
-	if got := len(True("T", "R", strings.Repeat("x", 40000)).Message); got > 32768 {
+	if got := len(ConditionTrue("T", "R", strings.Repeat("x", 40000)).Message); got > 32768 {
 		t.Errorf("the message has %d bytes, more than a condition may have", got)
 	}
 }
