@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
@@ -57,7 +56,7 @@ arguments only.
 func connect(ctx context.Context, offered *toolset.Set) (*mcp.ClientSession, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "coder-k8s", Version: "reference"}, &mcp.ServerOptions{PageSize: 1000})
 	offered.Register(server, toolset.Env{Kube: &callers.Kube{}})
-	prompts.Register(server, nil)
+	resources.RegisterPrompts(server, nil)
 	resources.New(nil, clock.RealClock{}).Register(server)
 	clientEnd, serverEnd := mcp.NewInMemoryTransports()
 	if _, err := server.Connect(ctx, serverEnd, nil); err != nil {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -62,7 +61,7 @@ func insideRole() rbacv1.ClusterRole {
 
 // callersRights returns the permissions that are used on behalf of callers without toolset inside.
 func callersRights() []callers.Right {
-	return slices.Concat(prompts.Rights(), resources.Rights(), callers.ReviewRights(), toolRights(false))
+	return slices.Concat(resources.PromptRights(), resources.Rights(), callers.ReviewRights(), toolRights(false))
 }
 
 // toolRights returns the permissions for the tools of toolset inside, or for all other tools.

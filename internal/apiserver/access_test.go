@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/utils/exec"
 
-	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -103,7 +102,7 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 func TestExecResizes(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
-	query := execQuery(agentstest.ShowSize)
+	query := execQuery(showSize)
 	query.Del("stderr")
 	query.Set("tty", "true")
 	for protocol, executor := range f.executors(t, f.config, query) {

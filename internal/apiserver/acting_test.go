@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -76,7 +76,7 @@ func (f *fixture) builds(t *testing.T, name string, want ...string) {
 func (f *fixture) tokens(t *testing.T, username string, want int) {
 	t.Helper()
 	polltest.Eventually(t, "the tokens of "+username, func() error {
-		names := slices.DeleteFunc(f.coder.TokenNames(username), func(name string) bool { return !strings.HasPrefix(name, sessions.TokenPrefix) })
+		names := slices.DeleteFunc(f.coder.TokenNames(username), func(name string) bool { return !strings.HasPrefix(name, usertokens.SessionPrefix) })
 		if len(names) != want {
 			return fmt.Errorf("%v, want %d", names, want)
 		}

@@ -17,6 +17,12 @@
 //     them mirrors Coder.
 //   - A replica reports a sync status of a control plane only after it has the objects that
 //     the status refers to.
+//   - Of the metrics of k8s.io/apiserver, only those of an allow-list are exported
+//     (librarymetrics.go). The number of series does not depend on the paths of requests: a
+//     series with a group, resource or subresource that is not served is dropped.
+//   - Only the replica that runs the mirror writes Events (events.go). An Event is derived from
+//     two successive states of an object, and its name from the occurrence. So a state that does
+//     not change causes no Event, and a second replica cannot write the same Event again.
 //   - A request that only Kubernetes' RBAC authorizes is executed with the operator's own
 //     token.
 package apiserver

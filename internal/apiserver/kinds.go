@@ -15,7 +15,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectevents"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
@@ -26,8 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // storage is the state behind the REST storages of this replica.
@@ -41,10 +39,10 @@ type storage struct {
 	mirror      *mirror.Mirror
 	agents      *agents.Pool
 	pods        *workspacepods.Watcher
-	events      *objectevents.Recorder
-	sessions    *sessions.Manager
+	events      *eventRecorder
+	sessions    *usertokens.Sessions
 	actors      *impersonation.Actors
-	tokens      *workspacetokens.Manager
+	tokens      *usertokens.WorkspaceTokens
 	workspaces  *workspace.Kind
 	templates   *template.Kind
 	users       *user.Kind
@@ -58,8 +56,8 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	users := records.NewStore(records.Users(k.users, config.Identity, config.PodNamespace, config.Clock))
 	s := &storage{
 		connections: config.Connections,
-		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
-		tokens:      workspacetokens.New(config.Connections, config.Clock),
+		sessions:    usertokens.NewSessions(config.Connections, config.Identity, config.Clock),
+		tokens:      usertokens.NewWorkspaceTokens(config.Connections, config.Clock),
 		board:       &syncstatus.Board{}, agents: agents.NewPool(config.DialAgent),
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
@@ -68,7 +66,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	// the kinds.
 	hint := &hints{}
 	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods, Read: s.podsRead})
-	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
+	s.events = newEventRecorder(eventConfig{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
 	identityMetrics, err := impersonation.NewMetrics(config.Metrics)

@@ -13,7 +13,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // withoutProtobufObjects removes protobuf from the Accept header of requests to our group. Our
@@ -51,8 +51,8 @@ func acceptable(accept string) string {
 // kube-apiserver sends the ID of its own audit log with each request that it proxies.
 func withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := requestid.Into(r.Context(), audit.GetAuditIDTruncated(r.Context()))
-		logger := log.FromContext(ctx).WithName("apiserver").WithValues(requestid.LogKey, requestid.From(ctx))
+		ctx := tracing.WithRequestID(r.Context(), audit.GetAuditIDTruncated(r.Context()))
+		logger := log.FromContext(ctx).WithName("apiserver").WithValues(tracing.RequestIDLogKey, tracing.RequestID(ctx))
 		next.ServeHTTP(w, r.WithContext(log.IntoContext(ctx, logger)))
 	})
 }

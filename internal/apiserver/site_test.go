@@ -36,7 +36,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -189,7 +188,7 @@ type site struct {
 	journal                               *journal
 	tracing                               *tracing.Provider
 	// agent is the agent of all workspaces.
-	agent *agentstest.Agent
+	agent *fakeAgent
 	// files are the files of the certificate. If empty, the server creates its own certificate.
 	files options.CertKey
 	// joined counts the namespaces that were created on the site.
@@ -225,7 +224,7 @@ func newSite(t testing.TB, notes *journal) *site {
 		}),
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
 		provider: &provider{}, timing: fast(), journal: notes,
-		agent: agentstest.New(t),
+		agent: newFakeAgent(t),
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -60,7 +60,7 @@ func listed(t *testing.T, got answer) (all []string) {
 
 // workspaceTokens are the names of a user's tokens that are restricted to a workspace.
 func (f *fixture) workspaceTokens(username string) []string {
-	return slices.DeleteFunc(f.coder.TokenNames(username), func(name string) bool { return !strings.HasPrefix(name, workspacetokens.NamePrefix) })
+	return slices.DeleteFunc(f.coder.TokenNames(username), func(name string) bool { return !strings.HasPrefix(name, usertokens.WorkspacePrefix) })
 }
 
 func TestTokensOfAWorkspace(t *testing.T) {

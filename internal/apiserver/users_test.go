@@ -21,7 +21,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -96,7 +96,7 @@ func TestUsersAreShown(t *testing.T) {
 	}
 	// Of tokens name and times are shown, and not those that the operator makes.
 	token := f.coder.AddNamedToken("boss", "laptop", time.Hour)
-	f.coder.AddNamedToken("boss", sessions.TokenPrefix+"boss", time.Hour)
+	f.coder.AddNamedToken("boss", usertokens.SessionPrefix+"boss", time.Hour)
 	f.coder.AddNamedToken("boss", "old", -time.Hour)
 	boss = until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool {
 		return strings.Contains(at(u, "status", "tokens"), "name:laptop") && at(u, "status", "tokenCount") == "2"

@@ -20,7 +20,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/export"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/migrate"
@@ -151,7 +151,7 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 		elect = elect || c.elected
 	}
 	env := &environment{options: o, config: cfg, namespace: ownNamespace(), tracing: traces}
-	if env.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+	if env.metrics, err = workload.NewMetrics(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	check := env.newPreflight(components)

@@ -18,7 +18,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -50,7 +49,7 @@ type environment struct {
 	config    *rest.Config
 	manager   manager.Manager
 	namespace string
-	metrics   *metrics.Metrics
+	metrics   *workload.Metrics
 	// tracing creates spans. It is nil if tracing is disabled.
 	tracing *tracing.Provider
 	// refused is called when Coder rejects the operator's token or is unreachable. It is

@@ -23,8 +23,8 @@ const (
 // computedKeys are the log keys that are not literals, by expression.
 func computedKeys() map[string][]string {
 	return map[string][]string{
-		"requestid.LogKey": {"requestID"},
-		"d.kind":           {"tool", "prompt", "uri"},
+		"tracing.RequestIDLogKey": {"requestID"},
+		"d.kind":                  {"tool", "prompt", "uri"},
 	}
 }
 

@@ -28,7 +28,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/monitoring"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -115,7 +114,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	if err := monitoring.RegisterBuildInfo(ctrlmetrics.Registry); err != nil {
+	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	if certificate == nil {

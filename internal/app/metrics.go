@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 )
 
 const (
@@ -85,7 +85,7 @@ func admitMetricsReaders(config *rest.Config, client *http.Client) (metricsserve
 	if err != nil {
 		return nil, err
 	}
-	metrics := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, librarymetrics.Gatherer()}, promhttp.HandlerOpts{
+	metrics := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, apiserver.LibraryGatherer()}, promhttp.HandlerOpts{
 		// An error of one collector must not hide the metrics of the others.
 		ErrorHandling: promhttp.ContinueOnError,
 	})

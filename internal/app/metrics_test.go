@@ -26,7 +26,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
-	"github.com/coder-k8s/coder-k8s/internal/monitoring"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -80,7 +79,7 @@ func servedMetrics(t *testing.T) (address string, authority []byte) {
 		t.Fatal(err)
 	}
 	certificate.look(t.Context())
-	if err := monitoring.RegisterBuildInfo(ctrlmetrics.Registry); err != nil {
+	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
 		t.Fatal(err)
 	}
 	config := reviewer(t)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/coder/v2/codersdk"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // Error is the only error type of this package. It contains no secret: neither a token nor a
@@ -234,11 +234,11 @@ const (
 
 // truncate shortens all texts in the error that were received from a server.
 func (e *Error) truncate() {
-	e.Message, e.Detail = truncate.String(e.Message, maxMessage), truncate.String(e.Detail, maxDetail)
+	e.Message, e.Detail = redaction.Truncate(e.Message, maxMessage), redaction.Truncate(e.Detail, maxDetail)
 	e.Fields = e.Fields[:min(len(e.Fields), maxFields)]
 	for i := range e.Fields {
 		f := &e.Fields[i]
-		f.Field, f.Detail = truncate.String(f.Field, maxName), truncate.String(f.Detail, maxMessage)
+		f.Field, f.Detail = redaction.Truncate(f.Field, maxName), redaction.Truncate(f.Detail, maxMessage)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // pathName matches the names that Coder accepts for users, organizations, templates and workspaces.
@@ -78,13 +78,13 @@ func withoutSecret(err error, secret string) error {
 
 // withoutBeginning removes the rest of a secret at which a text was truncated.
 func withoutBeginning(s, secret string) string {
-	kept, cut := strings.CutSuffix(s, truncate.Ellipsis)
+	kept, cut := strings.CutSuffix(s, redaction.Ellipsis)
 	if !cut {
 		return s
 	}
 	for n := min(len(secret), len(kept)); n > 0; n-- {
 		if strings.HasSuffix(kept, secret[:n]) {
-			return kept[:len(kept)-n] + truncate.Ellipsis
+			return kept[:len(kept)-n] + redaction.Ellipsis
 		}
 	}
 	return s
@@ -104,16 +104,16 @@ const (
 )
 
 // boundName truncates a name to maxName bytes.
-func boundName(s string) string { return truncate.String(s, maxName) }
+func boundName(s string) string { return redaction.Truncate(s, maxName) }
 
 // boundText truncates a text to maxText bytes.
-func boundText(s string) string { return truncate.String(s, maxText) }
+func boundText(s string) string { return redaction.Truncate(s, maxText) }
 
 // boundTexts truncates a list and the texts in it.
 func boundTexts(list []string) []string {
 	var out []string
 	for _, s := range list[:min(len(list), maxTexts)] {
-		out = append(out, truncate.String(s, maxMessage))
+		out = append(out, redaction.Truncate(s, maxMessage))
 	}
 	return out
 }

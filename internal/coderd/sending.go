@@ -15,9 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // coderRequestIDHeader is the header with the id under which Coder logs a request.
@@ -26,8 +25,8 @@ const coderRequestIDHeader = "X-Coder-Request-Id"
 // send sends a request with the request id of its context, and records it in the metrics, the log
 // and the trace. It may change the request.
 func (t *recorder) send(req *http.Request) (*http.Response, error) {
-	if id := requestid.From(req.Context()); id != "" {
-		req.Header.Set(requestid.Header, id)
+	if id := tracing.RequestID(req.Context()); id != "" {
+		req.Header.Set(tracing.RequestIDHeader, id)
 		// Coder assigns its own id to each request, and logs no header except User-Agent.
 		req.Header.Set("User-Agent", t.userAgent+" request/"+id)
 	}
@@ -92,7 +91,7 @@ func logCall(req *http.Request, call Call, coderRequestID string, err error) {
 	switch failed := call.Status == 0 || call.Status >= http.StatusInternalServerError; {
 	case !failed:
 		logger.V(1).Info("Asked Coder", values...)
-	case ctx.Err() == nil && requestid.From(ctx) != "":
+	case ctx.Err() == nil && tracing.RequestID(ctx) != "":
 		logger.Info("Coder did not do what it was asked for", append(values, errorValue(err)...)...)
 	default:
 		logger.V(1).Info("Coder did not do what it was asked for", append(values, errorValue(err)...)...)
@@ -104,7 +103,7 @@ func errorValue(err error) []any {
 		return nil
 	}
 	// The error may contain data of the response, for example a status line.
-	return []any{"error", truncate.String(causeOf(err).Error(), maxMessage)}
+	return []any{"error", redaction.Truncate(causeOf(err).Error(), maxMessage)}
 }
 
 // coderRequestID returns the id under which Coder logs a request. Another server may send any

@@ -18,7 +18,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
@@ -194,7 +194,7 @@ func TestTheRequestIDGoesToCoder(t *testing.T) {
 		"7-a_b": {"coder-k8s request/7-a_b", "7-a_b"},
 		"a (b)": {"coder-k8s request/a__b_", "a__b_"},
 	} {
-		if _, err := client.Me(requestid.Into(t.Context(), id)); err != nil {
+		if _, err := client.Me(tracing.WithRequestID(t.Context(), id)); err != nil {
 			t.Fatal(err)
 		}
 		all := server.Received()
@@ -234,7 +234,7 @@ func TestWhatIsLoggedOfARequest(t *testing.T) {
 			if tc.fault != nil {
 				defer server.Fail(*tc.fault)()
 			}
-			ctx, lines := logging(requestid.Into(t.Context(), tc.id), tc.level)
+			ctx, lines := logging(tracing.WithRequestID(t.Context(), tc.id), tc.level)
 			_, err := client.Me(ctx)
 			line := strings.Join(*lines, "\n")
 			if (tc.want == "") != (line == "") || !strings.Contains(line, tc.want) {
@@ -264,8 +264,8 @@ func TestTheTextOfAnErrorHasNoID(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	defer server.Fail(coderdtest.Fault{Status: 500})()
-	_, one := client.Me(requestid.Into(t.Context(), "one"))
-	_, two := client.Me(requestid.Into(t.Context(), "two"))
+	_, one := client.Me(tracing.WithRequestID(t.Context(), "one"))
+	_, two := client.Me(tracing.WithRequestID(t.Context(), "two"))
 	if one.Error() != two.Error() {
 		t.Errorf("%q and %q", one, two)
 	}
@@ -283,7 +283,7 @@ func TestOnlyCodersIDIsBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, lines := logging(requestid.Into(t.Context(), "r"), 1)
+	ctx, lines := logging(tracing.WithRequestID(t.Context(), "r"), 1)
 	_, err = client.Me(ctx)
 	if all := fmt.Sprintf("%v %+v %#v", *lines, err, err); strings.Contains(all, "evil") {
 		t.Error(all)

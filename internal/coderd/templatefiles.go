@@ -20,7 +20,7 @@ import (
 
 	"github.com/coder/coder/v2/codersdk"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // The limits of a template's files. A request to the Kubernetes API is limited to 3 MiB, so files
@@ -378,14 +378,14 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 		case codersdk.ContentTypeZip:
 			out, err = readZipFrom(body, how)
 		default:
-			return &Error{Op: op, Message: truncate.String(fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind), maxMessage)}
+			return &Error{Op: op, Message: redaction.Truncate(fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind), maxMessage)}
 		}
 		switch {
 		case body.err != nil && !IsTooLarge(body.err):
 			// An incomplete download is not a problem of the archive.
 			return body.err
 		case err != nil:
-			return &Error{Op: op, StatusCode: unpackingStatus(err), Message: "the archive cannot be unpacked", Detail: truncate.String(err.Error(), maxDetail), Err: err}
+			return &Error{Op: op, StatusCode: unpackingStatus(err), Message: "the archive cannot be unpacked", Detail: redaction.Truncate(err.Error(), maxDetail), Err: err}
 		}
 		// The connection is reused if only little data is left.
 		_, _ = io.CopyN(io.Discard, body, 64<<10)

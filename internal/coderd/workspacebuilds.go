@@ -11,7 +11,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
 
-	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // BuildRequest is a request to build a workspace. Only Transition is required.
@@ -186,7 +186,7 @@ func causeIn(ctx context.Context, stream *LogStream, err error) (string, error) 
 		return "", err
 	}
 	defer func() { _ = stream.Close() }()
-	cause := terraformerror.Cause(func(yield func(stage, line string) bool) {
+	cause := redaction.TerraformCause(func(yield func(stage, line string) bool) {
 		for {
 			var line LogLine
 			if line, err = stream.Next(ctx); err != nil || !yield(line.Stage, line.Output) {

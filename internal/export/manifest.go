@@ -18,10 +18,10 @@ import (
 
 // manifest is one object to apply.
 type manifest struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   metadata `json:"metadata"`
-	Spec       any      `json:"spec"`
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	Metadata   manifestMetadata `json:"metadata"`
+	Spec       any              `json:"spec"`
 
 	// folder is the folder for the objects of its kind.
 	folder string
@@ -29,8 +29,8 @@ type manifest struct {
 	comments []string
 }
 
-// metadata is the part of an object's metadata that a person writes.
-type metadata struct {
+// manifestMetadata is the part of an object's metadata that a person writes.
+type manifestMetadata struct {
 	Namespace   string            `json:"namespace,omitempty"`
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -54,7 +54,7 @@ func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
 	}
 	return manifest{
 		APIVersion: aggregationv1alpha1.GroupVersion.String(), Kind: kind, folder: folder,
-		Metadata: metadata{Namespace: from.Namespace, Name: from.Name, Labels: own(from.Labels), Annotations: own(from.Annotations)},
+		Metadata: manifestMetadata{Namespace: from.Namespace, Name: from.Name, Labels: own(from.Labels), Annotations: own(from.Annotations)},
 	}
 }
 

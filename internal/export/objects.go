@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
@@ -86,11 +86,11 @@ func parametersComment(parameters []aggregationv1alpha1.WorkspaceParameter, with
 
 // templateOf returns the namespace and name of a workspace's template.
 func templateOf(ws aggregationv1alpha1.CoderWorkspace) string {
-	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
+	name, err := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
 	if err != nil {
 		return ""
 	}
-	return ws.Namespace + "/" + objectname.Template{Prefix: name.Prefix, Organization: name.Organization, Name: ws.Spec.TemplateName}.String()
+	return ws.Namespace + "/" + metadata.TemplateName{Prefix: name.Prefix, Organization: name.Organization, Name: ws.Spec.TemplateName}.String()
 }
 
 // templateManifest returns the manifest of a template.

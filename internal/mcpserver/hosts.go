@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // serviceName is the name of the server's Service.
@@ -144,7 +144,7 @@ func originOf(u *url.URL) string {
 // including the headers that an MCP client needs.
 func shareWith(header http.Header, origin string) {
 	header.Set("Access-Control-Allow-Origin", origin)
-	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+requestid.Header)
+	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
 	header.Add("Vary", "Origin")
 }
 

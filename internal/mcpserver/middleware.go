@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // MiddlewareConfig configures a Middleware.
@@ -106,12 +106,12 @@ func noteUser(ctx context.Context, name string) { requestRecordOf(ctx).user = na
 func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, rec := newID(), &requestRecord{}
-		logger := cfg.Logger.WithValues(requestid.LogKey, id)
+		logger := cfg.Logger.WithValues(tracing.RequestIDLogKey, id)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
 		r = r.WithContext(log.IntoContext(ctx, logger))
-		r.Header.Set(requestid.Header, id)
+		r.Header.Set(tracing.RequestIDHeader, id)
 		a := newResponseWriter(w)
-		a.Header().Set(requestid.Header, id)
+		a.Header().Set(tracing.RequestIDHeader, id)
 		// Proxies must not buffer a stream.
 		a.Header().Set("X-Accel-Buffering", "no")
 
@@ -131,9 +131,9 @@ func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.H
 }
 
 // maxLogged limits the size of a client's text in one value of a log line, in bytes.
-const maxLogged = 256 + len(truncate.Ellipsis)
+const maxLogged = 256 + len(redaction.Ellipsis)
 
-func cut(s string) string { return truncate.String(s, maxLogged) }
+func cut(s string) string { return redaction.Truncate(s, maxLogged) }
 
 // recovered responds with 500 after a panic of an inner handler. If the response has begun,
 // it closes the connection instead, so that the client does not take a part for the whole.

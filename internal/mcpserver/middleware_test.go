@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // counts is a fake requestMetrics.
@@ -110,16 +110,16 @@ func ask(handler http.Handler, change func(*http.Request)) *httptest.ResponseRec
 func TestTheRequestIDIsTheServersOwn(t *testing.T) {
 	w := newWorld()
 	var within string
-	answered := ask(w.handler(func(_ http.ResponseWriter, r *http.Request) { within = r.Header.Get(requestid.Header) }),
-		func(r *http.Request) { r.Header.Set(requestid.Header, "made-up\"") })
-	id := answered.Header().Get(requestid.Header)
+	answered := ask(w.handler(func(_ http.ResponseWriter, r *http.Request) { within = r.Header.Get(tracing.RequestIDHeader) }),
+		func(r *http.Request) { r.Header.Set(tracing.RequestIDHeader, "made-up\"") })
+	id := answered.Header().Get(tracing.RequestIDHeader)
 	if id == "" || id != within || strings.Contains(w.logs.String(), "made-up") {
 		t.Errorf("the answer has id %q and the steps within see %q; the log:\n%s", id, within, w.logs)
 	}
 	if !strings.Contains(w.logs.String(), `"requestID"="`+id+`"`) {
 		t.Errorf("the log does not have the id %s:\n%s", id, w.logs)
 	}
-	if again := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); again.Header().Get(requestid.Header) == id {
+	if again := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); again.Header().Get(tracing.RequestIDHeader) == id {
 		t.Error("two requests have one id")
 	}
 }

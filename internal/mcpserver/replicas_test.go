@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/proxytest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 // service distributes requests to the replicas in turn.
@@ -28,7 +28,7 @@ func service(t *testing.T, replicas ...*harness) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		proxies = append(proxies, proxytest.Handler(&httputil.ReverseProxy{
+		proxies = append(proxies, mcptest.ProxyHandler(&httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport: transport,
 		}))

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
@@ -212,7 +211,7 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer c
 		Tools:   offered,
 		Env:     env,
 		Content: func(server *mcp.Server) {
-			prompts.Register(server, kube)
+			resources.RegisterPrompts(server, kube)
 			content.Register(server)
 		},
 		Completion:        content.Complete,

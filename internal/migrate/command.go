@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
 // NewCommand returns the command "coder-k8s migrate".
@@ -110,8 +109,8 @@ func (o *options) check() error {
 		return cli.Usage("say where the values are: --release NAME, --values FILE or --release-secret FILE")
 	case o.releaseSecret != "" && (o.release != "" || len(o.values) > 0):
 		return cli.Usage("--release-secret already has the name and the values; give it alone")
-	case o.chart != "" && o.chart != manifests.ChartCoder && o.chart != manifests.ChartProvisioner:
-		return cli.Usage("--chart %q is none of Coder's: give %s or %s", o.chart, manifests.ChartCoder, manifests.ChartProvisioner)
+	case o.chart != "" && o.chart != ChartCoder && o.chart != ChartProvisioner:
+		return cli.Usage("--chart %q is none of Coder's: give %s or %s", o.chart, ChartCoder, ChartProvisioner)
 	case o.takeOver && (o.release == "" || len(o.values) > 0):
 		return cli.Usage("--take-over needs --release, because the objects of the release in the cluster are taken over")
 	case !o.takeOver && (o.dryRun || o.allowRestart):
@@ -131,7 +130,7 @@ func (o *options) run(ctx context.Context) error {
 	if partial != nil && !errors.As(partial, &left) {
 		return partial
 	}
-	manifest, report := manifests.Convert(source)
+	manifest, report := Convert(source)
 	if err := validNames(source, manifest); err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (o *options) run(ctx context.Context) error {
 
 // validNames refuses names that are invalid in Kubernetes. The names become parts of file names and of
 // commands.
-func validNames(source manifests.Source, manifest *manifests.Manifest) error {
+func validNames(source Source, manifest *Manifest) error {
 	for _, name := range []struct{ what, text string }{
 		{"release", source.Release}, {"namespace", source.Namespace}, {manifest.Kind, manifest.Name},
 	} {
@@ -159,7 +158,7 @@ func validNames(source manifests.Source, manifest *manifests.Manifest) error {
 }
 
 // write writes the manifest and the report.
-func (o *options) write(manifest *manifests.Manifest, report *manifests.Report) error {
+func (o *options) write(manifest *Manifest, report *Report) error {
 	text, err := manifest.YAML()
 	if err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
@@ -182,7 +181,7 @@ func (o *options) writeFile(text []byte, name string) error {
 	return nil
 }
 
-func (o *options) writeReport(report *manifests.Report) error {
+func (o *options) writeReport(report *Report) error {
 	if o.report == "" {
 		return report.Write(o.streams.ErrOut)
 	}
@@ -197,9 +196,9 @@ func (o *options) writeReport(report *manifests.Report) error {
 }
 
 // unread returns an error with the values that could not be read, or nil.
-func unread(report *manifests.Report) error {
+func unread(report *Report) error {
 	var all []error
-	for _, entry := range report.Of(manifests.Unreadable) {
+	for _, entry := range report.Of(Unreadable) {
 		all = append(all, fmt.Errorf("%s: %s %s", entry.Where, entry.Value, entry.Note))
 	}
 	if len(all) == 0 {

@@ -13,7 +13,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
 // accepted returns the custom resource with all defaults, from a dry run. It returns the API
@@ -35,13 +34,13 @@ func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 	}
 	var w workload.Workload
 	switch t.Manifest.Kind {
-	case manifests.KindProvisioner:
+	case KindProvisioner:
 		p := &coderv1alpha1.CoderProvisioner{}
 		if err := read(p); err != nil {
 			return w, err
 		}
 		w = workload.Provisioner(p, workload.ProvisionerInputs{URL: p.Spec.URL, Adopted: workload.AdoptedFrom(workload.Provisioner(p, workload.ProvisionerInputs{}), live)})
-	case manifests.KindWorkspaceProxy:
+	case KindWorkspaceProxy:
 		p := &coderv1alpha1.CoderWorkspaceProxy{}
 		if err := read(p); err != nil {
 			return w, err

@@ -20,7 +20,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
 const (
@@ -36,7 +35,7 @@ const (
 // takeover takes over one release.
 type takeover struct {
 	Client   client.Client
-	Manifest *manifests.Manifest
+	Manifest *Manifest
 	Release  string
 	// Deployment is the name of the release's Deployment.
 	Deployment string
@@ -65,7 +64,7 @@ func (t *takeover) Plan(ctx context.Context) (*takeoverPlan, error) {
 	if err := t.free(live); err != nil {
 		return nil, err
 	}
-	if t.Manifest.Kind != manifests.KindControlPlane {
+	if t.Manifest.Kind != KindControlPlane {
 		t.Manifest.Annotations = map[string]string{coderv1alpha1.AnnotationWorkloadName: t.Deployment}
 	}
 	if err := keepForm(t.Manifest, live); err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
 // chartContainer is the name of Coder's container in the charts.
@@ -26,14 +25,14 @@ func formVariables() []string {
 // keepForm adds the properties of the running pods to the manifest that do not result from values:
 // the command line, and other fields that a chart sets differently than the operator. Without them
 // the operator would replace the pods by equivalent ones.
-func keepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
+func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 	template := live.Spec.Template
 	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
 	if at < 0 {
 		return fmt.Errorf("the Deployment %q has no container %q, so it is none of a chart of Coder's", live.Name, chartContainer)
 	}
 	c := template.Spec.Containers[at]
-	if manifests.HoldsSecret(c.Args...) || manifests.HoldsSecret(c.Command...) {
+	if HoldsSecret(c.Args...) || HoldsSecret(c.Command...) {
 		return fmt.Errorf("the command line in Deployment %q holds a credential, which is not copied into a manifest; "+
 			"put it into a Secret, refer to that by coder.env in the release, and run this again", live.Name)
 	}
@@ -59,7 +58,7 @@ func keepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
 }
 
 // keepVariables adds the variables that the chart always sets.
-func keepVariables(manifest *manifests.Manifest, env []corev1.EnvVar) {
+func keepVariables(manifest *Manifest, env []corev1.EnvVar) {
 	given, _ := manifest.Spec["extraEnv"].([]any)
 	for _, variable := range env {
 		if !slices.Contains(formVariables(), variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) {
@@ -84,7 +83,7 @@ func names(variables []any, name string) bool {
 }
 
 // keepMetadata keeps the labels and annotations of the pods, which Helm would no longer own.
-func keepMetadata(manifest *manifests.Manifest, live *appsv1.Deployment) {
+func keepMetadata(manifest *Manifest, live *appsv1.Deployment) {
 	labels, annotations := map[string]any{}, map[string]any{}
 	for key, value := range live.Spec.Template.Labels {
 		if _, selects := live.Spec.Selector.MatchLabels[key]; !selects {
@@ -106,11 +105,11 @@ func keepMetadata(manifest *manifests.Manifest, live *appsv1.Deployment) {
 
 // keepContainer keeps the terminationMessagePolicy of the container, and the empty lifecycle that
 // the charts write: Kubernetes distinguishes it from a missing one.
-func keepContainer(manifest *manifests.Manifest, c corev1.Container) {
+func keepContainer(manifest *Manifest, c corev1.Container) {
 	spec := within(within(manifest.Spec, "podTemplate"), "spec")
 	containers, _ := spec["containers"].([]any)
 	if len(containers) == 0 {
-		containers = []any{map[string]any{"name": manifests.ContainerName(manifest.Kind)}}
+		containers = []any{map[string]any{"name": ContainerName(manifest.Kind)}}
 	}
 	if entry, ok := containers[0].(map[string]any); ok {
 		entry["terminationMessagePolicy"] = string(c.TerminationMessagePolicy)

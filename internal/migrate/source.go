@@ -18,15 +18,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // source reads the input. A PartialError lists files that could not be read.
-func (o *options) source(ctx context.Context) (manifests.Source, error) {
+func (o *options) source(ctx context.Context) (Source, error) {
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil && len(o.values) == 0 {
-		return manifests.Source{}, fmt.Errorf("reading the kubeconfig: %w", err)
+		return Source{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	switch {
 	case len(o.values) > 0:
@@ -34,33 +33,33 @@ func (o *options) source(ctx context.Context) (manifests.Source, error) {
 	case o.releaseSecret != "":
 		raw, err := o.readFile(o.releaseSecret)
 		if err != nil {
-			return manifests.Source{}, fmt.Errorf("reading the Secret of the release: %w", err)
+			return Source{}, fmt.Errorf("reading the Secret of the release: %w", err)
 		}
 		found, err := releaseFromFile(o.releaseSecret, raw)
 		if err != nil {
-			return manifests.Source{}, err
+			return Source{}, err
 		}
 		return o.fromRelease(found)
 	}
 	config, err := cli.Cluster(o.config, version.UserAgent())
 	if err != nil {
-		return manifests.Source{}, err
+		return Source{}, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return manifests.Source{}, fmt.Errorf("reaching the cluster: %w", err)
+		return Source{}, fmt.Errorf("reaching the cluster: %w", err)
 	}
 	found, err := findRelease(ctx, client, namespace, o.release)
 	if err != nil {
-		return manifests.Source{}, err
+		return Source{}, err
 	}
 	return o.fromRelease(found)
 }
 
 // fromFiles merges values files in order. A file that cannot be read is skipped, unless all of them
 // cannot be read.
-func (o *options) fromFiles(namespace string) (manifests.Source, error) {
-	var all manifests.Values
+func (o *options) fromFiles(namespace string) (Source, error) {
+	var all Values
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
@@ -68,7 +67,7 @@ func (o *options) fromFiles(namespace string) (manifests.Source, error) {
 			failed = append(failed, err)
 			continue
 		}
-		set, err := manifests.ParseValues(shown(name), raw)
+		set, err := ParseValues(shown(name), raw)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -76,9 +75,9 @@ func (o *options) fromFiles(namespace string) (manifests.Source, error) {
 		all = all.Over(set)
 	}
 	if len(failed) == len(o.values) {
-		return manifests.Source{}, errors.Join(failed...)
+		return Source{}, errors.Join(failed...)
 	}
-	source := manifests.Source{
+	source := Source{
 		Description: "the values in " + strings.Join(o.values, ", "),
 		Chart:       o.chart, Release: o.release, Namespace: namespace, Values: all,
 	}
@@ -105,30 +104,30 @@ func shown(file string) string {
 }
 
 // chartOf detects the chart by values that only one of the two has.
-func chartOf(given manifests.Values) string {
+func chartOf(given Values) string {
 	for _, path := range []string{"provisionerDaemon.keySecretName", "provisionerDaemon.keySecretKey", "provisionerDaemon.tags",
 		"provisionerDaemon.terminationGracePeriodSeconds"} {
 		if _, has := given.Get(path); has {
-			return manifests.ChartProvisioner
+			return ChartProvisioner
 		}
 	}
-	return manifests.ChartCoder
+	return ChartCoder
 }
 
-func (o *options) fromRelease(found *helmRelease) (manifests.Source, error) {
+func (o *options) fromRelease(found *helmRelease) (Source, error) {
 	chart := found.Chart.Metadata.Name
 	if o.chart != "" {
 		chart = o.chart
 	}
-	if chart != manifests.ChartCoder && chart != manifests.ChartProvisioner {
-		return manifests.Source{}, fmt.Errorf("the release %q is of the chart %q, which is none of Coder's; where that holds a chart of Coder's, "+
+	if chart != ChartCoder && chart != ChartProvisioner {
+		return Source{}, fmt.Errorf("the release %q is of the chart %q, which is none of Coder's; where that holds a chart of Coder's, "+
 			"write the values of that part into a file and use --values and --chart", found.Name, chart)
 	}
 	described := fmt.Sprintf("revision %d of the release %s in namespace %s, chart %s %s",
 		found.Revision, found.Name, found.Namespace, found.Chart.Metadata.Name, found.Chart.Metadata.Version)
-	return manifests.Source{
+	return Source{
 		Description: described, Chart: chart, Release: found.Name, Namespace: found.Namespace,
-		AppVersion: found.Chart.Metadata.AppVersion, Values: manifests.ValuesOf("release "+found.Name, found.Config),
+		AppVersion: found.Chart.Metadata.AppVersion, Values: ValuesOf("release "+found.Name, found.Config),
 	}, nil
 }
 

@@ -12,18 +12,17 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // handOver takes the running objects over, or only prints the plan.
-func (o *options) handOver(ctx context.Context, source manifests.Source, manifest *manifests.Manifest, report *manifests.Report) error {
+func (o *options) handOver(ctx context.Context, source Source, manifest *Manifest, report *Report) error {
 	kube, err := o.client()
 	if err != nil {
 		return err
 	}
 	t := &takeover{
-		Client: kube, Manifest: manifest, Release: source.Release, Deployment: manifests.DeploymentName(source.Chart, source.Values),
+		Client: kube, Manifest: manifest, Release: source.Release, Deployment: DeploymentName(source.Chart, source.Values),
 	}
 	plan, err := t.Plan(ctx)
 	if err != nil {
@@ -105,7 +104,7 @@ func (o *options) client() (client.Client, error) {
 const howTo = "docs/how-to/migrate-from-helm.md"
 
 // nextSteps returns the next steps if the manifest was only written.
-func nextSteps(source manifests.Source, manifest *manifests.Manifest) []string {
+func nextSteps(source Source, manifest *Manifest) []string {
 	return []string{
 		fmt.Sprintf("Look whether the cluster takes it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
 		fmt.Sprintf("Take the running objects over in place: `coder-k8s migrate helm --release %s -n %s --take-over --dry-run` says what would happen.",
@@ -116,7 +115,7 @@ func nextSteps(source manifests.Source, manifest *manifests.Manifest) []string {
 }
 
 // stepsAfter returns the next steps after the objects were taken over.
-func stepsAfter(source manifests.Source, manifest *manifests.Manifest) []string {
+func stepsAfter(source Source, manifest *Manifest) []string {
 	kind := strings.ToLower(manifest.Kind)
 	return []string{
 		fmt.Sprintf("Keep the manifest where your other manifests are: what it says is what `kubectl -n %s get %s %s` has now.",

@@ -32,7 +32,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
-	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -85,8 +84,8 @@ func testRefusals(t *testing.T, server *server) {
 		n.install(t, "coder-rendered.yaml", "coder")
 		n.secrets(t)
 		change(t, n)
-		manifest, _ := manifests.Convert(manifests.Source{
-			Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
+		manifest, _ := Convert(Source{
+			Chart: ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 		})
 		over := &takeover{Client: server.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 		if _, err := over.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
@@ -111,15 +110,15 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 		handedOver []client.Object
 	}{
 		"control plane": {
-			"coder", manifests.ChartCoder, "coder", manifests.KindControlPlane, "coder",
+			"coder", ChartCoder, "coder", KindControlPlane, "coder",
 			[]client.Object{named(&corev1.Service{}, "coder"), named(&corev1.ServiceAccount{}, "coder"), named(&networkingv1.Ingress{}, "coder")},
 		},
 		"workspace proxy": {
-			"proxy", manifests.ChartCoder, "sydney", manifests.KindWorkspaceProxy, "coder",
+			"proxy", ChartCoder, "sydney", KindWorkspaceProxy, "coder",
 			[]client.Object{named(&corev1.Service{}, "coder"), named(&corev1.ServiceAccount{}, "coder")},
 		},
 		"provisioner": {
-			"provisioner", manifests.ChartProvisioner, "builders", manifests.KindProvisioner, "coder-provisioner",
+			"provisioner", ChartProvisioner, "builders", KindProvisioner, "coder-provisioner",
 			[]client.Object{named(&corev1.ServiceAccount{}, "coder-provisioner")},
 		},
 	} {
@@ -130,7 +129,7 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 			before := n.deployment(t, c.deployment)
 			uids := n.uids(t, c.handedOver)
 
-			manifest, _ := manifests.Convert(manifests.Source{
+			manifest, _ := Convert(Source{
 				Chart: c.chart, Release: c.release, Namespace: n.name, Values: valuesOf(t, c.file+"-values.yaml"),
 			})
 			over := &takeover{Client: server.client, Manifest: manifest, Release: c.release, Deployment: c.deployment}
@@ -164,7 +163,7 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 // settled checks that the operator does not change the pods, and reports their labels.
 func (n *namespace) settled(t *testing.T, kind, name, deployment string, taken *appsv1.Deployment) {
 	t.Helper()
-	if kind == manifests.KindControlPlane {
+	if kind == KindControlPlane {
 		name = deployment
 	}
 	obj := &unstructured.Unstructured{}
@@ -203,8 +202,8 @@ func testWhatReplacesPodsIsNamed(t *testing.T, server *server) {
 	if err := n.client.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	manifest, _ := manifests.Convert(manifests.Source{
-		Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
+	manifest, _ := Convert(Source{
+		Chart: ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 	})
 	over := &takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 	plan, err := over.Plan(t.Context())
@@ -225,8 +224,8 @@ func testWhatReplacesPodsIsNamed(t *testing.T, server *server) {
 func testOfSomeoneElse(t *testing.T, server *server) {
 	n := server.namespace(t)
 	n.install(t, "coder-rendered.yaml", "another")
-	manifest, _ := manifests.Convert(manifests.Source{
-		Chart: manifests.ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
+	manifest, _ := Convert(Source{
+		Chart: ChartCoder, Release: "coder", Namespace: n.name, Values: valuesOf(t, "coder-values.yaml"),
 	})
 	over := &takeover{Client: n.client, Manifest: manifest, Release: "coder", Deployment: "coder"}
 	if _, err := over.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "meta.helm.sh/release-name=coder") {
@@ -398,13 +397,13 @@ func (n *namespace) owned(t *testing.T, objects []client.Object, uids []string) 
 	})
 }
 
-func valuesOf(t *testing.T, file string) manifests.Values {
+func valuesOf(t *testing.T, file string) Values {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := manifests.ParseValues(file, raw)
+	set, err := ParseValues(file, raw)
 	if err != nil {
 		t.Fatal(err)
 	}

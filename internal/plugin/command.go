@@ -11,19 +11,17 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // Run parses and executes the command line, and returns the exit code of the process.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	return execute(ctx, session.New(streams), args)
+	return execute(ctx, NewSession(streams), args)
 }
 
 // execute returns 130 for an interrupted command, as a shell does for a process that Ctrl-C ended.
 // This includes commands that run until they are interrupted.
-func execute(ctx context.Context, s *session.Session, args []string) int {
+func execute(ctx context.Context, s *Session, args []string) int {
 	code := cli.Execute(ctx, NewCommand(s), args, s.IOStreams)
 	if ctx.Err() != nil {
 		return cli.ExitInterrupted
@@ -32,7 +30,7 @@ func execute(ctx context.Context, s *session.Session, args []string) int {
 }
 
 // NewCommand returns the command kubectl coder with all subcommands.
-func NewCommand(s *session.Session) *cobra.Command {
+func NewCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-coder",
 		Short: "See and operate Coder on Kubernetes",
@@ -54,8 +52,8 @@ func NewCommand(s *session.Session) *cobra.Command {
 	s.CompleteFlags(cmd)
 	cmd.AddCommand(newStatusCommand(s), newTreeCommand(s), newLogsCommand(s), newWhoamiCommand(s))
 	cmd.AddCommand(newWorkspaceCommands(s)...)
-	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewConfigSSHCommand(s),
-		remote.NewCopyCommand(s), remote.NewPortForwardCommand(s))
+	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),
+		newCopyCommand(s), newPortForwardCommand(s))
 	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
 	explainUnavailable(s, cmd)
@@ -109,7 +107,7 @@ func printUsage(cmd *cobra.Command) error {
 }
 
 // newOptionsCommand returns the command kubectl coder options.
-func newOptionsCommand(s *session.Session) *cobra.Command {
+func newOptionsCommand(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "options", Short: "List the flags that all commands have",
 		Long: "Lists the flags that all commands have, which choose the cluster and the user as those of kubectl do.",
@@ -129,7 +127,7 @@ exec kubectl-coder __complete "$@"
 `
 
 // newCompletionCommand returns the command kubectl coder completion.
-func newCompletionCommand(s *session.Session) *cobra.Command {
+func newCompletionCommand(s *Session) *cobra.Command {
 	known := []string{"kubectl", "bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion {" + strings.Join(known, " | ") + "}",

@@ -1,6 +1,13 @@
 // Package plugin implements kubectl coder: its commands, their flags and their exit codes. The
-// files of a command begin with its name. The commands that act inside a workspace are in package
-// remote. What all commands share is in package session.
+// files of a command begin with its name. What all commands share is in session.go (the streams,
+// the clock, the desktop) and in cluster.go (the cluster that the flags select).
+//
+// The plugin connects only to Kubernetes, with the permissions of its caller. The resources are
+// built in, without discovery. So it also works, and reports the problem, if the aggregated API is
+// not available. The commands that act inside a workspace (exec, ssh, config-ssh, cp and
+// port-forward) use the subresources exec and portforward of coderworkspaces with client-go's
+// clients for pods/exec and pods/portforward. kube-apiserver authenticates, authorizes and audits
+// them. The user's machine needs neither a Coder client nor a Coder token.
 //
 // Invariants:
 //
@@ -16,6 +23,11 @@
 //   - start, stop and restart use the subresources of these names. They also retry a failed build,
 //     and do not change the spec, which may be managed in Git. update changes the spec. An action
 //     that ends running processes must be confirmed first.
+//   - cp packs files of this machine into a tar archive, and unpacks the archive from a workspace.
+//     Unpacking writes nothing outside of the destination, whatever the archive contains. It does
+//     not follow or create symbolic links that lead out of it. A file gets its name only when it is
+//     complete. Entries that were not copied are reported. The memory usage does not depend on the
+//     size of files.
 //   - login prints a password only if a flag requests it. token keeps no token, and prints only the
 //     one that it was asked to create.
 //   - template push writes text files to spec.files of the CoderTemplate, as with a manifest in

@@ -16,7 +16,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -51,7 +50,7 @@ type desk struct {
 	input       string
 	problems    []installation.Problem
 	checkError  error
-	forward     session.Forwarder
+	forward     Forwarder
 	browsed     []string
 	copied      []string
 	copyError   error
@@ -72,7 +71,7 @@ func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var out, errs bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(d.input), Out: &out, ErrOut: &errs}
-	s := session.New(streams)
+	s := NewSession(streams)
 	s.Clock, s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = d.clock, cli.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
 	s.Browse = func(_ context.Context, url string) error { d.browsed = append(d.browsed, url); return nil }
 	s.Copy = func(_ context.Context, text string) error { d.copied = append(d.copied, text); return d.copyError }

@@ -11,7 +11,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // adminAccount is the account of the initial admin.
@@ -31,7 +30,7 @@ type loginRun struct {
 }
 
 // newLoginCommand returns the command kubectl coder login.
-func newLoginCommand(s *session.Session) *cobra.Command {
+func newLoginCommand(s *Session) *cobra.Command {
 	l := &loginRun{openRun: openRun{Session: s}}
 	cmd := &cobra.Command{
 		Use:   "login [CONTROLPLANE]",
@@ -65,7 +64,7 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 	}
 	name := ""
 	if len(args) == 1 {
-		target, err := session.ParseTarget(args[0], "CoderControlPlane")
+		target, err := ParseTarget(args[0], "CoderControlPlane")
 		if err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 	return l.enter(ctx, cluster, cp, "/login")
 }
 
-func initialAdmin(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (adminAccount, error) {
+func initialAdmin(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (adminAccount, error) {
 	if cp.Spec.InitialAdmin.Disabled {
 		return adminAccount{}, fmt.Errorf("control plane %s/%s makes no account for a person: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
 	}
@@ -122,7 +121,7 @@ func initialAdmin(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.Cod
 	return found, nil
 }
 
-func (l *loginRun) print(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, a adminAccount) error {
+func (l *loginRun) print(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, a adminAccount) error {
 	if l.format.Structured() {
 		return l.format.Write(l.Out, a)
 	}

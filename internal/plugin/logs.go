@@ -10,13 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // logsRun is one run of the command.
 type logsRun struct {
-	*session.Session
-	cluster *session.Cluster
+	*Session
+	cluster *Cluster
 	flags   *cobra.Command
 
 	follow, previous, agent, scripts bool
@@ -28,7 +27,7 @@ type logsRun struct {
 }
 
 // newLogsCommand returns the command kubectl coder logs.
-func newLogsCommand(s *session.Session) *cobra.Command {
+func newLogsCommand(s *Session) *cobra.Command {
 	r := &logsRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "logs {WORKSPACE | template/TEMPLATE | controlplane/NAME}",
@@ -67,7 +66,7 @@ func newLogsCommand(s *session.Session) *cobra.Command {
 }
 
 func (r *logsRun) do(ctx context.Context, text string) error {
-	target, err := session.ParseTarget(text, "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
+	target, err := ParseTarget(text, "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (r *logsRun) do(ctx context.Context, text string) error {
 }
 
 // validate refuses flags that have no effect for the target.
-func (r *logsRun) validate(target session.Target) error {
+func (r *logsRun) validate(target Target) error {
 	pods := r.agent || target.Kind == "CoderControlPlane"
 	for flag, counts := range map[string]bool{
 		"build": target.Kind == "CoderWorkspace" && !r.agent && !r.scripts, "scripts": target.Kind == "CoderWorkspace" && !r.agent,
@@ -113,7 +112,7 @@ const mostOfferedBuilds = 20
 func (r *logsRun) completeFlags(cmd *cobra.Command) {
 	r.CompleteAgents(cmd, "agent-name")
 	r.CompleteNamespaces(cmd, "pod-namespace")
-	r.CompleteFlag(cmd, "build", offerNames(func(ctx context.Context, c *session.Cluster, target session.Target) []string {
+	r.CompleteFlag(cmd, "build", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
 		ws, err := c.Workspace(ctx, target.Name)
 		if err != nil || target.Kind != "CoderWorkspace" || ws.Status.LatestBuild == nil {
 			return nil
@@ -124,14 +123,14 @@ func (r *logsRun) completeFlags(cmd *cobra.Command) {
 		}
 		return numbers
 	}))
-	r.CompleteFlag(cmd, "version", offerNames(func(ctx context.Context, c *session.Cluster, target session.Target) []string {
+	r.CompleteFlag(cmd, "version", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
 		tmpl, err := c.Template(ctx, target.Name)
 		if err != nil || target.Kind != "CoderTemplate" {
 			return nil
 		}
 		return c.TemplateVersionNames(ctx, tmpl)
 	}))
-	r.CompleteFlag(cmd, "container", offerNames(func(ctx context.Context, c *session.Cluster, target session.Target) []string {
+	r.CompleteFlag(cmd, "container", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
 		var pods []corev1.Pod
 		switch target.Kind {
 		case "CoderControlPlane":
@@ -152,12 +151,12 @@ func (r *logsRun) completeFlags(cmd *cobra.Command) {
 }
 
 // offerNames parses the command's argument before it calls find.
-func offerNames(find func(context.Context, *session.Cluster, session.Target) []string) func(context.Context, *session.Cluster, []string) []string {
-	return func(ctx context.Context, c *session.Cluster, args []string) []string {
+func offerNames(find func(context.Context, *Cluster, Target) []string) func(context.Context, *Cluster, []string) []string {
+	return func(ctx context.Context, c *Cluster, args []string) []string {
 		if len(args) == 0 {
 			return nil
 		}
-		target, err := session.ParseTarget(args[0], "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
+		target, err := ParseTarget(args[0], "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
 		if err != nil {
 			return nil
 		}

@@ -14,13 +14,11 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // openRun configures access to the web interface of a Coder.
 type openRun struct {
-	*session.Session
+	*Session
 	port      int
 	noBrowser bool
 }
@@ -38,7 +36,7 @@ func (d *openRun) validate() error {
 }
 
 // newOpenCommand returns the command kubectl coder open.
-func newOpenCommand(s *session.Session) *cobra.Command {
+func newOpenCommand(s *Session) *cobra.Command {
 	d := &openRun{Session: s}
 	direct, start := false, false
 	cmd := &cobra.Command{
@@ -80,7 +78,7 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 		if ws == nil {
 			return cli.Usage("--start is for a workspace")
 		}
-		if err := remote.Start(ctx, d.Session, cluster, ws); err != nil {
+		if err := startWorkspace(ctx, d.Session, cluster, ws); err != nil {
 			return err
 		}
 	}
@@ -105,11 +103,11 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 
 // openTarget returns the control plane, the workspace if one was given, and the path in the web
 // interface.
-func openTarget(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha1.CoderControlPlane, *aggregationv1alpha1.CoderWorkspace, string, error) {
-	target := session.Target{Kind: "CoderControlPlane"}
+func openTarget(ctx context.Context, c *Cluster, args []string) (*coderv1alpha1.CoderControlPlane, *aggregationv1alpha1.CoderWorkspace, string, error) {
+	target := Target{Kind: "CoderControlPlane"}
 	if len(args) > 0 {
 		var err error
-		if target, err = session.ParseTarget(args[0], "CoderWorkspace", "CoderControlPlane"); err != nil {
+		if target, err = ParseTarget(args[0], "CoderWorkspace", "CoderControlPlane"); err != nil {
 			return nil, nil, "", err
 		}
 	}
@@ -135,7 +133,7 @@ func workspacePath(ws *aggregationv1alpha1.CoderWorkspace) string {
 }
 
 // enter forwards a port and opens the browser. It returns when ctx is done.
-func (d *openRun) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, path string) error {
+func (d *openRun) enter(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, path string) error {
 	to, scheme, err := endpointOf(ctx, c, cp)
 	if err != nil {
 		return err
@@ -177,7 +175,7 @@ func (d *openRun) show(ctx context.Context, address string) error {
 // publicURL returns the URL of a Coder that a browser outside of the cluster can open without a
 // port-forward: Coder's access URL, or the address of its load balancer. It returns an empty string
 // if there is none.
-func publicURL(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) string {
+func publicURL(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) string {
 	if u, err := url.Parse(cp.Status.AccessURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && !insideCluster(u.Hostname()) {
 		return cp.Status.AccessURL
 	}

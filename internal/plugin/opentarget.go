@@ -17,11 +17,10 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
-func endpointOf(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (to session.Endpoint, scheme string, err error) {
+func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
 	notYet := fmt.Errorf("control plane %s/%s has no address yet: kubectl coder status -n %s says why", cp.Namespace, cp.Name, cp.Namespace)
 	address, err := url.Parse(cp.Status.URL)
 	if err != nil || cp.Status.URL == "" || address.Hostname() == "" {
@@ -50,10 +49,10 @@ func endpointOf(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.Coder
 		return to, "", err
 	}
 	port, err := containerPort(pod, service.Spec.Ports[i])
-	return session.Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, address.Scheme, err
+	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, address.Scheme, err
 }
 
-func readyPod(ctx context.Context, c *session.Cluster, service *corev1.Service) (*corev1.Pod, error) {
+func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1.Pod, error) {
 	var list corev1.PodList
 	if err := c.List(ctx, &list, &client.ListOptions{
 		Namespace: service.Namespace, LabelSelector: labels.SelectorFromSet(service.Spec.Selector),
@@ -143,7 +142,7 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 }
 
 // completeOpen completes workspaces and control planes, and then the apps of a workspace.
-func completeOpen(s *session.Session) cobra.CompletionFunc {
+func completeOpen(s *Session) cobra.CompletionFunc {
 	names := s.CompleteNames("CoderWorkspace", "CoderControlPlane")
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -153,7 +152,7 @@ func completeOpen(s *session.Session) cobra.CompletionFunc {
 		if err != nil || len(args) > 1 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), session.CompletionTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 		defer cancel()
 		var offered []string
 		if ws, err := cluster.Workspace(ctx, args[0]); err == nil {

@@ -14,8 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 const helloPath = inCoder + "/codertemplates/coder.hello"
@@ -103,8 +101,8 @@ func TestPodLogs(t *testing.T) {
 func forwarding(t *testing.T, d *desk) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.ctx = ctx
-	d.forward = func(_ context.Context, _ *session.Cluster, to session.Endpoint, local int, ready func(int)) error {
-		if want := (session.Endpoint{Namespace: "coder", Pod: "coder-new-1", Port: 8080}); to != want {
+	d.forward = func(_ context.Context, _ *Cluster, to Endpoint, local int, ready func(int)) error {
+		if want := (Endpoint{Namespace: "coder", Pod: "coder-new-1", Port: 8080}); to != want {
 			t.Errorf("the port is %v, want %v", to, want)
 		}
 		if local == 0 {

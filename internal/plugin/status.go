@@ -15,7 +15,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // exitWrong is the exit code if there is a problem.
@@ -23,7 +22,7 @@ const exitWrong = 4
 
 // statusRun is one run of the command.
 type statusRun struct {
-	*session.Session
+	*Session
 	format                   cli.Format
 	everywhere, installation bool
 	watch                    bool
@@ -32,7 +31,7 @@ type statusRun struct {
 }
 
 // newStatusCommand returns the command kubectl coder status.
-func newStatusCommand(s *session.Session) *cobra.Command {
+func newStatusCommand(s *Session) *cobra.Command {
 	r := &statusRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "status",

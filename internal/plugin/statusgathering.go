@@ -19,7 +19,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // statusTimeout limits reading one kind, so that an API that does not respond does not block the others.
@@ -27,7 +26,7 @@ const statusTimeout = 15 * time.Second
 
 // statusGathering is the state of collecting one report.
 type statusGathering struct {
-	cluster   *session.Cluster
+	cluster   *Cluster
 	namespace string
 
 	mu       sync.Mutex
@@ -37,7 +36,7 @@ type statusGathering struct {
 }
 
 // gather reads all kinds concurrently. It returns an error if nothing could be read.
-func (r *statusRun) gather(ctx context.Context, c *session.Cluster) (*statusReport, error) {
+func (r *statusRun) gather(ctx context.Context, c *Cluster) (*statusReport, error) {
 	if err := c.Reach(ctx); err != nil {
 		return nil, err
 	}
@@ -249,7 +248,7 @@ func (g *statusGathering) templates(ctx context.Context) error {
 	g.report.Templates.Unseen = !seen
 	for i := range list.Items {
 		t := &list.Items[i]
-		g.report.Templates.add(session.TemplateState(t))
+		g.report.Templates.add(TemplateState(t))
 		if meta.IsStatusConditionTrue(t.Status.Conditions, aggregationv1alpha1.ConditionStalled) {
 			ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
 			if ready == nil {
@@ -269,7 +268,7 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 	g.report.Workspaces.Unseen = !seen
 	for i := range list.Items {
 		w := &list.Items[i]
-		g.report.Workspaces.add(session.WorkspaceState(w))
+		g.report.Workspaces.add(WorkspaceState(w))
 		ready := meta.FindStatusCondition(w.Status.Conditions, aggregationv1alpha1.ConditionReady)
 		if ready == nil || ready.Status == metav1.ConditionTrue {
 			continue

@@ -11,12 +11,11 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // newTemplateCommand returns the command kubectl coder template with its subcommands push, pull and
 // diff.
-func newTemplateCommand(s *session.Session) *cobra.Command {
+func newTemplateCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "template",
 		Aliases: []string{"templates"},
@@ -45,7 +44,7 @@ func nameAndPath(path string) cobra.PositionalArgs {
 }
 
 // completeNameAndPath completes the template, and then a path.
-func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
+func completeNameAndPath(s *Session) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return s.CompleteNames("CoderTemplate")(cmd, args, begun)
@@ -55,8 +54,8 @@ func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
 }
 
 // completeVersion registers the completion of --version.
-func completeVersion(s *session.Session, cmd *cobra.Command) {
-	s.CompleteFlag(cmd, "version", func(ctx context.Context, c *session.Cluster, args []string) []string {
+func completeVersion(s *Session, cmd *cobra.Command) {
+	s.CompleteFlag(cmd, "version", func(ctx context.Context, c *Cluster, args []string) []string {
 		if len(args) == 0 {
 			return nil
 		}
@@ -74,13 +73,13 @@ func completeVersion(s *session.Session, cmd *cobra.Command) {
 
 // templateName returns the name without a kind prefix.
 func templateName(text string) (string, error) {
-	target, err := session.ParseTarget(text, "CoderTemplate")
+	target, err := ParseTarget(text, "CoderTemplate")
 	return target.Name, err
 }
 
 // downloadTemplate reads the files of a template version by its name or UUID. Without a version, it
 // reads the files of the version that spec.files shows.
-func downloadTemplate(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version string) (templateFiles, error) {
+func downloadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version string) (templateFiles, error) {
 	query := map[string]string{}
 	if version != "" {
 		found, err := c.TemplateVersion(ctx, tmpl, version)
@@ -102,7 +101,7 @@ func downloadTemplate(ctx context.Context, c *session.Cluster, tmpl *aggregation
 }
 
 // uploadTemplate replaces all files of a template by an archive, and updates tmpl from the response.
-func uploadTemplate(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1.CoderTemplate, archive []byte, dryRun bool) error {
+func uploadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1.CoderTemplate, archive []byte, dryRun bool) error {
 	request := c.Kube.CoreV1().RESTClient().Verb(http.MethodPut).AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
 		Namespace(tmpl.Namespace).Resource("codertemplates").Name(tmpl.Name).SubResource("files").
 		Param("fieldManager", fieldManager).SetHeader("Content-Type", "application/x-tar").Body(archive)
@@ -121,12 +120,12 @@ func uploadTemplate(ctx context.Context, c *session.Cluster, tmpl *aggregationv1
 
 // templatePull is one run of the command.
 type templatePull struct {
-	*session.Session
+	*Session
 	version string
 	force   bool
 }
 
-func newTemplatePullCommand(s *session.Session) *cobra.Command {
+func newTemplatePullCommand(s *Session) *cobra.Command {
 	p := &templatePull{Session: s}
 	cmd := &cobra.Command{
 		Use:               "pull NAME {DIR | -}",

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // The exit codes of kubectl coder template diff, which are the same as those of diff.
@@ -26,11 +25,11 @@ const (
 
 // templateDiff is one run of the command.
 type templateDiff struct {
-	*session.Session
+	*Session
 	version string
 }
 
-func newTemplateDiffCommand(s *session.Session) *cobra.Command {
+func newTemplateDiffCommand(s *Session) *cobra.Command {
 	d := &templateDiff{Session: s}
 	cmd := &cobra.Command{
 		Use:   "diff NAME {DIR | FILE}",

@@ -19,7 +19,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // fieldManager is the field manager of the changes to a template.
@@ -27,8 +26,8 @@ const fieldManager = "kubectl-coder"
 
 // templatePush is one run of the command.
 type templatePush struct {
-	*session.Session
-	cluster              *session.Cluster
+	*Session
+	cluster              *Cluster
 	format               cli.Format
 	create, dryRun, wait bool
 	timeout              time.Duration
@@ -41,7 +40,7 @@ type templatePush struct {
 	allText bool
 }
 
-func newTemplatePushCommand(s *session.Session) *cobra.Command {
+func newTemplatePushCommand(s *Session) *cobra.Command {
 	p := &templatePush{Session: s}
 	cmd := &cobra.Command{
 		Use:   "push NAME {DIR | FILE}",
@@ -216,7 +215,7 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 		now := &aggregationv1alpha1.CoderTemplate{}
 		err := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), now)
 		switch {
-		case session.IsTemporary(err):
+		case IsTemporary(err):
 		case err != nil:
 			return tmpl, fmt.Errorf("reading template %s: %w", tmpl.Name, err)
 		default:
@@ -238,7 +237,7 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 		if p.timeout > 0 && p.Clock.Now().Sub(began) >= p.timeout {
 			return tmpl, fmt.Errorf("after %s the new version of template %s is not active; its build goes on without this command", p.timeout, tmpl.Name)
 		}
-		if err := p.Clock.Wait(ctx, session.PollInterval); err != nil {
+		if err := p.Clock.Wait(ctx, PollInterval); err != nil {
 			return tmpl, &cli.InterruptedError{GoesOn: "the build goes on without this command"}
 		}
 	}

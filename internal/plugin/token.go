@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // tokenSubresource is the one of coderworkspaces that all commands use.
@@ -20,14 +19,14 @@ const tokenSubresource = "token"
 
 // tokenRun is one call of a command.
 type tokenRun struct {
-	*session.Session
+	*Session
 	format   cli.Format
 	duration time.Duration
 	all, yes bool
 }
 
 // newTokenCommand is kubectl coder token with create, list and revoke below it.
-func newTokenCommand(s *session.Session) *cobra.Command {
+func newTokenCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "token",
 		Aliases: []string{"tokens"},
@@ -52,7 +51,7 @@ func oneWorkspaceName(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func newTokenCreateCommand(s *session.Session) *cobra.Command {
+func newTokenCreateCommand(s *Session) *cobra.Command {
 	r := &tokenRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -73,7 +72,7 @@ func newTokenCreateCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-func newTokenListCommand(s *session.Session) *cobra.Command {
+func newTokenListCommand(s *Session) *cobra.Command {
 	r := &tokenRun{Session: s}
 	cmd := &cobra.Command{
 		Use:     "list NAME",
@@ -91,7 +90,7 @@ func newTokenListCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-func newTokenRevokeCommand(s *session.Session) *cobra.Command {
+func newTokenRevokeCommand(s *Session) *cobra.Command {
 	r := &tokenRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "revoke NAME {TOKEN-ID... | --all}",
@@ -117,8 +116,8 @@ func newTokenRevokeCommand(s *session.Session) *cobra.Command {
 }
 
 // find reads the workspace.
-func (r *tokenRun) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
-	named, err := session.ParseTarget(name, "CoderWorkspace")
+func (r *tokenRun) find(ctx context.Context, name string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	named, err := ParseTarget(name, "CoderWorkspace")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,18 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // treeRun is one run of the command.
 type treeRun struct {
-	*session.Session
+	*Session
 	format     cli.Format
 	everywhere bool
 }
 
 // newTreeCommand returns the command kubectl coder tree.
-func newTreeCommand(s *session.Session) *cobra.Command {
+func newTreeCommand(s *Session) *cobra.Command {
 	r := &treeRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "tree [CONTROLPLANE | workspace/NAME]",
@@ -45,13 +44,13 @@ func newTreeCommand(s *session.Session) *cobra.Command {
 }
 
 func (r *treeRun) do(ctx context.Context, args []string) error {
-	target := session.Target{Kind: "CoderControlPlane"}
+	target := Target{Kind: "CoderControlPlane"}
 	if len(args) == 1 {
 		if r.everywhere {
 			return cli.Usage("give a name or -A, not both")
 		}
 		var err error
-		if target, err = session.ParseTarget(args[0], "CoderControlPlane", "CoderWorkspace"); err != nil {
+		if target, err = ParseTarget(args[0], "CoderControlPlane", "CoderWorkspace"); err != nil {
 			return err
 		}
 	}
@@ -85,7 +84,7 @@ func (r *treeRun) do(ctx context.Context, args []string) error {
 }
 
 // growWorkspaceTree returns the tree of one workspace.
-func growWorkspaceTree(ctx context.Context, c *session.Cluster, name string) ([]*treeNode, error) {
+func growWorkspaceTree(ctx context.Context, c *Cluster, name string) ([]*treeNode, error) {
 	ws, err := c.Workspace(ctx, name)
 	if err != nil {
 		return nil, err

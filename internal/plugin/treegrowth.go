@@ -18,12 +18,11 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // treeGrowth collects the trees of one namespace.
 type treeGrowth struct {
-	cluster *session.Cluster
+	cluster *Cluster
 	// owned contains the nodes by the UID of their owner.
 	owned map[types.UID][]*treeNode
 	// uids contains the UIDs of the nodes.
@@ -32,12 +31,12 @@ type treeGrowth struct {
 	unseen []error
 }
 
-func newTreeGrowth(c *session.Cluster) *treeGrowth {
+func newTreeGrowth(c *Cluster) *treeGrowth {
 	return &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}, uids: map[*treeNode]types.UID{}}
 }
 
 // growAllTrees returns the trees of the control planes in all namespaces.
-func growAllTrees(ctx context.Context, c *session.Cluster) ([]*treeNode, error) {
+func growAllTrees(ctx context.Context, c *Cluster) ([]*treeNode, error) {
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &planes); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func growAllTrees(ctx context.Context, c *session.Cluster) ([]*treeNode, error) 
 
 // growTree returns the trees of the control planes in the namespace, or only of the one with the wanted
 // name.
-func growTree(ctx context.Context, c *session.Cluster, wanted string) ([]*treeNode, error) {
+func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, error) {
 	g := newTreeGrowth(c)
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &planes, client.InNamespace(c.Namespace)); err != nil {
@@ -155,7 +154,7 @@ func (g *treeGrowth) children(ctx context.Context) error {
 		n.count(d.Status.ReadyReplicas, d.Status.Replicas)
 		g.own(n, d)
 	}
-	for _, kind := range session.Kinds() {
+	for _, kind := range Kinds() {
 		if kind.Kind == "Pod" || kind.Kind == "Deployment" || kind.Group == coderv1alpha1.GroupVersion.Group ||
 			kind.Group == aggregationv1alpha1.GroupVersion.Group {
 			continue
@@ -234,7 +233,7 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 		}
 		n := g.node("CoderTemplate", t)
 		n.judge(t.Status.Conditions)
-		n.State = session.TemplateState(t)
+		n.State = TemplateState(t)
 		plane.Children = append(plane.Children, n)
 		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
 	}
@@ -264,7 +263,7 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 func (g *treeGrowth) workspace(w *aggregationv1alpha1.CoderWorkspace) *treeNode {
 	n := g.node("CoderWorkspace", w)
 	n.judge(w.Status.Conditions)
-	n.State = session.WorkspaceState(w)
+	n.State = WorkspaceState(w)
 	return n
 }
 

@@ -17,7 +17,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -33,7 +32,7 @@ type versions struct {
 }
 
 // newVersionCommand returns the command kubectl coder version.
-func newVersionCommand(s *session.Session) *cobra.Command {
+func newVersionCommand(s *Session) *cobra.Command {
 	var format cli.Format
 	var own bool
 	var namespace string
@@ -61,7 +60,7 @@ func newVersionCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-func (v *versions) look(ctx context.Context, s *session.Session, namespace string) {
+func (v *versions) look(ctx context.Context, s *Session, namespace string) {
 	cluster, err := s.Cluster()
 	if err != nil {
 		fmt.Fprintf(s.ErrOut, "Kubernetes was not asked: %v\n", err)
@@ -88,7 +87,7 @@ func (v *versions) look(ctx context.Context, s *session.Session, namespace strin
 	}
 }
 
-func (v *versions) write(s *session.Session) {
+func (v *versions) write(s *Session) {
 	table := &cli.Table{}
 	table.Add(cli.Text("kubectl coder"), cli.Text(v.Plugin))
 	if v.Kubernetes != "" {
@@ -102,7 +101,7 @@ func (v *versions) write(s *session.Session) {
 
 // explainUnavailable wraps each command: if the aggregated API returns that Coder is unavailable,
 // the error lists the control planes that are not ready.
-func explainUnavailable(s *session.Session, cmd *cobra.Command) {
+func explainUnavailable(s *Session, cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		explainUnavailable(s, child)
 	}
@@ -123,12 +122,12 @@ func explainUnavailable(s *session.Session, cmd *cobra.Command) {
 }
 
 // planesNotReady describes the control planes of the namespace that are not ready.
-func planesNotReady(ctx context.Context, s *session.Session) []string {
+func planesNotReady(ctx context.Context, s *Session) []string {
 	cluster, err := s.Cluster()
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, session.CompletionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := cluster.List(ctx, &planes, client.InNamespace(cluster.Namespace)); err != nil {

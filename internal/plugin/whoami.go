@@ -12,18 +12,17 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // whoamiRun is one run of the command.
 type whoamiRun struct {
-	*session.Session
+	*Session
 	format     cli.Format
 	everywhere bool
 }
 
 // newWhoamiCommand returns the command kubectl coder whoami.
-func newWhoamiCommand(s *session.Session) *cobra.Command {
+func newWhoamiCommand(s *Session) *cobra.Command {
 	r := &whoamiRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "whoami",
@@ -77,7 +76,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 }
 
 // namespacesWithControlPlane returns the namespaces that have a control plane.
-func namespacesWithControlPlane(ctx context.Context, cluster *session.Cluster) ([]string, error) {
+func namespacesWithControlPlane(ctx context.Context, cluster *Cluster) ([]string, error) {
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := cluster.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing the control planes: %w", err)

@@ -11,7 +11,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // workspaceAction describes one of the commands.
@@ -28,7 +27,7 @@ type workspaceAction struct {
 }
 
 // newWorkspaceCommands returns the commands start, stop, restart and update.
-func newWorkspaceCommands(s *session.Session) []*cobra.Command {
+func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
 		newActionCommand(s, workspaceAction{verb: "start", done: "started", phase: "Running"}),
 		newActionCommand(s, workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
@@ -37,7 +36,7 @@ func newWorkspaceCommands(s *session.Session) []*cobra.Command {
 	}
 }
 
-func newUpdateCommand(s *session.Session) *cobra.Command {
+func newUpdateCommand(s *Session) *cobra.Command {
 	cmd := newActionCommand(s, workspaceAction{verb: "update", done: "updated", ends: true, anew: true, updates: true})
 	cmd.Short = "Bring workspaces to the active version of their templates"
 	cmd.Long = "Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n" +
@@ -48,7 +47,7 @@ func newUpdateCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-func newActionCommand(s *session.Session, a workspaceAction) *cobra.Command {
+func newActionCommand(s *Session, a workspaceAction) *cobra.Command {
 	r := &workspaceRun{Session: s, workspaceAction: a}
 	cmd := &cobra.Command{
 		Use:   a.verb + " {NAME... | -l SELECTOR | --all}",
@@ -82,7 +81,7 @@ type workspaceSelection struct {
 	owner, template string
 }
 
-func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *session.Session) {
+func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *Session) {
 	flags := cmd.Flags()
 	flags.StringVarP(&s.labels, "selector", "l", "", "workspaces with these labels, as team=compilers")
 	flags.BoolVar(&s.all, "all", false, "all workspaces of the namespace")
@@ -122,7 +121,7 @@ func (s *workspaceSelection) validate() error {
 }
 
 // find reads the workspaces. It returns an error if there are none.
-func (s *workspaceSelection) find(ctx context.Context, c *session.Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
+func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	if len(s.names) > 0 {
 		return findNamedWorkspaces(ctx, c, s.names)
 	}
@@ -157,10 +156,10 @@ func (s *workspaceSelection) ofTemplate(ws *aggregationv1alpha1.CoderWorkspace) 
 	return s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(ws)
 }
 
-func findNamedWorkspaces(ctx context.Context, c *session.Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {
+func findNamedWorkspaces(ctx context.Context, c *Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	var found []aggregationv1alpha1.CoderWorkspace
 	for _, text := range names {
-		target, err := session.ParseTarget(text, "CoderWorkspace")
+		target, err := ParseTarget(text, "CoderWorkspace")
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // mostNamedInQuestion is the maximum number of workspaces in a confirmation prompt.
@@ -21,7 +20,7 @@ const mostNamedInQuestion = 5
 
 // workspaceRun is one run of a command.
 type workspaceRun struct {
-	*session.Session
+	*Session
 	workspaceAction
 	selection workspaceSelection
 	format    cli.Format
@@ -92,7 +91,7 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 }
 
 // place requests the action for each workspace. It continues after a workspace that is refused.
-func (r *workspaceRun) place(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
+func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
 	orders := make([]*workspaceOrder, 0, len(found))
 	for i := range found {
 		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i])}
@@ -106,7 +105,7 @@ func (r *workspaceRun) place(ctx context.Context, c *session.Cluster, found []ag
 }
 
 // ask requests the action for one workspace.
-func (r *workspaceRun) ask(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+func (r *workspaceRun) ask(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	if r.updates {
 		return r.update(ctx, c, ws)
 	}
@@ -177,7 +176,7 @@ func failedOrders(orders []*workspaceOrder) error {
 
 // outdated returns the workspaces that do not have the active version of their template, and
 // records that version. It prints the others.
-func (r *workspaceRun) outdated(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
+func (r *workspaceRun) outdated(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	r.versions = map[types.UID]string{}
 	active := map[types.NamespacedName]string{}
 	var outdated []aggregationv1alpha1.CoderWorkspace
@@ -212,7 +211,7 @@ func templateOf(ws *aggregationv1alpha1.CoderWorkspace) string {
 }
 
 // update writes the active version to the spec.
-func (r *workspaceRun) update(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+func (r *workspaceRun) update(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
 	if err != nil {
 		return err

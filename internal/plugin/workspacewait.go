@@ -12,12 +12,11 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
-	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 // await waits until all orders have finished. The error of a failed order is set on the order.
 // await itself returns an error if it could not wait.
-func (r *workspaceRun) await(ctx context.Context, c *session.Cluster, orders []*workspaceOrder) error {
+func (r *workspaceRun) await(ctx context.Context, c *Cluster, orders []*workspaceOrder) error {
 	progress := r.Progress()
 	defer progress.End()
 	began := r.Clock.Now()
@@ -48,21 +47,21 @@ func (r *workspaceRun) await(ctx context.Context, c *session.Cluster, orders []*
 			return fmt.Errorf("after %s %d of %d workspaces are not yet %s: %s is %s; it goes on without this command",
 				r.timeout, len(waiting), all, r.done, o.workspace.Name, workspaceState(o.workspace))
 		}
-		if err := r.Clock.Wait(ctx, session.PollInterval); err != nil {
+		if err := r.Clock.Wait(ctx, PollInterval); err != nil {
 			return &cli.InterruptedError{GoesOn: "what was asked for goes on without this command"}
 		}
 	}
 }
 
 // look reads the workspace again and reports whether its order has finished.
-func (r *workspaceRun) look(ctx context.Context, c *session.Cluster, o *workspaceOrder) (ended bool, err error) {
+func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) (ended bool, err error) {
 	ws := &aggregationv1alpha1.CoderWorkspace{}
 	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
 	switch {
 	case apierrors.IsNotFound(err):
 		o.err = errors.New("somebody deleted it meanwhile")
 		return true, nil
-	case session.IsTemporary(err):
+	case IsTemporary(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)

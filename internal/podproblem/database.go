@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // SeeDatabase is the advice if the error is unknown.
@@ -135,7 +135,7 @@ var (
 func stableCause(cause string) string {
 	cause = connectionEnds.ReplaceAllString(cause, "$1 $2 $3:")
 	cause = resolver.ReplaceAllString(cause, "lookup $1:")
-	return cmp.Or(truncate.OneLine(cause), "no connection")
+	return cmp.Or(redaction.OneLine(cause), "no connection")
 }
 
 func firstGroup(pattern *regexp.Regexp, line string) string {

@@ -1,4 +1,5 @@
-// Package redaction defines what is a secret, and removes secrets from text. All patterns
+// Package redaction makes external text safe to show: without secrets, short, and on one line. It
+// also finds the error of Terraform in the log of a build. It defines what is a secret: all patterns
 // of secrets are in this package.
 //
 // It removes values that the caller has learned, in each encoding in which a text may
@@ -14,4 +15,8 @@
 //   - The replacement of a secret reveals neither its length nor its hash.
 //   - Text removes everything that Prose removes, and is idempotent.
 //   - The time is linear in the length of the text, for any text.
+//   - Truncate returns valid UTF-8, because characters are never split, and never more than the
+//     requested number of bytes.
+//   - TerraformCause returns one short line without the source of the template, without the values
+//     of expressions, and without text that looks like a secret.
 package redaction

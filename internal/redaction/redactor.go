@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // Placeholder replaces each secret.
@@ -146,7 +144,7 @@ func (r *Redactor) Message(text string) string { return Prose(Users(r.Known(text
 // Quote returns the beginning of an external text without secrets, as one line of at most
 // limit bytes, to quote it in a message.
 func (r *Redactor) Quote(text string, limit int) string {
-	return truncate.String(truncate.OneLine(r.Message(text)), limit)
+	return Truncate(OneLine(r.Message(text)), limit)
 }
 
 // Known returns the text without the learned values. It is for text whose parts were

@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -98,7 +98,7 @@ func is(t *testing.T, object client.Object, conditionType string, status metav1.
 			return err
 		}
 		all := statusOf(t, object).Conditions
-		c := conditions.Find(all, conditionType)
+		c := meta.FindStatusCondition(all, conditionType)
 		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) || c.ObservedGeneration != object.GetGeneration() {
 			return fmt.Errorf("generation %d, the conditions are %+v", object.GetGeneration(), all)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 )
 
@@ -152,7 +151,7 @@ func (s *mcpFixture) completion(t *testing.T, session *mcp.ClientSession, templa
 // sufficient to read all of them, and that each permission is used.
 func (s *mcpFixture) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
 	s.grantRights(t, "reads-resources", resources.Rights(), s.namespaces()...)
-	s.grantRights(t, "gets-prompts", prompts.Rights(), s.namespaces()...)
+	s.grantRights(t, "gets-prompts", resources.PromptRights(), s.namespaces()...)
 	s.granted(t)
 	t.Run("resources", func(t *testing.T) {
 		from, caller := auditSize(t), callerOf(t, "reads-resources")
@@ -186,6 +185,6 @@ func (s *mcpFixture) contentNeedsItsRights(t *testing.T, callerOf func(*testing.
 				t.Errorf("getting prompt %s: %+v, %v", prompt.Name, answer, err)
 			}
 		}
-		usesExactly(t, from, caller.user, prompts.Rights())
+		usesExactly(t, from, caller.user, resources.PromptRights())
 	})
 }

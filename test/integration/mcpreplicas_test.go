@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // startMCPIn starts the MCP server as a pod of a namespace would run it.
@@ -38,7 +38,7 @@ func inTurn(t *testing.T, processes ...*process) string {
 	connections := &http.Transport{}
 	for _, p := range processes {
 		target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + p.mcpPort}
-		proxies = append(proxies, proxytest.Handler(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: connections}))
+		proxies = append(proxies, mcptest.ProxyHandler(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: connections}))
 	}
 	var turn atomic.Int64
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,8 +27,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // binary builds the real program once, with the race detector if the tests use it.
@@ -242,7 +242,7 @@ func startCoders(t *testing.T) (*coders, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: proxytest.Handler(&httputil.ReverseProxy{
+	server := &http.Server{Handler: mcptest.ProxyHandler(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

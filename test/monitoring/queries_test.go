@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/monitoring"
+	"github.com/coder-k8s/coder-k8s/internal/app"
 )
 
 // targetLabels returns the labels that Prometheus adds to all series of a
@@ -77,11 +77,11 @@ func (n *node) groupings(visit func(labels []string, over []*node)) {
 // exported returns the labels of every exported metric, by name.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	own, err := monitoring.Own()
+	own, err := app.OwnMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	libraries, err := monitoring.Libraries()
+	libraries, err := app.LibraryMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}

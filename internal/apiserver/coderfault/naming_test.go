@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 func TestName(t *testing.T) {
@@ -36,7 +36,7 @@ func TestName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string
-			ctx := log.IntoContext(requestid.Into(t.Context(), tc.id), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+			ctx := log.IntoContext(tracing.WithRequestID(t.Context(), tc.id), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{Verb: "get", Resource: "coderworkspaces", Namespace: "n", Name: "coder.ada.dev"})
 			err := tc.err
 			coderfault.Name(ctx, &err)
@@ -65,7 +65,7 @@ func TestNamingLeavesTheRest(t *testing.T) {
 	before := coderfault.Unavailable("not yet", 0)
 	want := before.Status()
 	err := error(before)
-	coderfault.Name(requestid.Into(context.Background(), "r"), &err)
+	coderfault.Name(tracing.WithRequestID(context.Background(), "r"), &err)
 	if diff := cmp.Diff(want, before.Status()); diff != "" {
 		t.Errorf("the error before has changed:\n%s", diff)
 	}

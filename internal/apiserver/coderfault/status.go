@@ -20,7 +20,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // retryAfter is the Retry-After if Coder sends none. It is short because client-go retries ten
@@ -185,7 +185,7 @@ func Name(ctx context.Context, err *error) {
 		return
 	}
 	status := known.Status()
-	id := requestid.From(ctx)
+	id := tracing.RequestID(ctx)
 	if id == "" || causeOf(status, CauseRequestID) != "" {
 		return
 	}

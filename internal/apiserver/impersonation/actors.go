@@ -22,7 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 // Config configures Actors.
 type Config struct {
 	Authorizer authorizer.UnconditionalAuthorizer
-	Sessions   *sessions.Manager
+	Sessions   *usertokens.Sessions
 	Clock      clock.PassiveClock
 	// Board lists the control planes that exist.
 	Board   *syncstatus.Board
@@ -169,7 +169,7 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 // nil, and the outcome is Operator or Unmapped. Errors are API statuses.
 func (a *Actors) mapped(
 	ctx context.Context, connection connections.Connection, s Subject,
-) (_ *sessions.Session, caller user.Info, outcome Outcome, err error) {
+) (_ *usertokens.Session, caller user.Info, outcome Outcome, err error) {
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, nil, "", apierrors.NewInternalError(errors.New("bug: a change of nobody"))
@@ -205,16 +205,16 @@ func (a *Actors) mapped(
 }
 
 // session returns the session of a user. Errors are API statuses.
-func (a *Actors) session(ctx context.Context, connection connections.Connection, found coderd.User, s Subject) (*sessions.Session, error) {
+func (a *Actors) session(ctx context.Context, connection connections.Connection, found coderd.User, s Subject) (*usertokens.Session, error) {
 	session, err := a.config.Sessions.Get(ctx, connection, found)
 	switch {
 	case err == nil:
 		return session, nil
-	case errors.Is(err, sessions.ErrEnded):
+	case errors.Is(err, usertokens.ErrEnded):
 		return nil, coderfault.Unavailable(err.Error(), 0)
 	case coderd.IsForbidden(err), coderd.IsInvalid(err), coderd.IsNotFound(err), coderd.IsConflict(err):
 		return nil, s.forbidden("you act as user %q in Coder, for whom Coder lets the operator make no token that lives %s: %w",
-			found.Username, sessions.Lifetime, err)
+			found.Username, usertokens.SessionLifetime, err)
 	default:
 		return nil, s.status(err)
 	}

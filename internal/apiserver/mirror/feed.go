@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -190,8 +189,8 @@ func (f *feed[Item]) name(s *seen[Item]) error {
 		}
 		plain, id := s.key, s.id.String()
 		// The id of an earlier object of this name may begin with the same characters.
-		if s.key = objectname.WithID(plain, id[:8]); table.Get(s.key) != nil {
-			s.key = objectname.WithID(plain, id)
+		if s.key = metadata.NameWithID(plain, id[:8]); table.Get(s.key) != nil {
+			s.key = metadata.NameWithID(plain, id)
 		}
 	}
 	_, name := f.Store.Locate(s.key)

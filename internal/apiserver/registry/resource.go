@@ -20,7 +20,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
@@ -90,7 +90,7 @@ func (r *ResourceInfo[T]) Get(ctx context.Context, store Store, name string) (T,
 // Prefix returns the part of an object's name that identifies its control plane, or "" if the name
 // is not valid.
 func (r *ResourceInfo[T]) Prefix(name string) string {
-	prefix, err := r.ParsePrefix(objectname.WithoutID(name))
+	prefix, err := r.ParsePrefix(metadata.NameWithoutID(name))
 	if err != nil {
 		return ""
 	}

@@ -14,7 +14,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // maxQuote limits the text from Kubernetes in a condition, in bytes.
@@ -216,5 +215,5 @@ func reasonOf(kind podproblem.Kind) string {
 
 // clean returns a text from Kubernetes as one short line without secrets.
 func clean(text string) string {
-	return truncate.String(truncate.OneLine(new(redaction.Redactor).Text(text)), maxQuote)
+	return redaction.Truncate(redaction.OneLine(new(redaction.Redactor).Text(text)), maxQuote)
 }

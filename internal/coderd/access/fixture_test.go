@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -35,7 +35,7 @@ type fixture struct {
 }
 
 // knownKinds are the kinds that the cluster supports.
-var knownKinds = applytest.KindsOf(corev1.AddToScheme, batchv1.AddToScheme, coderv1alpha1.AddToScheme)
+var knownKinds = kubetest.KindsOf(corev1.AddToScheme, batchv1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newFixture(t *testing.T, opts ...coderdtest.Option) *fixture {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // cluster is an in-memory Kubernetes API that counts the reads of Secrets.
@@ -37,7 +37,7 @@ type cluster struct {
 }
 
 // knownKinds are the kinds that the cluster supports.
-var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
+var knownKinds = kubetest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()

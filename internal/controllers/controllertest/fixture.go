@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,10 +25,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
-	"github.com/coder-k8s/coder-k8s/test/kstatus"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // mostPasses is more than the number of passes that any change needs.
@@ -58,7 +56,7 @@ type Fixture[O client.Object] struct {
 	// Reconciler is the controller.
 	Reconciler reconcile.Reconciler
 	// Fault disturbs the controller's writes.
-	Fault *crashtest.Fault
+	Fault *kubetest.Fault
 	// World does the work of Kubernetes during Settle, and reports whether it changed something. It
 	// may be nil.
 	World func() bool
@@ -75,13 +73,13 @@ type Fixture[O client.Object] struct {
 // New returns a fixture without a cluster. Build creates it.
 func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 	return &Fixture[O]{
-		T: t, Options: options, Events: &Events{}, Fault: &crashtest.Fault{},
+		T: t, Options: options, Events: &Events{}, Fault: &kubetest.Fault{},
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
 	}
 }
 
 // kinds is the scheme of the fake clusters.
-var kinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+var kinds = kubetest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
 
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {
@@ -287,7 +285,7 @@ func (f *Fixture[O]) PodsReady(ready int32) (changed bool) {
 func (f *Fixture[O]) MustHave(conditionType string, status metav1.ConditionStatus, reason string, name ...string) metav1.Condition {
 	f.T.Helper()
 	all := f.Options.Status(f.Object(name...)).Conditions
-	c := conditions.Find(all, conditionType)
+	c := meta.FindStatusCondition(all, conditionType)
 	if c == nil || c.Status != status || c.Reason != reason {
 		f.T.Fatalf("condition %s is %+v, want %s/%s; all: %+v", conditionType, c, status, reason, all)
 	}
@@ -297,7 +295,7 @@ func (f *Fixture[O]) MustHave(conditionType string, status metav1.ConditionStatu
 // MustNotHave checks that the object under test does not have a condition.
 func (f *Fixture[O]) MustNotHave(conditionType string) {
 	f.T.Helper()
-	if c := conditions.Find(f.Options.Status(f.Object()).Conditions, conditionType); c != nil {
+	if c := meta.FindStatusCondition(f.Options.Status(f.Object()).Conditions, conditionType); c != nil {
 		f.T.Errorf("condition %+v", *c)
 	}
 }
@@ -305,7 +303,7 @@ func (f *Fixture[O]) MustNotHave(conditionType string) {
 // MustBe checks the kstatus of the object under test, on which tools wait.
 func (f *Fixture[O]) MustBe(when, want string) {
 	f.T.Helper()
-	got, err := kstatus.Of(f.Object())
+	got, err := kstatusOf(f.Object())
 	f.Must(err)
 	if got != want {
 		f.T.Errorf("%s it is %s, want %s; conditions %+v", when, got, want, f.Options.Status(f.Object()).Conditions)

@@ -18,11 +18,11 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 var (
-	seeds     = flag.Uint64("seeds", 30/crashtest.Stride, "how many pairs of specs to try")
+	seeds     = flag.Uint64("seeds", 30/kubetest.Stride, "how many pairs of specs to try")
 	firstSeed = flag.Uint64("first-seed", 0, "the seed of the first pair")
 )
 

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -24,7 +25,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -59,7 +59,7 @@ func (a *apiServer) mustHave(conditionType string, status metav1.ConditionStatus
 		if err := a.Client.Get(ctx, coderKey(), cp); err != nil {
 			return err
 		}
-		if c := conditions.Find(cp.Status.Conditions, conditionType); c == nil || c.Status != status || c.Reason != reason {
+		if c := meta.FindStatusCondition(cp.Status.Conditions, conditionType); c == nil || c.Status != status || c.Reason != reason {
 			return fmt.Errorf("it is %+v", c)
 		}
 		return nil

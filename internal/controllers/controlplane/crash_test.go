@@ -13,7 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // scenario is a user's action on a control plane that is at rest.
@@ -107,7 +107,7 @@ func TestCrashEverywhere(t *testing.T) {
 			undisturbed := s.play(t, 0)
 			want := undisturbed.picture(undisturbed.licenses)
 			undisturbed.mustBeTidy()
-			crashtest.EachStep(t, 2, func(at int) bool {
+			kubetest.EachStep(t, 2, func(at int) bool {
 				f := s.play(t, at)
 				if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
 					t.Fatalf("crash at write %d (-undisturbed +crashed):\n%s", at, diff)

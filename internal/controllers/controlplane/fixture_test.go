@@ -24,7 +24,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -39,7 +38,7 @@ type fixture struct {
 	r     *Reconciler
 
 	// reads disturbs the controller's reads from the cluster.
-	reads *crashtest.Fault
+	reads *kubetest.Fault
 	// late is the stale cache from which the controller reads, if set.
 	late *lateCache
 	// kinds are the optional kinds that the cluster serves.
@@ -69,7 +68,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Children:  slices.AppendSeq(workload.Children(), maps.Values(workload.OptionalChildren())),
 			IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 		}),
-		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &crashtest.Fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},
+		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},
 	}
 	f.Build(objects...)
 	f.restart()

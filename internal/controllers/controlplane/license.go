@@ -19,7 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -173,7 +172,7 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 	if !s.licenseAsked() && len(status.LicenseUUIDs) == 0 {
 		return nil
 	}
-	c := conditions.False(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waits until the operator has access to Coder")
+	c := workload.ConditionFalse(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waits until the operator has access to Coder")
 	result := s.license.result
 	switch {
 	case s.accessDisabled():
@@ -186,7 +185,7 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 		c.Message = "the license is not looked at yet"
 	case result == nil:
 	case result.State == licensing.Ready:
-		c = conditions.True(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
+		c = workload.ConditionTrue(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
 	default:
 		c.Reason, c.Message = result.Reason, workload.Redact(result.Message)
 	}
@@ -204,16 +203,16 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 	var c metav1.Condition
 	switch coderd.Entitlement(status.HighAvailabilityEntitlement) {
 	case coderd.Entitled:
-		c = conditions.True(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted))
+		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted))
 	case coderd.GracePeriod:
-		c = conditions.True(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
+		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
 			"%d replicas run in the grace period of a license that has ended; add another license (spec.licenseSecretRef), or set spec.replicas to 1", wanted))
 	case coderd.NotEntitled:
-		c = conditions.False(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
+		c = workload.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
 			"%d replicas are asked for, and this Coder has no license with the feature %s: users may not reach their workspaces; "+
 				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability))
 	default:
-		c = conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not said what its licenses allow")
+		c = workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not said what its licenses allow")
 	}
 	return &c
 }

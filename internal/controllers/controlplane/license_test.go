@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -132,7 +132,7 @@ func TestALicenseComesChangesAndGoes(t *testing.T) {
 	f.Settle()
 	f.mustHold(theirs)
 	end := f.Object().Status
-	if c := conditions.Find(end.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil ||
+	if c := meta.FindStatusCondition(end.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil ||
 		end.LicenseUUIDs != nil || end.LicenseExpiresAt != nil || end.LicenseLastApplied != nil || end.LicenseLastAppliedHash != "" {
 		t.Errorf("after the license %+v", end)
 	}
@@ -187,7 +187,7 @@ func TestTheEndOfALicenseIsTold(t *testing.T) {
 	for _, due := range []time.Duration{day, 31 * day, 41 * day} {
 		f.Clock.SetTime(begin.Add(due - 100*time.Minute))
 		for range 4 {
-			reason := conditions.Find(f.Object().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason
+			reason := meta.FindStatusCondition(f.Object().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason
 			if _, known := seen[reason]; !known {
 				seen[reason] = f.Clock.Now().Sub(begin)
 			}
@@ -268,7 +268,7 @@ func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
 	f.MustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseInGracePeriod)
 	f.Edit(replicas(1))
 	f.Settle()
-	if c := conditions.Find(f.Object().Status.Conditions, kind); c != nil {
+	if c := meta.FindStatusCondition(f.Object().Status.Conditions, kind); c != nil {
 		t.Errorf("with one replica there is %+v", c)
 	}
 }
@@ -434,15 +434,15 @@ func TestTheLicenseInReady(t *testing.T) {
 			test.change(s)
 			status := statusOf(s)
 			got := ""
-			if c := conditions.Find(status.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil {
+			if c := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil {
 				got = fmt.Sprintf("%s %s", c.Status, c.Reason)
 			}
-			ready := conditions.Find(status.Conditions, coderv1alpha1.ConditionReady)
+			ready := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
 			if got != test.condition || ready.Reason != test.ready {
 				t.Errorf("LicenseApplied %q, Ready %q, want %q, %q", got, ready.Reason, test.condition, test.ready)
 			}
 			for _, summary := range []string{coderv1alpha1.ConditionReconciling, coderv1alpha1.ConditionStalled} {
-				if present := conditions.Find(status.Conditions, summary) != nil; present != (summary == test.summary) {
+				if present := meta.FindStatusCondition(status.Conditions, summary) != nil; present != (summary == test.summary) {
 					t.Errorf("%s is present: %t", summary, present)
 				}
 			}

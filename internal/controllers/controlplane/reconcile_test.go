@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 func TestFromApplyToReady(t *testing.T) {
@@ -35,7 +35,7 @@ func TestFromApplyToReady(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	f.MustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
 	status := f.Object().Status
-	if conditions.Find(status.Conditions, coderv1alpha1.ConditionReconciling) != nil {
+	if meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReconciling) != nil {
 		t.Error("Reconciling is present although everything is Ready")
 	}
 	if status.URL != "http://coder.coder.svc.cluster.local:80" || status.Version == "" || status.Phase != coderv1alpha1.PhaseReady ||
@@ -139,7 +139,7 @@ func TestBadNamesStall(t *testing.T) {
 	}
 	cp := &coderv1alpha1.CoderControlPlane{}
 	f.Get("my.coder", cp)
-	stalled := conditions.Find(cp.Status.Conditions, coderv1alpha1.ConditionStalled)
+	stalled := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionStalled)
 	if stalled == nil || stalled.Reason != coderv1alpha1.ReasonInvalidName || cp.Status.URL != "" {
 		t.Errorf("status is %+v", cp.Status)
 	}
@@ -190,7 +190,7 @@ func TestHostileCoder(t *testing.T) {
 			f.Settle()
 			runtime.ReadMemStats(&after)
 			f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
-			condition := conditions.Find(f.Object().Status.Conditions, coderv1alpha1.ConditionCoderReachable)
+			condition := meta.FindStatusCondition(f.Object().Status.Conditions, coderv1alpha1.ConditionCoderReachable)
 			if condition == nil || !strings.Contains(condition.Message, says) || len(condition.Message) > 2<<10 {
 				t.Errorf("%+v; want %q", condition, says)
 			}

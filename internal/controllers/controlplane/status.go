@@ -11,7 +11,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
@@ -146,50 +145,50 @@ func coderReachable(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionCoderReachable
 	switch {
 	case s.accessDisabled():
-		return conditions.Unknown(kind, coderv1alpha1.ReasonDisabled,
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonDisabled,
 			"spec.operatorAccess.disabled is set, so the operator does not call Coder")
 	case s.build != nil:
-		return conditions.True(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
 	case s.coderErr != nil && s.justReady && coderd.IsUnreachable(s.coderErr):
-		return conditions.False(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waits until the Service leads to them")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waits until the Service leads to them")
 	case s.coderErr != nil:
-		return conditions.False(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
 	case s.ServiceForeign, s.DeploymentForeign:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked,
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
 			"nothing is sent to a Service or Deployment that is not this control plane's")
 	case s.Wanted() == 0:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonScaledToZero, "no pod is wanted, so none answers")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonScaledToZero, "no pod is wanted, so none answers")
 	}
-	return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until a pod of Coder is ready")
+	return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until a pod of Coder is ready")
 }
 
 func operatorAccess(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionOperatorAccess
 	switch {
 	case s.accessDisabled() && s.access != nil && s.access.State != access.Ready:
-		return conditions.False(kind, s.access.Reason, "the operator's token is not revoked yet: "+workload.Redact(s.access.Message))
+		return workload.ConditionFalse(kind, s.access.Reason, "the operator's token is not revoked yet: "+workload.Redact(s.access.Message))
 	case s.accessDisabled():
-		return conditions.False(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case s.access == nil:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until Coder answers")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until Coder answers")
 	case s.access.State == access.Ready:
-		return conditions.True(kind, s.access.Reason, workload.Redact(s.access.Message))
+		return workload.ConditionTrue(kind, s.access.Reason, workload.Redact(s.access.Message))
 	}
-	return conditions.False(kind, s.access.Reason, workload.Redact(s.access.Message))
+	return workload.ConditionFalse(kind, s.access.Reason, workload.Redact(s.access.Message))
 }
 
 func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Condition {
 	const kind = coderv1alpha1.ConditionServed
 	switch {
 	case s.accessDisabled():
-		return conditions.False(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case status.ObjectNamePrefix == nil:
-		return conditions.False(kind, coderv1alpha1.ReasonWaiting, "waits until the prefix of the objects' names is decided")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waits until the prefix of the objects' names is decided")
 	case !status.OperatorAccessReady:
-		return conditions.False(kind, coderv1alpha1.ReasonWaiting, "waits for the operator's access to Coder")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waits for the operator's access to Coder")
 	case *status.ObjectNamePrefix == "":
-		return conditions.True(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served under their own names")
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served under their own names")
 	}
-	return conditions.True(kind, coderv1alpha1.ReasonServed,
+	return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed,
 		fmt.Sprintf("templates and workspaces are served with %q in front of their names", *status.ObjectNamePrefix))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -18,7 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // working returns the scope of a pass in which everything works.
@@ -107,12 +107,12 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 			s := working()
 			c.change(s)
 			status := statusOf(s)
-			ready := conditions.Find(status.Conditions, coderv1alpha1.ConditionReady)
+			ready := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
 			if ready == nil || ready.Reason != c.reason || (ready.Status == metav1.ConditionTrue) != (c.summary == "") {
 				t.Fatalf("Ready is %+v, want reason %s", ready, c.reason)
 			}
 			for _, summary := range []string{coderv1alpha1.ConditionReconciling, coderv1alpha1.ConditionStalled} {
-				if present := conditions.Find(status.Conditions, summary) != nil; present != (summary == c.summary) {
+				if present := meta.FindStatusCondition(status.Conditions, summary) != nil; present != (summary == c.summary) {
 					t.Errorf("%s is present: %v", summary, present)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,8 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // mustNotSpin checks that a pass requests the next one after a second at the earliest.
@@ -60,7 +60,7 @@ func TestTroubleEverywhere(t *testing.T) {
 				s := all[name]
 				undisturbed := s.play(t, 0)
 				want := undisturbed.picture(undisturbed.licenses)
-				crashtest.EachStep(t, 0, func(at int) bool {
+				kubetest.EachStep(t, 0, func(at int) bool {
 					f := s.stage(t)
 					fault := f.Fault
 					if trouble.reads {
@@ -114,7 +114,7 @@ func TestAnyAnswerOfCoder(t *testing.T) {
 		all := answers()
 		for i, name := range slices.Sorted(maps.Keys(all)) {
 			for j, path := range []string{"", "/api/v2/users", "/api/v2/licenses", "/api/v2/entitlements"} {
-				if (i+j)%crashtest.Stride != 0 {
+				if (i+j)%kubetest.Stride != 0 {
 					continue
 				}
 				t.Run(when+"/"+name+path, func(t *testing.T) {
@@ -152,7 +152,7 @@ func badAnswer(t *testing.T, s scenario, answer coderdtest.Fault, want string) {
 			t.Errorf("condition %+v says nothing", c)
 		}
 	}
-	if answer.PathPrefix == "" && !conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
+	if answer.PathPrefix == "" && !meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
 		f.MustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
 	}
 	if n := f.coder.Writes(); n > 12 {

@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-var seeds = flag.Uint64("seeds", 20/crashtest.Stride, "how many pairs of specs to try")
+var seeds = flag.Uint64("seeds", 20/kubetest.Stride, "how many pairs of specs to try")
 
 // TestAnyPathSameEnd checks that spec A followed by spec B reaches the same state as spec B alone,
 // also if spec B arrives while spec A is being applied.

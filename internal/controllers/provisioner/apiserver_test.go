@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -18,7 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -56,7 +56,7 @@ func (a *apiServer) becomes(key string) {
 			return err
 		}
 		keys := a.coder.ProvisionerKeys("coder")
-		if !conditions.IsTrue(cr.Status.Conditions, coderv1alpha1.ConditionReady) || cr.Status.ObservedGeneration != cr.Generation ||
+		if !meta.IsStatusConditionTrue(cr.Status.Conditions, coderv1alpha1.ConditionReady) || cr.Status.ObservedGeneration != cr.Generation ||
 			len(keys) != 1 || keys[0].Name != key || cr.Status.ProvisionerKeyName != key {
 			return fmt.Errorf("keys %d, conditions %+v", len(keys), cr.Status.Conditions)
 		}
@@ -82,7 +82,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		if err := a.Get(name, seen); err != nil {
 			return err
 		}
-		if c := conditions.Find(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
+		if c := meta.FindStatusCondition(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
 			return fmt.Errorf("%+v", seen.Status.Conditions)
 		}
 		return nil

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // scenario is a state of a provisioner that needs further steps.
@@ -61,7 +61,7 @@ func TestCrashEverywhere(t *testing.T) {
 	for what, s := range scenarios() {
 		t.Run(what, func(t *testing.T) {
 			undisturbed, _ := runWithCrash(t, s, 0)
-			crashtest.EachStep(t, 3, func(at int) bool {
+			kubetest.EachStep(t, 3, func(at int) bool {
 				end, struck := runWithCrash(t, s, at)
 				if end != undisturbed {
 					t.Fatalf("after a crash at write %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
@@ -119,7 +119,7 @@ func TestTroubleEverywhere(t *testing.T) {
 			t.Run(trouble+"/"+what, func(t *testing.T) {
 				s := scenarios()[what]
 				undisturbed, _ := runWithCrash(t, s, 0)
-				crashtest.EachStep(t, 0, func(at int) bool {
+				kubetest.EachStep(t, 0, func(at int) bool {
 					end, struck := runWithTrouble(t, s, at, err)
 					if end != undisturbed {
 						t.Fatalf("after trouble at call %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)

@@ -8,11 +8,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 func TestAProvisionerComesUpAndRests(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 		coderv1alpha1.ConditionProvisionerKeyReady, coderv1alpha1.ConditionProvisionerKeySecretReady,
 		coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ConditionDeploymentAvailable, coderv1alpha1.ConditionWorkspaceAccess,
 	} {
-		if c := conditions.Find(status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != cr.Generation {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != cr.Generation {
 			t.Errorf("%s is %+v", kind, c)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
@@ -91,26 +90,26 @@ func controlPlaneReady(s *scope) metav1.Condition {
 	ref := s.cr.Spec.ControlPlaneRef
 	switch {
 	case ref == nil:
-		return conditions.True(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
 	case !s.Outcome.Succeeded(stepControlPlane):
-		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at yet")
 	case s.cp == nil:
-		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
 			fmt.Sprintf("CoderControlPlane %q does not exist in this namespace; make it, or correct spec.controlPlaneRef", ref.Name))
 	case !s.cp.DeletionTimestamp.IsZero():
-		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
 	case s.inputs.URL == "":
-		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
 	case s.key.ControlPlane != nil:
 		return of(kind, *s.key.ControlPlane)
 	}
-	return conditions.True(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q is at %s", ref.Name, s.inputs.URL))
+	return workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q is at %s", ref.Name, s.inputs.URL))
 }
 
 func entitled(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionExternalProvisionersEntitled
 	if !resources.MakesKey(s.cr) {
-		return conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked, "the operator does not ask Coder, because it makes no key")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "the operator does not ask Coder, because it makes no key")
 	}
 	return of(kind, s.key.Entitled)
 }
@@ -120,11 +119,11 @@ func keyReady(s *scope) metav1.Condition {
 	problem := s.organizationProblem()
 	switch {
 	case problem != nil:
-		return conditions.False(kind, problem.Reason, problem.Message)
+		return workload.ConditionFalse(kind, problem.Reason, problem.Message)
 	case s.cr.Spec.PSKSecretRef != nil:
-		return conditions.True(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons log in with the pre-shared key of spec.pskSecretRef"+s.remains())
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons log in with the pre-shared key of spec.pskSecretRef"+s.remains())
 	case !resources.MakesKey(s.cr):
-		return conditions.True(kind, coderv1alpha1.ReasonOwnKey, "the daemons log in with the key of spec.key.secretRef"+s.remains())
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons log in with the key of spec.key.secretRef"+s.remains())
 	}
 	condition := of(kind, s.key.Key)
 	if condition.Status == metav1.ConditionTrue {
@@ -153,20 +152,20 @@ func secretReady(s *scope) metav1.Condition {
 	case s.replaced.Secret.Status != "":
 		return of(kind, s.replaced.Secret)
 	case s.missing != nil:
-		return conditions.False(kind, s.missing.Reason, s.missing.Message)
+		return workload.ConditionFalse(kind, s.missing.Reason, s.missing.Message)
 	case !s.Outcome.Succeeded(workload.StepReferences):
-		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "the Secret was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "the Secret was not looked at yet")
 	default:
-		return conditions.True(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds it under the key %q", source.Name, source.Key))
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds it under the key %q", source.Name, source.Key))
 	}
 }
 
 // of converts a finding into a condition.
 func of(kind string, f keys.Finding) metav1.Condition {
 	if f.Status == "" {
-		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "it was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "it was not looked at yet")
 	}
-	c := conditions.True(kind, f.Reason, workload.Redact(f.Message))
+	c := workload.ConditionTrue(kind, f.Reason, workload.Redact(f.Message))
 	c.Status = f.Status
 	return c
 }

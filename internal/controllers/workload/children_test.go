@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -22,7 +23,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // withEverything makes the spec ask for every kind of child.
@@ -73,7 +73,7 @@ func TestEveryChildIsMadeAndGoesWhenItIsNotWanted(t *testing.T) {
 	}
 	all := f.Object().Status.Conditions
 	for _, kind := range []string{coderv1alpha1.ConditionExposed, coderv1alpha1.ConditionMetricsExported} {
-		if conditions.Find(all, kind) != nil {
+		if meta.FindStatusCondition(all, kind) != nil {
 			t.Errorf("condition %s speaks of what the spec does not ask for", kind)
 		}
 	}

@@ -8,22 +8,21 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // ResourcesApplied returns the condition ResourcesApplied, which reports whether the children are
 // applied. further names the kind's own steps that apply children.
 func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
 	if len(p.Problems) > 0 {
-		return conditions.False(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
+		return ConditionFalse(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
 	}
 	for _, step := range slices.Concat(appliedSteps(), further) {
 		if !p.Outcome.Succeeded(step) {
-			return conditions.Unknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
+			return ConditionUnknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
 				"not every object that the spec asks for is applied yet")
 		}
 	}
-	return conditions.True(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonApplied,
+	return ConditionTrue(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonApplied,
 		"every object that the spec asks for is applied")
 }
 
@@ -34,18 +33,18 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 	wanted := p.Wanted()
 	switch {
 	case p.Deployment == nil:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until the Deployment is applied")
+		return ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until the Deployment is applied")
 	case p.Available() && wanted == 0:
-		return conditions.True(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
+		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
 	case p.Available():
-		return conditions.True(kind, coderv1alpha1.ReasonAvailable, rolloutProgress(p.Deployment, wanted))
+		return ConditionTrue(kind, coderv1alpha1.ReasonAvailable, rolloutProgress(p.Deployment, wanted))
 	case p.Trouble != nil:
-		return conditions.False(kind, p.Trouble.Reason, p.Trouble.Message)
+		return ConditionFalse(kind, p.Trouble.Reason, p.Trouble.Message)
 	case rolloutExpired(p.Deployment):
-		return conditions.False(kind, coderv1alpha1.ReasonProgressDeadlineExceeded,
+		return ConditionFalse(kind, coderv1alpha1.ReasonProgressDeadlineExceeded,
 			"the rollout did not end in time: "+rolloutProgress(p.Deployment, wanted))
 	}
-	return conditions.False(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(p.Deployment, wanted))
+	return ConditionFalse(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(p.Deployment, wanted))
 }
 
 func (p *Pass) scaledToZero() string {
@@ -70,13 +69,13 @@ func (p *Pass) workspaceAccess() metav1.Condition {
 	namespaces := resources.WorkspaceNamespaces(p.Workload)
 	switch {
 	case len(p.Grants) > 0:
-		return conditions.False(kind, p.Grants[0].Reason, sentences(p.Grants))
+		return ConditionFalse(kind, p.Grants[0].Reason, sentences(p.Grants))
 	case !p.Outcome.Succeeded(StepWorkspaces):
-		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the rights of workspaces are not granted yet")
+		return ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the rights of workspaces are not granted yet")
 	case len(namespaces) == 0:
-		return conditions.True(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so nothing is granted")
+		return ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so nothing is granted")
 	}
-	return conditions.True(kind, coderv1alpha1.ReasonGranted, "Coder may make workspaces in "+quotedList(namespaces))
+	return ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may make workspaces in "+quotedList(namespaces))
 }
 
 func sentences(problems []Problem) string {

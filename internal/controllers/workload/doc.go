@@ -10,6 +10,9 @@
 // as its requests to Coder and its own status fields, is in the package of that kind. That package
 // embeds a Pass in its scope, and puts its own steps before, between and after those of Steps.
 //
+// The metrics are results of reconciliations, time until an object is ready, requests to Coder, and
+// expiry times of tokens and licenses.
+//
 // Invariants:
 //
 //   - A pass that changes nothing writes nothing, and does not ask the API server for
@@ -18,9 +21,12 @@
 //   - In the owner's namespace, only objects with the owner's controller reference are
 //     deleted. In other namespaces, only objects with the owner's labels and annotations
 //     are deleted. Each deletion has the uid as a precondition.
-//   - No decision depends on a condition that an earlier pass wrote.
+//   - No decision depends on a condition that an earlier pass wrote: each pass builds all
+//     conditions anew, and then copies the transition times (conditionlist.go).
 //   - Messages of conditions and Events contain no time, no generated name and no secret.
 //   - All controllers of the process share one Toolkit. It keeps its state in memory only.
 //     After a restart it reads the contents again. What only a watch of the previous
 //     process saw (see orphaning) is lost.
+//   - Labels of metrics have few values, except those that name an object. The series of an
+//     object are deleted with the object.
 package workload

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 const (
@@ -39,7 +39,7 @@ func warns(reason string) bool {
 // no Event: the status already reports it, and one Event for each condition of each new object
 // would be the larger part of the cost of creating an object.
 func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
-	for _, c := range conditions.Changed(before, after) {
+	for _, c := range changedConditions(before, after) {
 		switch {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
@@ -59,7 +59,7 @@ func works(c metav1.Condition) bool {
 
 func told(before []metav1.Condition, conditionType string) bool {
 	// The condition was true before, or it failed and got an Event.
-	old := conditions.Find(before, conditionType)
+	old := meta.FindStatusCondition(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
 }
 

@@ -8,7 +8,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // refusedRoute returns the first refusal if every Gateway that has a status refuses the route. A
@@ -52,13 +51,13 @@ func (p *Pass) Exposed() *metav1.Condition {
 	default:
 		return nil
 	}
-	condition := conditions.True(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed,
+	condition := ConditionTrue(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed,
 		fmt.Sprintf("%s %q leads to the Service", kind, p.Workload.Name))
 	switch {
 	case p.Exposure != nil:
-		condition = conditions.False(coderv1alpha1.ConditionExposed, p.Exposure.Reason, p.Exposure.Message)
+		condition = ConditionFalse(coderv1alpha1.ConditionExposed, p.Exposure.Reason, p.Exposure.Message)
 	case !p.Outcome.Succeeded(StepExposure):
-		condition = conditions.False(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonReconciling,
+		condition = ConditionFalse(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonReconciling,
 			fmt.Sprintf("%s %q is not applied yet", kind, p.Workload.Name))
 	}
 	return &condition
@@ -69,13 +68,13 @@ func (p *Pass) MetricsExported() *metav1.Condition {
 	if spec := p.Workload.Spec.Metrics; !spec.Enabled || spec.ServiceMonitor == nil {
 		return nil
 	}
-	condition := conditions.True(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported,
+	condition := ConditionTrue(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported,
 		fmt.Sprintf("ServiceMonitor %q leads to the metrics", p.Workload.Name))
 	switch {
 	case p.Monitoring != nil:
-		condition = conditions.False(coderv1alpha1.ConditionMetricsExported, p.Monitoring.Reason, p.Monitoring.Message)
+		condition = ConditionFalse(coderv1alpha1.ConditionMetricsExported, p.Monitoring.Reason, p.Monitoring.Message)
 	case !p.Outcome.Succeeded(StepServiceMonitor):
-		condition = conditions.False(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonReconciling,
+		condition = ConditionFalse(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonReconciling,
 			fmt.Sprintf("ServiceMonitor %q is not applied yet", p.Workload.Name))
 	}
 	return &condition

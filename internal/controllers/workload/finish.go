@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +16,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -53,7 +53,7 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 		return fmt.Errorf("bug: %T is not an object", p.Object)
 	}
 	next := set()
-	ready := conditions.Find(next.Conditions, coderv1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(next.Conditions, coderv1alpha1.ConditionReady)
 	t.count(p, ready)
 	if equality.Semantic.DeepEqual(base, p.Object) {
 		if t.versions.behind(p) {

@@ -11,17 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
 // registered contains metrics and the registry with which they are registered.
 type registered struct {
-	*metrics.Metrics
+	*Metrics
 	t        *testing.T
 	registry *prometheus.Registry
 }
@@ -29,7 +27,7 @@ type registered struct {
 func newMetrics(t *testing.T) *registered {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
+	m, err := NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +121,7 @@ func TestAPassIsATrace(t *testing.T) {
 func TestAPassWithoutTracing(t *testing.T) {
 	var id string
 	pass := traced{next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		id = requestid.From(ctx)
+		id = tracing.RequestID(ctx)
 		return reconcile.Result{RequeueAfter: 7}, nil
 	})}
 	result, err := pass.Reconcile(t.Context(), reconcile.Request{})

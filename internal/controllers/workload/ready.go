@@ -3,12 +3,12 @@ package workload
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // Summary describes how Ready follows from the other conditions.
@@ -44,9 +44,9 @@ func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 		status.Replicas, status.ReadyReplicas = 0, 0
 	}
 	all := slices.Concat(p.summary(s), s.Parts)
-	status.Conditions = conditions.Merge(p.Previous.Conditions, all, p.Object.GetGeneration(), metav1.NewTime(p.Now))
+	status.Conditions = mergeConditions(p.Previous.Conditions, all, p.Object.GetGeneration(), metav1.NewTime(p.Now))
 	status.Phase = coderv1alpha1.PhasePending
-	if conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
+	if meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
 		status.Phase = coderv1alpha1.PhaseReady
 	}
 	return status
@@ -59,27 +59,27 @@ func (p *Pass) summary(s Summary) []metav1.Condition {
 	if p.Deleting() {
 		message := "the " + p.Kind.Noun + " is being deleted"
 		return []metav1.Condition{
-			conditions.False(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonDeleting, message+p.deletionWaits(s)),
-			conditions.True(coderv1alpha1.ConditionReconciling, coderv1alpha1.ReasonDeleting, message),
+			ConditionFalse(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonDeleting, message+p.deletionWaits(s)),
+			ConditionTrue(coderv1alpha1.ConditionReconciling, coderv1alpha1.ReasonDeleting, message),
 		}
 	}
 	part := firstFailing(s)
 	if part == nil && p.Wanted() == 0 {
-		part = conditions.Find(s.Parts, coderv1alpha1.ConditionDeploymentAvailable)
+		part = meta.FindStatusCondition(s.Parts, coderv1alpha1.ConditionDeploymentAvailable)
 	}
 	if part == nil {
-		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady, s.Works)}
+		return []metav1.Condition{ConditionTrue(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady, s.Works)}
 	}
-	ready := conditions.False(coderv1alpha1.ConditionReady, part.Reason, part.Message)
+	ready := ConditionFalse(coderv1alpha1.ConditionReady, part.Reason, part.Message)
 	switch {
 	case part.Reason == coderv1alpha1.ReasonScaledToZero:
 		// No pod runs because none is wanted. The object matches its spec, so a client that waits
 		// for Ready must not wait any longer.
-		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, part.Reason, part.Message)}
+		return []metav1.Condition{ConditionTrue(coderv1alpha1.ConditionReady, part.Reason, part.Message)}
 	case p.stalled(s, part):
-		return []metav1.Condition{ready, conditions.True(coderv1alpha1.ConditionStalled, part.Reason, part.Message)}
+		return []metav1.Condition{ready, ConditionTrue(coderv1alpha1.ConditionStalled, part.Reason, part.Message)}
 	}
-	return []metav1.Condition{ready, conditions.True(coderv1alpha1.ConditionReconciling, part.Reason, part.Message)}
+	return []metav1.Condition{ready, ConditionTrue(coderv1alpha1.ConditionReconciling, part.Reason, part.Message)}
 }
 
 func firstFailing(s Summary) *metav1.Condition {

@@ -20,11 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -68,7 +66,7 @@ type Options struct {
 	// Optional reports which optional kinds the cluster serves. Nil means none.
 	Optional KindSet
 	// Metrics are the metrics of the controllers. Nil disables them.
-	Metrics *metrics.Metrics
+	Metrics *Metrics
 	// Tracing creates a span for each pass. Nil disables it.
 	Tracing *tracing.Provider
 	// FieldOwner is the name of the operator in managed fields. Empty means DefaultFieldOwner.
@@ -228,7 +226,7 @@ type traced struct {
 // Reconcile implements reconcile.Reconciler.
 func (t traced) Reconcile(ctx context.Context, req reconcile.Request) (_ reconcile.Result, err error) {
 	id := string(controller.ReconcileIDFromContext(ctx))
-	ctx = requestid.Into(ctx, id)
+	ctx = tracing.WithRequestID(ctx, id)
 	ctx, span := t.tracing.Begin(ctx, "Reconcile "+t.kind, tracing.Names(req.Namespace, req.Name),
 		trace.WithAttributes(attribute.String("reconcile.id", id)))
 	defer func() { tracing.End(span, err) }()

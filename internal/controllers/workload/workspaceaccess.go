@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // ApplyWorkspaceAccess grants the permissions for workspaces in every namespace of the spec and
@@ -139,7 +139,7 @@ func missingRights(err error) string {
 	if !found {
 		return ""
 	}
-	return ": " + truncate.OneLine(rules)
+	return ": " + redaction.OneLine(rules)
 }
 
 // RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do

@@ -11,14 +11,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // TestAnyPathLeadsToTheSameEnd checks that a spec that follows another one reaches the same state,
 // in the cluster and in the Coders, as if it had been the first.
 func TestAnyPathLeadsToTheSameEnd(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(60 / crashtest.Stride) {
+	for seed := range uint64(60 / kubetest.Stride) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- what is tried, not a secret.
 			first, second := anySpec(random), anySpec(random)

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -26,7 +27,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -119,7 +119,7 @@ func (a *apiServer) becomesReady(displayName string) {
 			return err
 		}
 		known := a.coder.Proxies()
-		if !conditions.IsTrue(proxy.Status.Conditions, coderv1alpha1.ConditionReady) || proxy.Status.ObservedGeneration != proxy.Generation ||
+		if !meta.IsStatusConditionTrue(proxy.Status.Conditions, coderv1alpha1.ConditionReady) || proxy.Status.ObservedGeneration != proxy.Generation ||
 			len(known) != 1 || known[0].DisplayName != displayName || known[0].ID.String() != proxy.Status.ProxyID {
 			return fmt.Errorf("Coder has %+v, conditions %+v", known, proxy.Status.Conditions)
 		}
@@ -152,7 +152,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		if err := a.Get("sydney", seen); err != nil {
 			return err
 		}
-		if c := conditions.Find(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
+		if c := meta.FindStatusCondition(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
 			return fmt.Errorf("%+v", seen.Status.Conditions)
 		}
 		return nil

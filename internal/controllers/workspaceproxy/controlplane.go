@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
 // findControlPlane reads the control plane that the spec names. A missing control plane does not
@@ -43,12 +43,12 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 		return nil
 	}
 	no := func(reason, message string) *metav1.Condition {
-		c := conditions.False(kind, reason, message)
+		c := workload.ConditionFalse(kind, reason, message)
 		return &c
 	}
 	switch {
 	case cp == nil && !s.Outcome.Succeeded(stepControlPlane):
-		c := conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at")
+		c := workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at")
 		return &c
 	case cp == nil:
 		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf(
@@ -64,7 +64,7 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	case !cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef == nil:
 		return no(coderv1alpha1.ReasonOperatorAccessNotReady, fmt.Sprintf("the operator has no access to CoderControlPlane %q yet", ref.Name))
 	}
-	c := conditions.True(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name))
+	c := workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name))
 	return &c
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // scenario is a user's action on a proxy that is at rest.
@@ -57,7 +57,7 @@ func TestCrash(t *testing.T) {
 			t.Parallel()
 			want := runScenario(t, s, 0, false).picture()
 			for _, lost := range []bool{false, true} {
-				crashtest.EachStep(t, 3, func(at int) bool {
+				kubetest.EachStep(t, 3, func(at int) bool {
 					f := runScenario(t, s, at, lost)
 					if diff := cmp.Diff(want, f.picture()); diff != "" {
 						t.Fatalf("crash at step %d, answer lost %t (-undisturbed +crashed):\n%s", at, lost, diff)

@@ -9,7 +9,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
@@ -68,16 +67,16 @@ func registered(s *scope) *metav1.Condition {
 	result := s.registration
 	switch {
 	case result == nil:
-		return new(conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the registration was not looked at"))
+		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration was not looked at"))
 	case result.State == registration.Ready:
-		return new(conditions.True(kind, result.Reason, workload.Redact(result.Message)))
+		return new(workload.ConditionTrue(kind, result.Reason, workload.Redact(result.Message)))
 	case result.State == registration.Unverified:
-		return new(conditions.Unknown(kind, result.Reason, workload.Redact(result.Message)))
+		return new(workload.ConditionUnknown(kind, result.Reason, workload.Redact(result.Message)))
 	}
 	if cp := controlPlaneReady(s); cp != nil && cp.Status != metav1.ConditionTrue {
-		return new(conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits for the control plane"))
+		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits for the control plane"))
 	}
-	return new(conditions.False(kind, result.Reason, workload.Redact(result.Message)))
+	return new(workload.ConditionFalse(kind, result.Reason, workload.Redact(result.Message)))
 }
 
 // stalled reports whether a user must act. A missing control plane or Secret may still be created.

@@ -1,3 +1,10 @@
-// Package kubetest provides a real etcd and kube-apiserver for a test: its own, or one that it
-// shares with the tests of other packages. Only tests and hack/testcluster import it.
+// Package kubetest provides the clusters of tests. Only tests, packages that support tests, and
+// hack/testcluster import it.
+//
+//   - Kinds: controller-runtime's fake client, which handles server-side apply like an API server.
+//   - Fault and EachStep: a crash at each write and request of a process, once before the server
+//     receives it, and once after. A test can then continue with a new process. A single write or
+//     request can also fail in a process that continues.
+//   - Start and Shared: a real etcd and kube-apiserver, for one test, or shared with the tests of
+//     other packages.
 package kubetest

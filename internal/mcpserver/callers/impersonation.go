@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // errNoCaller is the error of a request without a caller in its context.
@@ -54,8 +54,8 @@ func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	// The same audit ID for all requests of a call, so that they can be found in the audit
 	// log of Kubernetes.
-	if id := requestid.From(r.Context()); id != "" {
-		r.Header.Set(requestid.AuditHeader, id)
+	if id := tracing.RequestID(r.Context()); id != "" {
+		r.Header.Set(tracing.AuditIDHeader, id)
 	}
 	if _, local := u.(Local); local {
 		return toldAtOnce(i.local.RoundTrip(r))

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // The severities of findings.
@@ -215,7 +215,7 @@ const (
 
 // oneLine returns the beginning of an external text as one line.
 func oneLine(words string, most int) string {
-	return truncate.String(truncate.OneLine(toolset.CleanText(words)), most)
+	return redaction.Truncate(redaction.OneLine(toolset.CleanText(words)), most)
 }
 
 // evidence returns the end of an external text, in lines. The newest lines and the errors
@@ -230,7 +230,7 @@ func tail(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	const more = truncate.Ellipsis
+	const more = redaction.Ellipsis
 	s = s[len(s)-most+len(more):]
 	if _, lines, found := strings.Cut(s, "\n"); found && strings.TrimSpace(lines) != "" {
 		s = lines

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // TestFitted checks that a report that is far too long keeps its most important parts.
@@ -16,12 +16,12 @@ func TestFitted(t *testing.T) {
 	long := strings.Repeat("<", 3000)
 	r := &Report{Summary: "s"}
 	for i := range mostFindings {
-		r.Findings = append(r.Findings, Finding{Where: fmt.Sprint(i), What: truncate.String(long, longestSentence), Evidence: evidence(long), Do: "d"})
-		r.Conditions = append(r.Conditions, Condition{Message: truncate.String(long, longestMessage)})
+		r.Findings = append(r.Findings, Finding{Where: fmt.Sprint(i), What: redaction.Truncate(long, longestSentence), Evidence: evidence(long), Do: "d"})
+		r.Conditions = append(r.Conditions, Condition{Message: redaction.Truncate(long, longestMessage)})
 		r.Logs = append(r.Logs, Log{Text: strings.Repeat("line of a log\n", 200)})
 	}
 	for range mostEvents {
-		r.Events = append(r.Events, Event{Message: truncate.String(long, longestMessage)})
+		r.Events = append(r.Events, Event{Message: redaction.Truncate(long, longestMessage)})
 	}
 	r = fitted(r)
 	raw, err := json.Marshal(r)
@@ -61,7 +61,7 @@ func FuzzQuotes(f *testing.F) {
 		if most < 8 || !utf8.ValidString(s) {
 			return
 		}
-		for _, got := range []string{truncate.String(s, most), tail(s, most), oneLine(s, most)} {
+		for _, got := range []string{redaction.Truncate(s, most), tail(s, most), oneLine(s, most)} {
 			if len(got) > most || !utf8.ValidString(got) {
 				t.Errorf("%d bytes of at most %d: %q", len(got), most, got)
 			}

@@ -7,8 +7,7 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 func missingTemplate(f *workspaceFacts) []conclusion {
@@ -74,7 +73,7 @@ var logPrefix = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\S+ \[([^\]]*)\] ?`)
 // terraformError returns Terraform's first error in a build log: its summary, its location
 // and its details, as lines. It returns "" if there is none.
 func terraformError(log string) string {
-	return strings.Join(terraformerror.Find(func(yield func(stage, line string) bool) {
+	return strings.Join(redaction.TerraformError(func(yield func(stage, line string) bool) {
 		for line := range strings.Lines(log) {
 			stage := ""
 			if groups := logPrefix.FindStringSubmatch(line); groups != nil {
@@ -150,7 +149,7 @@ func failedBuild(problem, log string) (what, shown, do string) {
 	default:
 		what = "Coder gives no reason"
 	}
-	shown = truncate.String(strings.TrimSpace(said), longestEvidence)
+	shown = redaction.Truncate(strings.TrimSpace(said), longestEvidence)
 	if block == "" && log != "" {
 		shown = tail(strings.TrimSpace(said+"\n"+log), longestEvidence)
 	}

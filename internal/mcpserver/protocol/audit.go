@@ -18,9 +18,8 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // The methods that this package refers to.
@@ -35,7 +34,7 @@ const (
 )
 
 // maxLogged limits the size of a client's text in one value of a log line, in bytes.
-const maxLogged = 256 + len(truncate.Ellipsis)
+const maxLogged = 256 + len(redaction.Ellipsis)
 
 // Metrics counts calls, sessions and streams.
 type Metrics interface {
@@ -120,7 +119,7 @@ func (d deed) log(ctx context.Context, method, outcome string, took time.Duratio
 		"outcome", outcome, "durationMs", took.Milliseconds())
 }
 
-func cut(s string) string { return truncate.String(s, maxLogged) }
+func cut(s string) string { return redaction.Truncate(s, maxLogged) }
 
 // outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
 // call ended with an error outside of the handler.
@@ -184,7 +183,7 @@ func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
 		ctx, span := s.config.Tracing.Begin(tracing.Extract(ctx, traceOf(req)), s.spanName(method, req),
 			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(
 				attribute.String("mcp.method.name", method),
-				attribute.String("request.id", requestid.From(ctx)),
+				attribute.String("request.id", tracing.RequestID(ctx)),
 			))
 		defer func() { tracing.End(span, err) }()
 		return next(ctx, method, req)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
@@ -162,7 +161,7 @@ func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Pro
 	provider := collector.Provider(t)
 	h := w.of(t, content(func(server *mcp.Server) {
 		addTool(server, "which", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
-			return requestid.From(ctx), nil
+			return tracing.RequestID(ctx), nil
 		})
 	}), func(c *Config, _ *limits) { c.Tracing = provider })
 	return h, collector, provider

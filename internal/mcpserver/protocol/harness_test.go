@@ -28,7 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 const (
@@ -126,7 +126,7 @@ func identified(next http.Handler) http.Handler {
 	}
 	known := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set(requestid.Header, fmt.Sprintf("request-%d", last.Add(1)))
+		r.Header.Set(tracing.RequestIDHeader, fmt.Sprintf("request-%d", last.Add(1)))
 		if r.Header.Get("Authorization") == "" {
 			next.ServeHTTP(w, r)
 			return

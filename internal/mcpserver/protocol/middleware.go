@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/requestid"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // identify adds the caller, and a logger with the request ID, to the context. It takes both
@@ -31,9 +31,9 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 		if extra := req.GetExtra(); extra != nil {
 			caller = callers.FromTokenInfo(extra.TokenInfo)
 			// The HTTP middleware sets this header on each request.
-			if id := extra.Header.Get(requestid.Header); id != "" {
-				logger = logger.WithValues(requestid.LogKey, id)
-				ctx = requestid.Into(ctx, id)
+			if id := extra.Header.Get(tracing.RequestIDHeader); id != "" {
+				logger = logger.WithValues(tracing.RequestIDLogKey, id)
+				ctx = tracing.WithRequestID(ctx, id)
 			}
 		}
 		return next(log.IntoContext(request.WithUser(ctx, caller), logger), method, req)

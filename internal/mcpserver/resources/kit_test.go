@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
@@ -58,7 +59,7 @@ func (w *world) Get(_ context.Context, path string, _ url.Values) (io.ReadCloser
 }
 
 // knownKinds are the kinds of the fake cluster.
-var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme)
+var knownKinds = kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
 
 func (w *world) resources(t *testing.T) *Resources {
 	t.Helper()

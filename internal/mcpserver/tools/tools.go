@@ -13,7 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // All returns all tools, in the order in which clients list them.
@@ -119,7 +119,7 @@ func timestampOf(t *metav1.Time) string {
 const maxExcerpt = 1000
 
 // excerpt returns the beginning of an external text, with secrets redacted.
-func excerpt(s string) string { return truncate.String(toolset.CleanText(s), maxExcerpt) }
+func excerpt(s string) string { return redaction.Truncate(toolset.CleanText(s), maxExcerpt) }
 
 // writeSpec applies change to obj, which was read before, and updates it in the API. On a
 // conflict it reads the object again and repeats the change. It does not write if change

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // UsageError reports invalid arguments.
@@ -204,7 +204,7 @@ var addressPattern = regexp.MustCompile(`[a-z]+://[^\s"']+|\[[0-9a-fA-F]*:[0-9a-
 // scrub removes addresses and line breaks from a text, and redacts it with CleanText.
 // Addresses do not help a caller and may help an attacker.
 func scrub(s string) string {
-	return truncate.OneLine(addressPattern.ReplaceAllString(CleanText(s), "(address)"))
+	return redaction.OneLine(addressPattern.ReplaceAllString(CleanText(s), "(address)"))
 }
 
 // Gap returns a note for an answer of which a part could not be read: what could not be

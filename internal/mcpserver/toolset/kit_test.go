@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // knownKinds are the kinds of the fake cluster.
-var knownKinds = applytest.KindsOf(corev1.AddToScheme)
+var knownKinds = kubetest.KindsOf(corev1.AddToScheme)
 
 func fakeKube(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *callers.Kube {
 	t.Helper()

@@ -23,8 +23,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 const (
@@ -70,7 +70,7 @@ func proxyTo(t *testing.T, address string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(proxytest.Handler(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
+	server := httptest.NewServer(mcptest.ProxyHandler(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
 	t.Cleanup(server.Close)
 	return server.URL
 }

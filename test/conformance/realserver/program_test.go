@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
-	"github.com/coder-k8s/coder-k8s/internal/proxytest"
 )
 
 // program is a running operator.
@@ -186,7 +186,7 @@ func withToken(t *testing.T, address, token string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(proxytest.Handler(&httputil.ReverseProxy{
+	server := httptest.NewServer(mcptest.ProxyHandler(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 			// The suite sends a wrong one to check that the server rejects it.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // Records holds the stores of all kinds.
@@ -129,7 +129,7 @@ func (r *Records) Edit(controlPlane types.NamespacedName, uid types.UID, edit fu
 // Mortal injects a fault around each write of the records.
 type Mortal struct {
 	*Records
-	Fault *crashtest.Fault
+	Fault *kubetest.Fault
 }
 
 // Put implements metadata.Records.

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // verdict holds the status, reason and message of a condition.
@@ -36,7 +36,7 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	var out []metav1.Condition
 	add := func(kind string, v verdict) {
 		c := metav1.Condition{
-			Type: kind, Status: v.status, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage),
+			Type: kind, Status: v.status, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage),
 			ObservedGeneration: observed, LastTransitionTime: registry.Seconds(now),
 		}
 		if old := meta.FindStatusCondition(before, kind); old != nil && old.Status == v.status {

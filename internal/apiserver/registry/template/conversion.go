@@ -11,7 +11,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -44,7 +43,7 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: objectname.Template{
+			Name: metadata.TemplateName{
 				Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
 			}.String(),
 			Namespace:         s.connection.ControlPlane.Namespace,

@@ -8,7 +8,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // scenario is a request of a client, which it repeats until it succeeds.
@@ -106,7 +106,7 @@ func TestCrashEverywhere(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				undisturbed, _ := s.run(t, 0, lost)
-				crashtest.EachStep(t, s.steps, func(at int) bool {
+				kubetest.EachStep(t, s.steps, func(at int) bool {
 					end, struck := s.run(t, at, lost)
 					if end != undisturbed {
 						t.Fatalf("after a crash at step %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
@@ -170,7 +170,7 @@ func (f *fixture) dyingPass() {
 // an intent in the record is completed, and an unrecorded one has no effect.
 func TestWhoeverDiesMidwayIsFinishedWithoutTheClient(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		crashtest.EachStep(t, 6, func(at int) bool {
+		kubetest.EachStep(t, 6, func(at int) bool {
 			f := newFixture(t, coderdtest.WithManualBuilds())
 			f.fault.Set(at, lost)
 			_ = f.update("coder.starter", files("# two"))

@@ -30,7 +30,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -47,7 +47,7 @@ type fixture struct {
 	coder   *coderdtest.Server
 	records *recordstest.Records
 	// fault kills only the Kind.
-	fault   *crashtest.Fault
+	fault   *kubetest.Fault
 	clock   *clocktesting.FakeClock
 	watcher *coderd.Client
 	kind    *Kind
@@ -65,7 +65,7 @@ type fixture struct {
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := &fixture{
-		t: t, coder: coderdtest.New(t, options...), records: recordstest.New(t), fault: &crashtest.Fault{},
+		t: t, coder: coderdtest.New(t, options...), records: recordstest.New(t), fault: &kubetest.Fault{},
 		clock: clocktesting.NewFakeClock(time.Now()), log: map[string]*aggregationv1alpha1.CoderTemplate{},
 		secrets: map[string]string{}, denied: map[string]bool{},
 	}

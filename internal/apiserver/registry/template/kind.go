@@ -11,7 +11,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
@@ -27,7 +27,7 @@ var info = registry.ResourceInfo[object]{
 	New:     func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
 	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
 	ParsePrefix: func(name string) (string, error) {
-		parsed, err := objectname.ParseTemplate(name)
+		parsed, err := metadata.ParseTemplateName(name)
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{

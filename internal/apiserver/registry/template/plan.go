@@ -15,7 +15,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -111,7 +111,7 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *
 
 func (k *Kind) planCreate(ctx context.Context, connection connections.Connection, tmpl object) (plan, error) {
 	// BeginCreate has checked the name.
-	name, _ := objectname.ParseTemplate(tmpl.Name)
+	name, _ := metadata.ParseTemplateName(tmpl.Name)
 	organization, problem, err := registry.Organization(ctx, connection, tmpl.Spec.Organization, name.Organization)
 	if err != nil {
 		return plan{}, fault(tmpl.Name, err)

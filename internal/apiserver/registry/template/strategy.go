@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
@@ -23,7 +23,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	tmpl := obj.(object)
 	tmpl.Status = aggregationv1alpha1.CoderTemplateStatus{}
 	tmpl.Generation = 1
-	if name, err := objectname.ParseTemplate(tmpl.Name); err == nil && tmpl.Spec.Organization == "" {
+	if name, err := metadata.ParseTemplateName(tmpl.Name); err == nil && tmpl.Spec.Organization == "" {
 		tmpl.Spec.Organization = name.Organization
 	}
 }

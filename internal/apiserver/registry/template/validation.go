@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -41,7 +41,7 @@ var versionName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:[_.-][a-zA-Z0-9]+)*$`)
 
 // validateNew validates a new template, without requests to Coder.
 func validateNew(tmpl object) field.ErrorList {
-	name, err := objectname.ParseTemplate(tmpl.Name)
+	name, err := metadata.ParseTemplateName(tmpl.Name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, tmpl.Name, err.Error())}
 	}

@@ -13,12 +13,11 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // lastSeenStep is the precision of lastSeenAt. Without it, the record of each active user would be
@@ -48,7 +47,7 @@ func (k *Kind) object(
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:              objectname.User{Prefix: connection.NamePrefix, Name: item.Username}.String(),
+			Name:              metadata.UserName{Prefix: connection.NamePrefix, Name: item.Username}.String(),
 			Namespace:         connection.ControlPlane.Namespace,
 			UID:               types.UID(item.ID.String()),
 			CreationTimestamp: registry.Seconds(item.CreatedAt),
@@ -124,7 +123,7 @@ type verdict struct {
 
 func (v verdict) condition(kind string, observed int64, since time.Time) metav1.Condition {
 	c := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage),
+		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage),
 		ObservedGeneration: observed, LastTransitionTime: registry.Seconds(since),
 	}
 	if v.holds {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -35,7 +34,7 @@ type creation struct {
 // planCreate reads the data that a creation needs from Coder, and validates it. It only reads.
 func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error) {
 	// BeginCreate returns the error of a name that is not valid.
-	name, _ := objectname.ParseUser(u.Name)
+	name, _ := metadata.ParseUserName(u.Name)
 	p.username = name.Name
 	s := subjectOf(u.Name, name.Name)
 	s.Grants = settingsOf(u.Spec, every).allRoles()

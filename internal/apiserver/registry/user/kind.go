@@ -12,7 +12,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -29,7 +29,7 @@ var info = registry.ResourceInfo[object]{
 	New:     func() runtime.Object { return &aggregationv1alpha1.CoderUser{} },
 	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderUserList{} },
 	ParsePrefix: func(name string) (string, error) {
-		parsed, err := objectname.ParseUser(name)
+		parsed, err := metadata.ParseUserName(name)
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{

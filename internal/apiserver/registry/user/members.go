@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // organizationsAge is how long the names of organizations are cached.
@@ -172,7 +172,7 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 func byOwner(all []coderd.TokenInfo, now time.Time) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
 	out := map[uuid.UUID][]aggregationv1alpha1.CoderUserToken{}
 	for _, t := range all {
-		if t.ExpiresAt.Before(now) || strings.HasPrefix(t.Name, sessions.TokenPrefix) {
+		if t.ExpiresAt.Before(now) || strings.HasPrefix(t.Name, usertokens.SessionPrefix) {
 			continue
 		}
 		out[t.UserID] = append(out[t.UserID], aggregationv1alpha1.CoderUserToken{

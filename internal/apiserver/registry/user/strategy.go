@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
@@ -89,7 +89,7 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	u := obj.(object)
 	errs := validate(u)
-	if _, err := objectname.ParseUser(u.Name); err != nil {
+	if _, err := metadata.ParseUserName(u.Name); err != nil {
 		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
 	}
 	switch {

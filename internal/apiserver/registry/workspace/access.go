@@ -21,7 +21,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/streams"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
@@ -85,7 +84,7 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 		session.End()
 		return nil, fault(name, err)
 	}
-	exec := streams.Exec{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY}
+	exec := execProtocol{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY}
 	exec.Run = func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
 		defer cancel()
@@ -100,7 +99,7 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 
 // begin connects to the agent's SSH server. It returns a function that serves the client's streams
 // through the connection, and one that closes it.
-func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alpha1.CoderWorkspaceExecOptions) (run streams.Run, end func() error, err error) {
+func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alpha1.CoderWorkspaceExecOptions) (run runCommand, end func() error, err error) {
 	if asked.SSH {
 		conn, err := session.DialSSH(ctx)
 		if err != nil {
@@ -132,7 +131,7 @@ func (r *portForwardREST) Connect(ctx context.Context, name string, options runt
 	if err != nil {
 		return nil, err
 	}
-	return r.serve(name, session, streams.PortForward{
+	return r.serve(name, session, portForwardProtocol{
 		Dial: func(ctx context.Context, port uint16) (net.Conn, error) { return session.Dial(ctx, port) },
 	}), nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/truncate"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // verdict holds the status, reason and message of a condition.
@@ -79,7 +79,7 @@ func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 }
 
 func newCondition(kind string, v verdict) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage)}
+	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage)}
 }
 
 // changedAt returns the last transition time of a condition. It is unchanged if the status is.

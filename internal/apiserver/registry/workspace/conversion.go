@@ -16,7 +16,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -53,7 +52,7 @@ func (k *Kind) object(
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: objectname.Workspace{
+			Name: metadata.WorkspaceName{
 				Prefix: connection.NamePrefix, Organization: w.OrganizationName, Owner: w.OwnerName, Name: w.Name,
 			}.String(),
 			Namespace:         connection.ControlPlane.Namespace,

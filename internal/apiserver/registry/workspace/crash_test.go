@@ -12,7 +12,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // edit is a change of an object.
@@ -152,7 +152,7 @@ func TestCrash(t *testing.T) {
 		for _, lost := range []bool{false, true} {
 			for _, forgets := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/answer lost=%t/log lost=%t", name, lost, forgets), func(t *testing.T) {
-					crashtest.EachStep(t, s.least, func(at int) bool { return crashAt(t, s, at, lost, forgets) })
+					kubetest.EachStep(t, s.least, func(at int) bool { return crashAt(t, s, at, lost, forgets) })
 				})
 			}
 		}

@@ -16,7 +16,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -96,7 +95,7 @@ func (k *Kind) forgetPending(ctx context.Context, pending *metadata.Record, refu
 // reads.
 type plan struct {
 	connection connections.Connection
-	name       objectname.Workspace
+	name       metadata.WorkspaceName
 	request    coderd.NewWorkspace
 	// owner and organization are read from Coder.
 	owner        coderd.User
@@ -107,7 +106,7 @@ type plan struct {
 // creation: it reads the data that it needs from Coder. Errors are API statuses.
 func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, as *impersonation.As, p plan, err error) {
 	// BeginCreate returns the error of a name that is not valid.
-	p.name, _ = objectname.ParseWorkspace(ws.Name)
+	p.name, _ = metadata.ParseWorkspaceName(ws.Name)
 	if ctx, as, p.connection, err = k.BeginCreate(ctx, ws, subjectOf(ws.Name, p.name.Owner)); err != nil {
 		return ctx, nil, p, err
 	}

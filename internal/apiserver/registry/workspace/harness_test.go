@@ -25,7 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // mostPasses limits the passes until nothing changes any more.
@@ -114,7 +114,7 @@ type fixture struct {
 	coder    *coderdtest.Server
 	clock    *clocktesting.FakePassiveClock
 	records  recordstest.Mortal
-	fault    *crashtest.Fault
+	fault    *kubetest.Fault
 	provider *provider
 	kind     *Kind
 	template uuid.UUID
@@ -125,7 +125,7 @@ type fixture struct {
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	w := &fixture{
-		t: t, fault: &crashtest.Fault{}, log: map[types.UID]*aggregationv1alpha1.CoderWorkspace{},
+		t: t, fault: &kubetest.Fault{}, log: map[types.UID]*aggregationv1alpha1.CoderWorkspace{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)),
 	}
 	w.coder = coderdtest.New(t, append(options, coderdtest.WithClock(w.clock))...)

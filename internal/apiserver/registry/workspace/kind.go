@@ -17,13 +17,13 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // Plural is the name of the resource.
@@ -37,7 +37,7 @@ var info = registry.ResourceInfo[object]{
 	New:     func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
 	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
 	ParsePrefix: func(name string) (string, error) {
-		parsed, err := objectname.ParseWorkspace(name)
+		parsed, err := metadata.ParseWorkspaceName(name)
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{
@@ -82,7 +82,7 @@ type Config struct {
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
 	// Tokens manages the tokens that are restricted to one workspace.
-	Tokens *workspacetokens.Manager
+	Tokens *usertokens.WorkspaceTokens
 	// Pods reports problems of pods. If nil, no problems are reported.
 	Pods Pods
 }
@@ -99,7 +99,7 @@ type Pods interface {
 type Kind struct {
 	registry.Base[object]
 	agents *agents.Pool
-	tokens *workspacetokens.Manager
+	tokens *usertokens.WorkspaceTokens
 	pods   Pods
 	values *registry.BuildCache[map[string]string]
 	causes *registry.Causes

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
@@ -28,7 +28,7 @@ func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	ws.Generation = 1
 	keepOwn(ctx, ws, nil)
 	spec := &ws.Spec
-	if name, err := objectname.ParseWorkspace(ws.Name); err == nil && spec.Organization == "" {
+	if name, err := metadata.ParseWorkspaceName(ws.Name); err == nil && spec.Organization == "" {
 		spec.Organization = name.Organization
 	}
 	if spec.Running == nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 // TokenSubresource is the name of the subresource whose responses contain tokens.
@@ -107,7 +107,7 @@ func (r *tokenREST) Create(
 		return out, nil
 	}
 	now := r.kind.Clock.Now()
-	value, made, err := r.kind.tokens.Create(ctx, t.connection.Client, workspacetokens.Request{
+	value, made, err := r.kind.tokens.Create(ctx, t.connection.Client, usertokens.WorkspaceTokenRequest{
 		Workspace: t.id, User: user.ID, By: caller.GetName(), Lifetime: lifetime,
 	})
 	if err != nil {
@@ -125,9 +125,9 @@ func (r *tokenREST) Create(
 // lifetimeOf returns the requested lifetime of a token.
 func lifetimeOf(name string, spec aggregationv1alpha1.CoderWorkspaceTokenSpec) (time.Duration, error) {
 	if spec.ExpirationSeconds == nil {
-		return workspacetokens.MaxLifetime, nil
+		return usertokens.MaxWorkspaceLifetime, nil
 	}
-	least, most := int64(workspacetokens.MinLifetime/time.Second), int64(workspacetokens.MaxLifetime/time.Second)
+	least, most := int64(usertokens.MinWorkspaceLifetime/time.Second), int64(usertokens.MaxWorkspaceLifetime/time.Second)
 	if seconds := *spec.ExpirationSeconds; seconds < least || seconds > most {
 		return 0, invalidLifetime(name, seconds, fmt.Sprintf("must be %d to %d: a token lives at most one hour", least, most))
 	}
@@ -202,11 +202,11 @@ func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (c
 
 // tokenFault returns the API status of an error from the creation of a token.
 func tokenFault(name, username string, err error) error {
-	var many *workspacetokens.TooManyError
+	var many *usertokens.TooManyTokensError
 	var reported *coderd.Error
 	switch {
 	case errors.As(err, &many):
-		return apierrors.NewTooManyRequests(many.Error(), int(workspacetokens.MinLifetime/time.Second))
+		return apierrors.NewTooManyRequests(many.Error(), int(usertokens.MinWorkspaceLifetime/time.Second))
 	case coderd.IsUnrestricted(err):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: metav1.StatusReason("NotImplemented"),
@@ -263,7 +263,7 @@ func (r *tokenREST) Delete(
 		return nil, false, fault(name, err)
 	}
 	if only != "" {
-		if tokens = slices.DeleteFunc(tokens, func(token workspacetokens.Token) bool { return token.ID != only }); len(tokens) == 0 {
+		if tokens = slices.DeleteFunc(tokens, func(token usertokens.WorkspaceToken) bool { return token.ID != only }); len(tokens) == 0 {
 			return nil, false, apierrors.NewConflict(resource, name, fmt.Errorf("the workspace has no token with the tokenID %q of preconditions.uid", only))
 		}
 	}
@@ -277,7 +277,7 @@ func (r *tokenREST) Delete(
 
 // revoke revokes tokens and returns those that it revoked. If the caller may not revoke one of
 // them, the others are still revoked.
-func revoke(ctx context.Context, t tokenTarget, tokens []workspacetokens.Token) (revoked []workspacetokens.Token, _ error) {
+func revoke(ctx context.Context, t tokenTarget, tokens []usertokens.WorkspaceToken) (revoked []usertokens.WorkspaceToken, _ error) {
 	var failed []error
 	for _, token := range tokens {
 		err := t.connection.Client.DeleteToken(ctx, token.UserID.String(), token.ID)
@@ -303,7 +303,7 @@ func revoke(ctx context.Context, t tokenTarget, tokens []workspacetokens.Token) 
 	return revoked, failed[0]
 }
 
-func listOfTokens(t tokenTarget, tokens []workspacetokens.Token) *aggregationv1alpha1.CoderWorkspaceTokenList {
+func listOfTokens(t tokenTarget, tokens []usertokens.WorkspaceToken) *aggregationv1alpha1.CoderWorkspaceTokenList {
 	out := &aggregationv1alpha1.CoderWorkspaceTokenList{Items: []aggregationv1alpha1.CoderWorkspaceToken{}}
 	for _, token := range tokens {
 		out.Items = append(out.Items, aggregationv1alpha1.CoderWorkspaceToken{
@@ -314,7 +314,7 @@ func listOfTokens(t tokenTarget, tokens []workspacetokens.Token) *aggregationv1a
 	return out
 }
 
-func statusOfToken(id uuid.UUID, token workspacetokens.Token) aggregationv1alpha1.CoderWorkspaceTokenStatus {
+func statusOfToken(id uuid.UUID, token usertokens.WorkspaceToken) aggregationv1alpha1.CoderWorkspaceTokenStatus {
 	return aggregationv1alpha1.CoderWorkspaceTokenStatus{
 		TokenID: token.ID, CoderUser: token.Username, RequestedBy: token.By, WorkspaceID: id.String(),
 		CreationTimestamp:   ptr.To(metav1.NewTime(token.CreatedAt.Truncate(time.Second))),

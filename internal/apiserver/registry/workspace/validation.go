@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
@@ -25,7 +25,7 @@ var (
 
 // validateNew validates a new workspace, without requests to Coder.
 func validateNew(ws object) field.ErrorList {
-	name, err := objectname.ParseWorkspace(ws.Name)
+	name, err := metadata.ParseWorkspaceName(ws.Name)
 	if err != nil {
 		return field.ErrorList{field.Invalid(namePath, ws.Name, err.Error())}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -77,7 +76,7 @@ func subjectOf(name, owner string) impersonation.Subject {
 
 // ownerOf returns the username of the owner of an object.
 func ownerOf(ws object) string {
-	name, _ := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
+	name, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
 	return cmp.Or(ws.Status.OwnerName, name.Owner)
 }
 

@@ -15,8 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // Namespace is the namespace of all objects.
@@ -31,17 +30,17 @@ type Fixture struct {
 	Clock  *clocktesting.FakePassiveClock
 	// Fault is the crash of the process. It counts the requests of NewClient and the writes of
 	// Client.
-	Fault *crashtest.Fault
+	Fault *kubetest.Fault
 	// Writes is the number of writes to the cluster.
 	Writes int
 }
 
 // New returns a Fixture with an empty cluster of these kinds, and a Coder with the same clock. Without
 // kinds there is no cluster.
-func New(t *testing.T, kinds *applytest.Kinds, options ...coderdtest.Option) *Fixture {
+func New(t *testing.T, kinds *kubetest.Kinds, options ...coderdtest.Option) *Fixture {
 	t.Helper()
 	f := &Fixture{
-		T: t, Ctx: t.Context(), Fault: &crashtest.Fault{},
+		T: t, Ctx: t.Context(), Fault: &kubetest.Fault{},
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 	}
 	f.Coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(f.Clock)}, options...)...)
@@ -160,7 +159,7 @@ func Crash[S any](t *testing.T, least int, scenarios map[string]S, start func(*t
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
 				t.Parallel()
-				crashtest.EachStep(t, least, func(at int) bool {
+				kubetest.EachStep(t, least, func(at int) bool {
 					f, run, resume := start(t, s)
 					f.Fault.Set(at, lost)
 					run()

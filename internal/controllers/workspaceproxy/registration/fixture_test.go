@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -30,7 +30,7 @@ type fixture struct {
 }
 
 // knownKinds is the scheme of the fake cluster.
-var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
+var knownKinds = kubetest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()

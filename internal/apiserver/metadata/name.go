@@ -1,0 +1,117 @@
+package metadata
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// maxNamePart is the longest name of a user, template, workspace or organization
+// that Coder accepts.
+const maxNamePart = 64
+
+var namePart = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
+
+// TemplateName contains the parts of a template's name.
+type TemplateName struct {
+	// Prefix is empty or "<control-plane>.".
+	Prefix       string
+	Organization string
+	Name         string
+}
+
+// WorkspaceName contains the parts of a workspace's name.
+type WorkspaceName struct {
+	// Prefix is empty or "<control-plane>.".
+	Prefix       string
+	Organization string
+	Owner        string
+	Name         string
+}
+
+// String returns the name of the object.
+func (t TemplateName) String() string {
+	return strings.ToLower(t.Prefix + t.Organization + "." + t.Name)
+}
+
+// String returns the name of the object.
+func (w WorkspaceName) String() string {
+	return strings.ToLower(w.Prefix + w.Organization + "." + w.Owner + "." + w.Name)
+}
+
+// ParseTemplateName splits the name of a template's object into its parts.
+func ParseTemplateName(name string) (TemplateName, error) {
+	prefix, parts, err := splitName(name, 2, "<organization>.<template>", "coder.")
+	if err != nil {
+		return TemplateName{}, err
+	}
+	return TemplateName{Prefix: prefix, Organization: parts[0], Name: parts[1]}, nil
+}
+
+// ParseWorkspaceName splits the name of a workspace's object into its parts.
+func ParseWorkspaceName(name string) (WorkspaceName, error) {
+	prefix, parts, err := splitName(name, 3, "<organization>.<user>.<workspace>", "coder.ada.")
+	if err != nil {
+		return WorkspaceName{}, err
+	}
+	return WorkspaceName{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
+}
+
+// UserName contains the parts of a user's name.
+type UserName struct {
+	// Prefix is empty or "<control-plane>.".
+	Prefix string
+	Name   string
+}
+
+// String returns the name of the object.
+func (u UserName) String() string { return strings.ToLower(u.Prefix + u.Name) }
+
+// ParseUserName splits the name of a user's object into its parts.
+func ParseUserName(name string) (UserName, error) {
+	parts := strings.Split(name, ".")
+	if len(parts) > 2 {
+		return UserName{}, fmt.Errorf("must be <user>, or <control-plane>.<user> for a control plane that is not the first of its namespace")
+	}
+	for _, p := range parts {
+		if len(p) > maxNamePart || !namePart.MatchString(p) {
+			return UserName{}, fmt.Errorf("must be <user>; %q is not a name in Coder in lower case: up to %d letters, digits and single dashes between them", p, maxNamePart)
+		}
+	}
+	if len(parts) == 1 {
+		return UserName{Name: name}, nil
+	}
+	return UserName{Prefix: parts[0] + ".", Name: parts[1]}, nil
+}
+
+// idSuffix matches the suffix that NameWithID appends. No name in Coder contains two consecutive
+// hyphens.
+var idSuffix = regexp.MustCompile(`--[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|--[0-9a-f]{8}$`)
+
+// NameWithID returns the name of an object whose natural name belongs to an object that was renamed
+// in Coder. id is a whole UUID or its first eight digits.
+func NameWithID(name, id string) string { return name + "--" + id }
+
+// NameWithoutID returns the name without the suffix of NameWithID.
+func NameWithoutID(name string) string { return idSuffix.ReplaceAllString(name, "") }
+
+// splitName splits a name into its parts. example is a prefix for the error message if the name is
+// only the name in Coder.
+func splitName(name string, want int, form, example string) (string, []string, error) {
+	parts := strings.Split(name, ".")
+	if len(parts) == 1 && namePart.MatchString(name) && len(name) <= maxNamePart {
+		return "", nil, fmt.Errorf("must be %s, for example %q: %q alone is its name in Coder", form, example+name, name)
+	}
+	if len(parts) != want && len(parts) != want+1 {
+		return "", nil, fmt.Errorf("must be %s, or <control-plane>.%s for a control plane that is not the first of its namespace", form, form)
+	}
+	for _, p := range parts {
+		if len(p) > maxNamePart || !namePart.MatchString(p) {
+			return "", nil, fmt.Errorf("must be %s; %q is not a name in Coder in lower case: up to %d letters, digits and single dashes between them", form, p, maxNamePart)
+		}
+	}
+	if len(parts) == want {
+		return "", parts, nil
+	}
+	return parts[0] + ".", parts[1:], nil
+}

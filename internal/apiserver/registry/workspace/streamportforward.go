@@ -1,0 +1,100 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// portForwardProtocol connects a client to the ports that it requests. Each connection of the client
+// gets its own connection to the port.
+type portForwardProtocol struct {
+	// Dial connects to a port.
+	Dial func(ctx context.Context, port uint16) (net.Conn, error)
+}
+
+// ServeHTTP implements http.Handler.
+func (p portForwardProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	proxy.NewTranslatingHandler(http.HandlerFunc(p.serve), proxy.NewTunnelingHandler(http.HandlerFunc(p.serveTunnel)),
+		wsstream.IsWebSocketRequestWithTunnelingProtocol).ServeHTTP(w, r)
+}
+
+func (p portForwardProtocol) serve(w http.ResponseWriter, r *http.Request) {
+	if wsstream.IsWebSocketRequest(r) {
+		// In this protocol, each WebSocket carries one port. client-go never used it.
+		http.Error(w, "a WebSocket must use the protocol "+portforward.WebsocketsSPDYTunnelingPortForwardV1, http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	forward := forwarder(func(port uint16, stream io.ReadWriteCloser) error { return p.forward(ctx, port, stream) })
+	portforward.ServePortForward(w, r, forward, "", "", nil, streamIdleTimeout, remotecommand.DefaultStreamCreationTimeout,
+		portforward.SupportedProtocols)
+}
+
+func (p portForwardProtocol) serveTunnel(w http.ResponseWriter, r *http.Request) {
+	p.serve(&tunnel{ResponseWriter: w}, r)
+}
+
+// forward copies in both directions until one end closes.
+func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io.ReadWriteCloser) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := p.Dial(ctx, port)
+	if err != nil {
+		return fmt.Errorf("connecting to port %d: %w", port, err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	go func() {
+		_, _ = io.Copy(conn, stream)
+		// The other direction stays open: a request can end before its response begins.
+		if half, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	_, err = io.Copy(stream, conn)
+	return err
+}
+
+// forwarder adapts a function to portforward.PortForwarder.
+type forwarder func(port uint16, stream io.ReadWriteCloser) error
+
+// PortForward implements portforward.PortForwarder. Its context is never canceled, so the function
+// uses its own.
+func (f forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	return f(uint16(port), stream)
+}
+
+// tunnel is the response for the tunneling handler of k8s.io/apiserver. The handler expects the
+// response of another server: as the bytes of an HTTP response on the connection.
+type tunnel struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter. It ignores the status of an upgrade, whose response
+// Hijack writes.
+func (t *tunnel) WriteHeader(status int) {
+	if status != http.StatusSwitchingProtocols {
+		t.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Hijack implements http.Hijacker.
+func (t *tunnel) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, _, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	response := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: t.Header()}
+	if err := response.Write(conn); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
+}

@@ -1,0 +1,137 @@
+package workload
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
+)
+
+// Metrics holds the collectors of the controllers. A nil Metrics ignores all calls.
+type Metrics struct {
+	outcomes      *prometheus.CounterVec
+	timeToReady   *prometheus.HistogramVec
+	requests      *prometheus.CounterVec
+	durations     *prometheus.HistogramVec
+	tokenExpiry   *prometheus.GaugeVec
+	licenseExpiry *prometheus.GaugeVec
+	ready         *prometheus.GaugeVec
+}
+
+// NewMetrics creates the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coder_k8s_reconcile_outcomes_total",
+			Help: "Passes over objects of a kind, by the reason that their condition Ready had after it.",
+		}, []string{"kind", "reason"}),
+		timeToReady: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coder_k8s_time_to_ready_seconds",
+			Help:    "Time from the creation of an object, or a change of its spec, until it was Ready.",
+			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
+		}, []string{"kind"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coder_k8s_coder_requests_total",
+			Help: "Requests to Coder, by class of address, such as /api/v2/users/{}, method and status (0 without an answer).",
+		}, []string{"endpoint", "method", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coder_k8s_coder_request_duration_seconds",
+			Help:    "Time until Coder's answer began.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"endpoint", "method", "code"}),
+		tokenExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_operator_token_expiry_timestamp_seconds",
+			Help: "When the operator's token for a control plane runs out. It is replaced after two thirds of its life.",
+		}, []string{"namespace", "name"}),
+		licenseExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_license_expiry_timestamp_seconds",
+			Help: "When the license of a control plane (spec.licenseSecretRef) runs out.",
+		}, []string{"namespace", "name"}),
+		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_ready",
+			Help: "1 where the condition Ready of an object is true, else 0.",
+		}, []string{"kind", "namespace", "name"}),
+	}
+	return m, errors.Join(
+		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady), collector.Register(registerer, &m.requests),
+		collector.Register(registerer, &m.durations), collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
+		collector.Register(registerer, &m.ready),
+	)
+}
+
+// Reconciled counts a reconciliation.
+func (m *Metrics) Reconciled(kind, reason string) {
+	if m != nil {
+		m.outcomes.WithLabelValues(kind, reason).Inc()
+	}
+}
+
+// BecameReady records how long an object took to become ready.
+func (m *Metrics) BecameReady(kind string, took time.Duration) {
+	if m != nil {
+		m.timeToReady.WithLabelValues(kind).Observe(took.Seconds())
+	}
+}
+
+// SetReady records whether an object is ready.
+func (m *Metrics) SetReady(kind, namespace, name string, ready bool) {
+	if m == nil {
+		return
+	}
+	value := 0.0
+	if ready {
+		value = 1
+	}
+	m.ready.WithLabelValues(kind, namespace, name).Set(value)
+}
+
+// SetTokenExpiry records when the operator's token for a control plane expires. Nil means unknown.
+func (m *Metrics) SetTokenExpiry(namespace, name string, at *time.Time) {
+	if m != nil {
+		setTime(m.tokenExpiry, namespace, name, at)
+	}
+}
+
+// SetLicenseExpiry records when the license of a control plane expires. Nil means unknown.
+func (m *Metrics) SetLicenseExpiry(namespace, name string, at *time.Time) {
+	if m != nil {
+		setTime(m.licenseExpiry, namespace, name, at)
+	}
+}
+
+func setTime(gauge *prometheus.GaugeVec, namespace, name string, at *time.Time) {
+	if at == nil {
+		gauge.DeleteLabelValues(namespace, name)
+		return
+	}
+	gauge.WithLabelValues(namespace, name).Set(float64(at.Unix()))
+}
+
+// Forget deletes the series of an object that no longer exists.
+func (m *Metrics) Forget(kind, namespace, name string) {
+	if m == nil {
+		return
+	}
+	m.ready.DeleteLabelValues(kind, namespace, name)
+	if kind == controlPlaneKind {
+		m.tokenExpiry.DeleteLabelValues(namespace, name)
+		m.licenseExpiry.DeleteLabelValues(namespace, name)
+	}
+}
+
+// controlPlaneKind is the only kind with series for tokens and licenses.
+const controlPlaneKind = "CoderControlPlane"
+
+// Observe counts a request to Coder. It is meant for coderd.Config.Observe.
+func (m *Metrics) Observe(call coderd.Call) {
+	if m == nil {
+		return
+	}
+	code := strconv.Itoa(call.Status)
+	m.requests.WithLabelValues(call.Endpoint, call.Method, code).Inc()
+	m.durations.WithLabelValues(call.Endpoint, call.Method, code).Observe(call.Duration.Seconds())
+}

@@ -1,0 +1,181 @@
+package resources
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+)
+
+const (
+	// mostFileBytes limits the total size of the template's files in the prompt.
+	mostFileBytes = 48 << 10
+	// mostPartBytes limits the size of the versions and of the parameters.
+	mostPartBytes = 8 << 10
+	// mostAnswerBytes limits the size of an API response that is read.
+	mostAnswerBytes = 1 << 20
+	shownVersions   = 10
+	// timeLimit limits the time for reading a template.
+	timeLimit = 8 * time.Second
+)
+
+const reviewTask = `Review the Coder template %s/%s. Look for: mistakes in the Terraform; workspaces that lose data when they stop or are rebuilt;
+resources without limits; privileges, host mounts and secrets in the source; parameters without a default, a description or a
+validation; providers and modules without a version; an agent that cannot start. For each finding name the file and the line, say what
+happens, and show the change. Begin with what matters most. Do not push a version before the person who asks has agreed.
+%s
+%s`
+
+// templateRights returns the permissions that review_template needs, and those that make it
+// more complete.
+func templateRights() (needs, uses []callers.Right) {
+	return []callers.Right{callers.AggregatedRight("get", "codertemplates")},
+		[]callers.Right{callers.AggregatedRight("get", "codertemplates/parameters"), callers.AggregatedRight("get", "codertemplates/versions")}
+}
+
+// reviewTemplate returns a prompt for the review of a template. If parameters or versions
+// cannot be read, the prompt says so.
+func reviewTemplate(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	tmpl := &aggregationv1alpha1.CoderTemplate{}
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: of.namespace, Name: of.name}, tmpl); err != nil {
+		return "", &toolset.CallError{Verb: "get", Resource: "codertemplates", Namespace: of.namespace, Name: of.name, Err: err}
+	}
+	var parameters, versions string
+	var both sync.WaitGroup
+	both.Go(func() {
+		parameters = part[aggregationv1alpha1.CoderTemplateParameterList](ctx, kube, of, "parameters", nil)
+	})
+	both.Go(func() {
+		versions = part[aggregationv1alpha1.CoderTemplateVersionList](ctx, kube, of, "versions", url.Values{"limit": {strconv.Itoa(shownVersions)}})
+	})
+	both.Wait()
+	facts := block("what Coder says of the template", "json", state(tmpl)) + "\n" + parameters + "\n" + versions
+	return fmt.Sprintf(reviewTask, of.namespace, of.name, facts, files(tmpl)), nil
+}
+
+// state returns the template's metadata and status as JSON.
+func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
+	s := tmpl.Status
+	raw, err := json.MarshalIndent(map[string]any{
+		"displayName": clean(tmpl.Spec.DisplayName), "description": clean(tmpl.Spec.Description), "provisionerTags": tmpl.Spec.ProvisionerTags,
+		"activeVersion": s.ActiveVersionName, "newestVersion": s.LatestVersionName, "newestVersionStatus": s.LatestVersionStatus,
+		"newestVersionError": clean(s.LatestVersionError), "deprecated": s.Deprecated,
+	}, "", "  ")
+	if err != nil {
+		return "(it cannot be written as JSON)"
+	}
+	return toolset.CleanText(string(raw))
+}
+
+func clean(words string) string {
+	const most = 1000
+	return redaction.Truncate(toolset.CleanText(words), most)
+}
+
+// part returns a block with the content of a subresource, or a line that says why it is
+// missing.
+func part[T any](ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values) string {
+	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
+	var answer T
+	err := read(ctx, kube, path, query, &answer)
+	if err != nil {
+		gap := toolset.Gap(ctx, &toolset.CallError{
+			Verb: "get", Resource: "codertemplates/" + name, Namespace: of.namespace, Name: of.name, Err: err,
+		})
+		return fmt.Sprintf("The %s are missing here: %s.\n", name, gap)
+	}
+	raw, err := json.MarshalIndent(answer, "", "  ")
+	if err != nil {
+		return fmt.Sprintf("The %s are missing here: they cannot be written as JSON.\n", name)
+	}
+	words, note := toolset.CleanText(string(raw)), ""
+	if len(words) > mostPartBytes {
+		words, note = strings.ToValidUTF8(words[:mostPartBytes], ""), ", of which the end is left out"
+	}
+	return block("its "+name+note, "json", words)
+}
+
+func read(ctx context.Context, kube *callers.Kube, path string, query url.Values, into any) error {
+	body, err := kube.Raw.Get(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(io.LimitReader(body, mostAnswerBytes)).Decode(into); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
+}
+
+// files returns blocks with the files of a template: Terraform first, then the rest by
+// name, up to mostFileBytes. It lists the files that are left out.
+func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
+	if len(tmpl.Spec.Files) == 0 {
+		size := ""
+		if source := tmpl.Status.Source; source != nil {
+			size = fmt.Sprintf(" It has %d files of %d bytes.", source.FileCount, source.SizeBytes)
+		}
+		return "The files are not shown here, because they are too large or no text." + size + " Ask the person for the ones that matter.\n"
+	}
+	paths := slices.Sorted(maps.Keys(tmpl.Spec.Files))
+	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
+	var out strings.Builder
+	var left []string
+	room := mostFileBytes
+	for _, path := range paths {
+		content := toolset.CleanText(tmpl.Spec.Files[path])
+		what := fmt.Sprintf("file %q", clean(path))
+		if len(content) > room {
+			left = append(left, fmt.Sprintf("%q (%d bytes)", clean(path), len(content)))
+			if order(path) > 0 || room == 0 {
+				continue
+			}
+			// For the most important Terraform files, a part is better than nothing.
+			what, content = "the beginning of "+what, strings.ToValidUTF8(content[:room], "")
+		}
+		room -= len(content)
+		out.WriteString(block(what, language(path), content))
+		out.WriteString("\n")
+	}
+	if len(left) > 0 {
+		const most = 20
+		fmt.Fprintf(&out, "%d files are left out or cut, because there is no more room: %s.\n", len(left), strings.Join(left[:min(len(left), most)], ", "))
+	}
+	return out.String()
+}
+
+// order sorts Terraform files of the root directory first.
+func order(path string) int {
+	switch {
+	case strings.HasSuffix(path, ".tf") && !strings.Contains(path, "/"):
+		return 0
+	case strings.HasSuffix(path, ".tf"):
+		return 1
+	default:
+		return 2
+	}
+}
+
+func language(path string) string {
+	if strings.HasSuffix(path, ".tf") {
+		return "hcl"
+	}
+	return ""
+}

@@ -1,0 +1,257 @@
+package migrate
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The charts.
+const (
+	ChartCoder       = "coder"
+	ChartProvisioner = "coder-provisioner"
+)
+
+// Source is the input of a conversion.
+type Source struct {
+	// Description describes the input for the report.
+	Description string
+	// Chart is ChartCoder or ChartProvisioner.
+	Chart string
+	// Release and Namespace are the name and the namespace of the release.
+	Release, Namespace string
+	// AppVersion is the version of Coder in the chart, or empty.
+	AppVersion string
+	// Values are the user's values, without the defaults of the chart.
+	Values Values
+}
+
+// conversion is the state of one conversion.
+type conversion struct {
+	source   Source
+	table    parityTable
+	manifest *Manifest
+	report   *Report
+	// all contains the values, merged over the defaults of the chart.
+	all Values
+}
+
+// converter converts a value that cannot be copied. It adds its own entries to the report.
+type converter func(c *conversion, path string, value any) error
+
+// Convert returns the manifest and the report about it.
+func Convert(source Source) (*Manifest, *Report) {
+	c := &conversion{
+		source: source, report: &Report{Source: source.Description},
+		all:      defaults(source.Chart).Over(source.Values),
+		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
+	}
+	special := c.chart()
+	c.manifest.Name = c.name()
+	c.report.Object = fmt.Sprintf("%s %s/%s", c.manifest.Kind, source.Namespace, c.manifest.Name)
+	whole := func(path string) bool { return special[path] != nil || c.table.whole(path) }
+	done := map[string]bool{}
+	for _, path := range source.Values.Leaves(whole) {
+		c.value(special, path, done)
+	}
+	c.always()
+	return c.manifest, c.report
+}
+
+// chart sets the kind and its table, and returns the converters for it.
+func (c *conversion) chart() map[string]converter {
+	if c.source.Chart == ChartProvisioner {
+		c.manifest.Kind, c.table = KindProvisioner, readParity(parityProvisioner)
+		return provisionerConverters()
+	}
+	if proxy, _ := c.all.Get("coder.workspaceProxy"); proxy == true {
+		c.manifest.Kind, c.table = KindWorkspaceProxy, readParity(parityWorkspaceProxy)
+		return proxyConverters()
+	}
+	c.manifest.Kind, c.table = KindControlPlane, readParity(parityControlPlane)
+	return controlPlaneConverters()
+}
+
+// name returns the name of the custom resource. For a control plane it is the name of the
+// Deployment, because the Service, and with it the address of Coder, has the same name. For the
+// other kinds it is the name of the release.
+func (c *conversion) name() string {
+	if c.manifest.Kind == KindControlPlane {
+		return DeploymentName(c.source.Chart, c.source.Values)
+	}
+	return c.source.Release
+}
+
+// DeploymentName returns the name of the Deployment of a release.
+func DeploymentName(chart string, given Values) string {
+	name := chart
+	if override, ok := given.Get("nameOverride"); ok {
+		if text, ok := override.(string); ok && text != "" {
+			name = text
+		}
+	}
+	return strings.TrimSuffix(name[:min(len(name), 63)], "-")
+}
+
+// value converts one value. A value that is neither in the table nor below a value that is
+// converted as a whole does not belong to this chart.
+func (c *conversion) value(special map[string]converter, path string, done map[string]bool) {
+	for at := path; at != ""; at = at[:max(strings.LastIndex(at, "."), 0)] {
+		convert := special[at]
+		if convert == nil && (at == path || c.table.whole(at)) && c.table[at].Value != "" {
+			convert = copied
+		}
+		if convert == nil {
+			continue
+		}
+		if done[at] {
+			return
+		}
+		done[at] = true
+		given, _ := c.source.Values.Get(at)
+		if err := convert(c, at, given); err != nil {
+			c.tell(at, "", Unreadable, err.Error())
+		}
+		return
+	}
+	c.tell(path, "", Unreadable, "is no value of the chart "+c.source.Chart)
+}
+
+// copied is the converter that copies a value to its only field.
+func copied(c *conversion, path string, value any) error {
+	row := c.table[path]
+	if empty(value) {
+		c.tell(path, "", Unneeded, "is empty")
+		return nil
+	}
+	if len(row.Fields) != 1 || strings.Contains(row.Fields[0], "[]") {
+		return byHand(c, path, value)
+	}
+	return c.put(path, strings.TrimPrefix(row.Fields[0], "spec."), value)
+}
+
+// byHand is the converter for a value that has no field.
+func byHand(c *conversion, path string, value any) error {
+	row := c.table[path]
+	if empty(value) {
+		c.tell(path, "", Unneeded, "is empty")
+		return nil
+	}
+	outcome, remark := Manual, strings.TrimPrefix(row.Remark, "How instead: ")
+	if remark == row.Remark && len(row.Fields) == 0 {
+		outcome = Unneeded
+	}
+	c.tell(path, strings.Join(row.Fields, ", "), outcome, remark)
+	return nil
+}
+
+// put writes a value to a field of the spec, with references instead of secrets, and adds it to the
+// report.
+func (c *conversion) put(path, field string, value any) error {
+	value, err := screened(path, value, c.refer)
+	if err != nil {
+		return err
+	}
+	if err := fits(c.manifest.Kind, field, value); err != nil {
+		return err
+	}
+	set(c.manifest.Spec, field, value)
+	c.tell(path, "spec."+field, Mapped, c.table[path].Remark)
+	return nil
+}
+
+// refer replaces a variable with a secret value by a reference to a Secret that the user must
+// create.
+func (c *conversion) refer(path, variable string) map[string]any {
+	secret := c.source.Release + "-env"
+	c.report.Need(c.source.Namespace, secret, variable)
+	c.tell(path, "", Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
+		variable, variable, secret))
+	return map[string]any{"name": variable, "valueFrom": map[string]any{
+		"secretKeyRef": map[string]any{"name": secret, "key": variable},
+	}}
+}
+
+// tell adds an entry to the report. If a secret was replaced in the value, the entry keeps the
+// outcome Secret and only gets the field.
+func (c *conversion) tell(path, field string, outcome Outcome, note string) {
+	if last := len(c.report.Entries) - 1; last >= 0 && outcome == Mapped &&
+		c.report.Entries[last].Outcome == Secret && c.report.Entries[last].Value == path {
+		c.report.Entries[last].Field = field
+		return
+	}
+	c.report.Add(Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
+}
+
+// text returns a value or its default as a string. It returns an empty string if there is none.
+func (c *conversion) text(path string) string {
+	value, _ := c.all.Get(path)
+	text, _ := value.(string)
+	return text
+}
+
+// always sets fields that do not depend on a single value.
+func (c *conversion) always() {
+	spec := c.manifest.Spec
+	if get(spec, "image") == nil {
+		c.setImage()
+	}
+	if get(spec, "serviceAccount.name") == nil {
+		set(spec, "serviceAccount.name", c.text("coder.serviceAccount.name"))
+	}
+	switch c.manifest.Kind {
+	case KindControlPlane:
+		set(spec, "initialAdmin.disabled", true)
+		c.setService()
+	case KindWorkspaceProxy:
+		c.setService()
+		c.completeProxy()
+	case KindProvisioner:
+		c.completeProvisioner()
+	}
+}
+
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// with merges sets of converters. Later sets take precedence.
+func with(sets ...map[string]converter) map[string]converter {
+	all := map[string]converter{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
+}
+
+//go:embed coder.yaml
+var coderDefaults []byte
+
+//go:embed coder-provisioner.yaml
+var provisionerDefaults []byte
+
+// defaults returns the chart's default values that the conversion uses.
+func defaults(chart string) Values {
+	raw := coderDefaults
+	if chart == ChartProvisioner {
+		raw = provisionerDefaults
+	}
+	content := map[string]any{}
+	if err := yaml.Unmarshal(raw, &content); err != nil {
+		panic(fmt.Sprintf("bug: the defaults of the chart %s cannot be read: %v", chart, err))
+	}
+	return ValuesOf("defaults of the chart "+chart, content)
+}

@@ -1,0 +1,132 @@
+package migrate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	typeLoadBalancer = "LoadBalancer"
+	typeNodePort     = "NodePort"
+)
+
+// servingConverters returns the converters of the kinds that serve HTTP.
+func servingConverters() map[string]converter {
+	all := map[string]converter{
+		"coder.service.externalTrafficPolicy": loadBalancerOnly,
+		"coder.service.loadBalancerIP":        loadBalancerOnly,
+		"coder.service.loadBalancerClass":     loadBalancerOnly,
+		"coder.service.httpNodePort":          nodePort,
+		"coder.service.httpsNodePort":         nodePort,
+		"coder.httproute.parentRefs":          whereEnabled("coder.httproute.enable", parentRefs),
+	}
+	for _, way := range []string{"coder.ingress", "coder.httproute"} {
+		all[way+".enable"] = exposed
+	}
+	for _, field := range []string{"className", "host", "wildcardHost", "annotations"} {
+		all["coder.ingress."+field] = whereEnabled("coder.ingress.enable", copied)
+	}
+	all["coder.ingress.tls.enable"] = whereEnabled("coder.ingress.enable", exposed)
+	for _, field := range []string{"secretName", "wildcardSecretName"} {
+		all["coder.ingress.tls."+field] = whereEnabled("coder.ingress.enable", whereEnabled("coder.ingress.tls.enable", copied))
+	}
+	for _, field := range []string{"host", "wildcardHost", "annotations"} {
+		all["coder.httproute."+field] = whereEnabled("coder.httproute.enable", copied)
+	}
+	return all
+}
+
+func (c *conversion) enabled(path string) bool {
+	value, _ := c.all.Get(path)
+	return value == true
+}
+
+// whereEnabled converts a value only if another value is true, as the chart does.
+func whereEnabled(enable string, convert converter) converter {
+	return func(c *conversion, path string, value any) error {
+		if !c.enabled(enable) {
+			c.tell(path, "", Unneeded, enable+" is not true")
+			return nil
+		}
+		return convert(c, path, value)
+	}
+}
+
+// exposed is the converter for a flag. If it is true, its field is set to an empty object.
+func exposed(c *conversion, path string, value any) error {
+	if _, ok := value.(bool); !ok {
+		return fmt.Errorf("is neither true nor false")
+	}
+	if value == false {
+		c.tell(path, "", Unneeded, "is off")
+		return nil
+	}
+	field := strings.TrimPrefix(c.table[path].Fields[0], "spec.")
+	if get(c.manifest.Spec, field) == nil {
+		set(c.manifest.Spec, field, map[string]any{})
+	}
+	c.tell(path, "spec."+field, Mapped, "")
+	return nil
+}
+
+// parentRefs removes the group, which the field does not have: both kinds belong to the Gateway
+// API.
+func parentRefs(c *conversion, path string, value any) error {
+	entries, ok := value.([]any)
+	if !ok {
+		return fmt.Errorf("is not a list")
+	}
+	var kept []any
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			return fmt.Errorf("is not a list of mappings")
+		}
+		plain := map[string]any{}
+		for key, below := range fields {
+			if key != "group" {
+				plain[key] = below
+			}
+		}
+		kept = append(kept, plain)
+	}
+	return c.put(path, "expose.gateway.parentRefs", kept)
+}
+
+// loadBalancerOnly is the converter for values that the chart uses only with the Service type
+// LoadBalancer.
+func loadBalancerOnly(c *conversion, path string, value any) error {
+	if kind := c.text("coder.service.type"); kind != typeLoadBalancer {
+		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
+		return nil
+	}
+	return copied(c, path, value)
+}
+
+// nodePort converts the value to a number, because the chart also accepts a string.
+func nodePort(c *conversion, path string, value any) error {
+	if empty(value) {
+		c.tell(path, "", Unneeded, "is empty")
+		return nil
+	}
+	if kind := c.text("coder.service.type"); kind != typeLoadBalancer && kind != typeNodePort {
+		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
+		return nil
+	}
+	if text, isText := value.(string); isText {
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("is not a number")
+		}
+		value = number
+	}
+	return copied(c, path, value)
+}
+
+// setService sets the type of the Service explicitly, because the chart has a different default.
+func (c *conversion) setService() {
+	if c.enabled("coder.service.enable") && get(c.manifest.Spec, "service.type") == nil {
+		set(c.manifest.Spec, "service.type", c.text("coder.service.type"))
+	}
+}

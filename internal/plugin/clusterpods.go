@@ -1,0 +1,190 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// WorkspaceIDLabel is the label on the objects that Coder's templates create for a workspace.
+const WorkspaceIDLabel = "com.coder.workspace.id"
+
+// PodsOf returns the pods of a Deployment, selected by its own selector, the oldest first.
+func (c *Cluster) PodsOf(ctx context.Context, namespace, deployment string) ([]corev1.Pod, error) {
+	d := &appsv1.Deployment{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, deployment, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("the selector of Deployment %s/%s: %w", namespace, deployment, err)
+	}
+	return c.pods(ctx, namespace, selector)
+}
+
+// WorkspacePods returns the pods of a workspace in the given namespaces, or else in those in which
+// its control plane creates workspaces. where is the list of these namespaces. A namespace that the
+// caller may not read is skipped if there are others.
+func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, namespaces []string) (pods []corev1.Pod, where []string, err error) {
+	if ws.Status.ID == "" {
+		return nil, namespaces, nil
+	}
+	if len(namespaces) == 0 {
+		namespaces = c.workspaceNamespaces(ctx, ws.Namespace)
+	}
+	selector := labels.SelectorFromSet(labels.Set{WorkspaceIDLabel: ws.Status.ID})
+	var refused []error
+	for _, namespace := range namespaces {
+		found, err := c.pods(ctx, namespace, selector)
+		if apierrors.IsForbidden(err) {
+			refused = append(refused, err)
+			continue
+		}
+		if err != nil {
+			return nil, namespaces, err
+		}
+		pods, where = append(pods, found...), append(where, namespace)
+	}
+	if len(pods) == 0 && len(refused) > 0 {
+		return nil, where, fmt.Errorf("looking for the pods of workspace %s: %w", ws.Name, errors.Join(refused...))
+	}
+	return pods, where, nil
+}
+
+// PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
+// The error names the namespaces that could not be read.
+func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
+	exists, err := labels.NewRequirement(WorkspaceIDLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]corev1.Pod{}
+	var failed []error
+	for _, namespace := range c.workspaceNamespaces(ctx, c.Namespace) {
+		pods, err := c.pods(ctx, namespace, labels.NewSelector().Add(*exists))
+		if err != nil {
+			failed = append(failed, fmt.Errorf("pods of workspaces in namespace %s: %w", namespace, err))
+		}
+		for i := range pods {
+			id := pods[i].Labels[WorkspaceIDLabel]
+			found[id] = append(found[id], pods[i])
+		}
+	}
+	return found, errors.Join(failed...)
+}
+
+// workspaceNamespaces returns the namespaces in which the control planes of a namespace, and their
+// provisioners, may create pods. The namespace itself is the first one.
+func (c *Cluster) workspaceNamespaces(ctx context.Context, namespace string) []string {
+	all := []string{namespace}
+	var planes coderv1alpha1.CoderControlPlaneList
+	if c.List(ctx, &planes, client.InNamespace(namespace)) == nil {
+		for i := range planes.Items {
+			all = append(all, rbacNamespaces(planes.Items[i].Spec.RBAC)...)
+		}
+	}
+	var provisioners coderv1alpha1.CoderProvisionerList
+	if c.List(ctx, &provisioners, client.InNamespace(namespace)) == nil {
+		for i := range provisioners.Items {
+			all = append(all, rbacNamespaces(provisioners.Items[i].Spec.RBAC)...)
+		}
+	}
+	others := slices.DeleteFunc(all[1:], func(n string) bool { return n == namespace })
+	slices.Sort(others)
+	return append([]string{namespace}, slices.Compact(others)...)
+}
+
+func rbacNamespaces(spec coderv1alpha1.RBACSpec) []string {
+	all := slices.Clone(spec.WorkspaceNamespaces)
+	for _, n := range spec.Namespaces {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, &client.ListOptions{Namespace: namespace, LabelSelector: selector}); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list.Items, nil
+}
+
+// Endpoint is a port of a pod.
+type Endpoint struct {
+	Namespace, Pod string
+	Port           int
+}
+
+// Forwarder forwards a local port to a port of a pod until ctx is done. Local 0 selects a free
+// port. It calls ready once with the local port.
+type Forwarder func(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error
+
+// forward connects through kube-apiserver, with WebSockets, or with SPDY if kube-apiserver is
+// older, as kubectl does. It listens only on loopback addresses.
+func forward(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error {
+	url := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.Namespace).Name(to.Pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
+	if err != nil {
+		return err
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialer(url, c.Config)
+	if err != nil {
+		return err
+	}
+	dialer := portforward.NewFallbackDialer(socket, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
+	isReady := make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"localhost"}, []string{fmt.Sprintf("%d:%d", local, to.Port)},
+		ctx.Done(), isReady, io.Discard, io.Discard)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err := <-ended:
+		return forwardError(to, err)
+	case <-isReady:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return forwardError(to, err)
+	}
+	ready(int(ports[0].Local))
+	return forwardError(to, <-ended)
+}
+
+func forwardError(to Endpoint, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, portforward.ErrLostConnectionToPod):
+		return fmt.Errorf("the connection to pod %s/%s is lost, for example because it was replaced: call this again", to.Namespace, to.Pod)
+	}
+	return fmt.Errorf("forwarding port %d of pod %s/%s: %w", to.Port, to.Namespace, to.Pod, err)
+}

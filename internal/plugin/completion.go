@@ -1,0 +1,208 @@
+package plugin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// CompletionTimeout is the maximum time that a shell waits for names.
+const CompletionTimeout = 5 * time.Second
+
+// CompleteNames completes any number of names of objects of these kinds: names of the first kind as
+// they are, the others as KIND/NAME. As in the commands, a unique end of a name and any alias of a
+// kind can be used. If the cluster does not answer, there are no completions.
+func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
+	return s.complete(func(ctx context.Context, c *Cluster, _ []string, begun string) []string {
+		word, _, typed := strings.Cut(begun, "/")
+		var offered []string
+		for i, kind := range kinds {
+			prefix := ""
+			switch {
+			case typed && aliases[strings.ToLower(word)] == kind:
+				prefix = word + "/"
+			case typed:
+				continue
+			case i > 0:
+				prefix = shortKind(kind) + "/"
+			}
+			for _, name := range withEnds(c.names(ctx, kind), begun != "" && (prefix == "" || typed)) {
+				offered = append(offered, prefix+name)
+			}
+		}
+		return offered
+	})
+}
+
+// CompleteName is CompleteNames for a command that takes one name.
+func (s *Session) CompleteName(kinds ...string) cobra.CompletionFunc {
+	names := s.CompleteNames(kinds...)
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(cmd, args, begun)
+	}
+}
+
+// withEnds adds the unique ends of the names if the user has begun to type a text that may be one.
+func withEnds(names []string, ends bool) []string {
+	if !ends {
+		return names
+	}
+	count := map[string]int{}
+	var all []string
+	for _, name := range names {
+		for rest := name; ; {
+			_, after, found := strings.Cut(rest, ".")
+			if !found {
+				break
+			}
+			rest = after
+			count[rest]++
+			all = append(all, rest)
+		}
+	}
+	unique := slices.DeleteFunc(all, func(end string) bool { return count[end] > 1 || slices.Contains(names, end) })
+	return append(slices.Clone(names), unique...)
+}
+
+// complete offers the results of find that begin with the typed text.
+func (s *Session) complete(find func(ctx context.Context, c *Cluster, args []string, begun string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		cluster, err := s.Cluster()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
+		defer cancel()
+		var offered []string
+		for _, text := range find(ctx, cluster, args, begun) {
+			if text != "" && strings.HasPrefix(text, begun) && !slices.Contains(args, text) && !slices.Contains(offered, text) {
+				offered = append(offered, text)
+			}
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteFlag completes a flag of a command with the results of find. args are the arguments of
+// the command.
+func (s *Session) CompleteFlag(cmd *cobra.Command, flag string, find func(ctx context.Context, c *Cluster, args []string) []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
+		return find(ctx, c, args)
+	}))
+}
+
+// CompleteWorkspaceFields completes a flag with values of the workspaces in the namespace.
+func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, values func(*aggregationv1alpha1.CoderWorkspace) []string) {
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string {
+		var list aggregationv1alpha1.CoderWorkspaceList
+		if c.List(ctx, &list, client.InNamespace(c.Namespace)) != nil {
+			return nil
+		}
+		var all []string
+		for i := range list.Items {
+			all = append(all, values(&list.Items[i])...)
+		}
+		slices.Sort(all)
+		return all
+	})
+}
+
+// CompleteAgents completes a flag with the agents of the workspace in the first argument.
+func (s *Session) CompleteAgents(cmd *cobra.Command, flag string) {
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, args []string) []string {
+		if len(args) == 0 {
+			return nil
+		}
+		target, err := ParseTarget(args[0], "CoderWorkspace")
+		if err != nil {
+			return nil
+		}
+		ws, err := c.Workspace(ctx, target.Name)
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for _, agent := range ws.Status.Agents {
+			names = append(names, agent.Name)
+		}
+		return names
+	})
+}
+
+// CompleteNamespaces completes a flag with the namespaces of the cluster.
+func (s *Session) CompleteNamespaces(cmd *cobra.Command, flag string) {
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string {
+		list, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names
+	})
+}
+
+// names returns the names of all objects of a kind in the namespace.
+func (c *Cluster) names(ctx context.Context, kind string) []string {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(completedKind(kind).GroupVersion().WithKind(kind + "List"))
+	if c.List(ctx, list, client.InNamespace(c.Namespace)) != nil {
+		return nil
+	}
+	all := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, list.Items[i].Name)
+	}
+	return all
+}
+
+func completedKind(kind string) schema.GroupVersionKind {
+	for _, known := range Kinds() {
+		if known.Kind == kind {
+			return known
+		}
+	}
+	return schema.GroupVersionKind{Kind: kind}
+}
+
+// shortKind returns the short form of a kind that users may type.
+func shortKind(kind string) string { return strings.ToLower(strings.TrimPrefix(kind, "Coder")) }
+
+// CompleteFlags completes the values of the flags that select the cluster and the user.
+func (s *Session) CompleteFlags(cmd *cobra.Command) {
+	s.CompleteNamespaces(cmd, "namespace")
+	for flag, names := range map[string]func(clientcmdapi.Config) []string{
+		"context": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Contexts)) },
+		"cluster": func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.Clusters)) },
+		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			config, err := s.Flags.ToRawKubeConfigLoader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var offered []string
+			for _, name := range names(config) {
+				if strings.HasPrefix(name, begun) {
+					offered = append(offered, name)
+				}
+			}
+			return offered, cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package plugin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+// sshConfiguration is one run of config-ssh.
+type sshConfiguration struct {
+	*Session
+	file, suffix          string
+	dryRun, remove, start bool
+}
+
+// newConfigSSHCommand returns the command kubectl coder config-ssh.
+func newConfigSSHCommand(s *Session) *cobra.Command {
+	c := &sshConfiguration{Session: s}
+	cmd := &cobra.Command{
+		Use:   "config-ssh",
+		Short: "Let OpenSSH reach workspaces, and so VS Code, JetBrains, scp, rsync and git",
+		Long: "Writes a block for the hosts *.cws into the configuration of OpenSSH, so that ssh dev.cws enters workspace dev, and every\n" +
+			"program that uses OpenSSH can do so too. A host is the name of a workspace, of which the end will do where it is clear,\n" +
+			"and --AGENT after it if the workspace has several agents: dev.cws, ada.dev.cws, coder.ada.dev--main.cws.\n\n" +
+			"The block contains the kubeconfig, context and namespace of this call. For another cluster or namespace add a second\n" +
+			"block with another --suffix. Calling it again updates the block, and changes nothing else in the file.\n\n" +
+			"Each connection needs the verbs get and create of coderworkspaces/exec. kube-apiserver is authenticated by its\n" +
+			"certificate and authenticates you. The host key of an agent is not checked: anyone can compute it from names.",
+		Example: "  kubectl coder config-ssh --dry-run\n  kubectl coder config-ssh -n coder --start\n" +
+			"  kubectl coder config-ssh --context production --suffix production\n  kubectl coder config-ssh --remove",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.do(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.file, "ssh-config", "", "the configuration of OpenSSH; ~/.ssh/config if not given")
+	flags.StringVar(&c.suffix, "suffix", "cws", "what the names of hosts end with, after a dot")
+	flags.BoolVar(&c.start, "start", false, "start a workspace that does not run when a program connects to it")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "print the block, and write nothing")
+	flags.BoolVar(&c.remove, "remove", false, "remove the block of this suffix")
+	return cmd
+}
+
+var suffixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+func (c *sshConfiguration) do(cmd *cobra.Command) error {
+	if !suffixPattern.MatchString(c.suffix) {
+		return cli.Usage("--suffix is %q, and must be lower case letters, digits and dashes between them", c.suffix)
+	}
+	if c.file == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return fmt.Errorf("finding the configuration of OpenSSH: %w; give it with --ssh-config", err)
+		}
+		c.file = filepath.Join(home, ".ssh", "config")
+	}
+	block := sshBlock{suffix: c.suffix}
+	if !c.remove {
+		command, err := c.command(cmd.Flags())
+		if err != nil {
+			return err
+		}
+		block.proxy = command
+	}
+	if c.dryRun && !c.remove {
+		_, err := fmt.Fprint(c.Out, block)
+		return err
+	}
+	before, err := readConfig(c.file)
+	if err != nil {
+		return err
+	}
+	after, err := block.apply(before, c.remove)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.file, err)
+	}
+	state := "up to date"
+	if after != before {
+		state = map[bool]string{false: "written", true: "removed"}[c.remove]
+		if c.dryRun {
+			state += " (dry run)"
+		} else if err := writeConfig(c.file, after); err != nil {
+			return fmt.Errorf("writing %s: %w", c.file, err)
+		}
+	}
+	fmt.Fprintf(c.ErrOut, "%s: the block for the hosts *.%s is %s\n", c.file, c.suffix, state)
+	return nil
+}
+
+// command returns the command that connects to the host %h with the cluster of this invocation. It
+// refuses flags that would put a password or a token into the file, or that it cannot record.
+func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
+	recorded := []string{"kubeconfig", "context", "namespace", "ssh-config", "suffix", "start", "dry-run", "remove"}
+	var others []string
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(recorded, f.Name) {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	if len(others) > 0 {
+		return "", cli.Usage("config-ssh records the kubeconfig, the context and the namespace alone: put what %s says into a context", strings.Join(others, ", "))
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding the path of this program: %w", err)
+	}
+	loader := c.Flags.ToRawKubeConfigLoader()
+	config, err := loader.RawConfig()
+	if err != nil {
+		return "", err
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return "", err
+	}
+	words := []string{program}
+	if *c.Flags.KubeConfig != "" {
+		file, err := filepath.Abs(*c.Flags.KubeConfig)
+		if err != nil {
+			return "", err
+		}
+		words = append(words, "--kubeconfig", file)
+	} else if list := os.Getenv("KUBECONFIG"); list != "" && runtime.GOOS == "windows" {
+		return "", cli.Usage("give the kubeconfig with --kubeconfig: programs that are started from the desktop do not have the variable KUBECONFIG")
+	} else if list != "" {
+		// A program that is started from the desktop does not have the environment of this shell.
+		words = append([]string{"env", "KUBECONFIG=" + absolute(list)}, words...)
+	}
+	context := config.CurrentContext
+	if *c.Flags.Context != "" {
+		context = *c.Flags.Context
+	}
+	if context != "" {
+		words = append(words, "--context", context)
+	}
+	words = append(words, "--namespace", namespace, "ssh", "--stdio", "--host-suffix", c.suffix)
+	if c.start {
+		words = append(words, "--start")
+	}
+	for i, word := range words {
+		if strings.ContainsFunc(word, unicode.IsControl) {
+			return "", fmt.Errorf("%q contains a control character, which the configuration of OpenSSH cannot contain", word)
+		}
+		words[i] = quote(word)
+	}
+	return strings.Join(append(words, "--", hostToken()), " "), nil
+}
+
+func absolute(list string) string {
+	files := filepath.SplitList(list)
+	for i, file := range files {
+		if path, err := filepath.Abs(file); err == nil {
+			files[i] = path
+		}
+	}
+	return strings.Join(files, string(filepath.ListSeparator))
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=,@+-]+$`)
+
+// quote quotes a text as one shell word. It escapes %, which starts a token in OpenSSH's
+// configuration.
+func quote(word string) string {
+	if !plainWord.MatchString(word) {
+		if runtime.GOOS == "windows" {
+			word = `"` + word + `"`
+		} else {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.ReplaceAll(word, "%", "%%")
+}
+
+// hostToken returns OpenSSH's token for the host, quoted. The host may be untrusted, for example
+// the URL of a Git submodule, and must not be interpreted by the shell.
+func hostToken() string {
+	if runtime.GOOS == "windows" {
+		return "%h"
+	}
+	return "'%h'"
+}

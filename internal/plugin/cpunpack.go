@@ -1,0 +1,179 @@
+package plugin
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxDirectories limits the number of directories, because their modes and times are kept in memory
+// until their content is written.
+const maxDirectories = 1_000_000
+
+// errEmptyArchive is returned for an archive without entries.
+var errEmptyArchive = errors.New("the archive is empty")
+
+// unpacking is the state of one call of unpackFiles.
+type unpacking struct {
+	*copyReport
+	root *os.Root
+	// to is the destination of the archive's content, relative to root.
+	to          string
+	directories []*tar.Header
+}
+
+// unpackFiles extracts an archive of a directory, whose first entry is ".", or of one file. to is the
+// destination relative to directory, and is created. Only the permission bits of a mode are kept.
+func unpackFiles(from io.Reader, directory, to string, r *copyReport) error {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	u := &unpacking{copyReport: r, root: root, to: to}
+	archive := tar.NewReader(from)
+	header, err := archive.Next()
+	if errors.Is(err, io.EOF) {
+		return errEmptyArchive
+	}
+	if err == nil && header.Typeflag != tar.TypeDir {
+		// A single file may get another name.
+		header.Name = "."
+	}
+	for ; err == nil; header, err = archive.Next() {
+		if err := u.entry(header, archive); err != nil {
+			return err
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading the archive: %w", err)
+	}
+	// Innermost first, because creating an entry in a directory changes the directory's time.
+	for _, header := range slices.Backward(u.directories) {
+		if err := u.finish(header.Name, header); err != nil {
+			u.leave(header.Name, err)
+		}
+	}
+	return nil
+}
+
+// entry extracts one entry. It changes header.Name to the name relative to root. An error ends the
+// copy. A failure of a single entry is recorded in the report.
+func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
+	name := path.Clean(header.Name)
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return fmt.Errorf("the workspace sent the path %q, which leads out of the destination: nothing after it was copied", header.Name)
+	}
+	header.Name = filepath.Join(u.to, filepath.FromSlash(name))
+	var err error
+	switch header.Typeflag {
+	case tar.TypeDir:
+		if len(u.directories) == maxDirectories {
+			return fmt.Errorf("the workspace sent more than %d directories", maxDirectories)
+		}
+		u.directories = append(u.directories, header)
+		// Keep the directory writable until its content is written.
+		if err = u.root.MkdirAll(header.Name, 0o700); err == nil {
+			err = u.root.Chmod(header.Name, header.FileInfo().Mode().Perm()|0o700)
+		}
+	case tar.TypeReg:
+		return u.file(header, content)
+	case tar.TypeSymlink:
+		err = u.symlink(header, name)
+	case tar.TypeLink:
+		err = u.link(header)
+	default:
+		err = fmt.Errorf("it is no file, directory or link (tar's type %q)", header.Typeflag)
+	}
+	if err != nil {
+		u.leave(header.Name, err)
+	}
+	return nil
+}
+
+// file writes to a temporary file in the same directory, and renames it when it is complete.
+func (u *unpacking) file(header *tar.Header, content io.Reader) error {
+	if err := u.root.MkdirAll(filepath.Dir(header.Name), 0o700); err != nil {
+		u.leave(header.Name, err)
+		return nil
+	}
+	temporary := fmt.Sprintf("%s.kubectl-coder-%d", header.Name, os.Getpid())
+	file, err := u.root.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		u.leave(header.Name, err)
+		return nil
+	}
+	defer func() { _ = u.root.Remove(temporary) }()
+	err = u.copy(header.Name, file, content)
+	if err := errors.Join(err, file.Close()); err != nil {
+		// The archive is incomplete, or the disk is full, so the remaining files would fail too.
+		return fmt.Errorf("%s: %w", header.Name, err)
+	}
+	err = u.finish(temporary, header)
+	if err == nil {
+		err = u.root.Rename(temporary, header.Name)
+	}
+	if err != nil {
+		u.Files--
+		u.leave(header.Name, err)
+	}
+	return nil
+}
+
+// finish sets the mode and the time.
+func (u *unpacking) finish(name string, header *tar.Header) error {
+	if err := u.root.Chmod(name, header.FileInfo().Mode().Perm()); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, time.Time{}, header.ModTime)
+}
+
+// symlink creates a symbolic link. A link whose target is outside of the copied tree is refused,
+// because a program that writes to the link later would write there.
+func (u *unpacking) symlink(header *tar.Header, name string) error {
+	target := path.Join(path.Dir(name), header.Linkname)
+	if path.IsAbs(header.Linkname) || strings.Contains(header.Linkname, `\`) || !filepath.IsLocal(filepath.FromSlash(target)) || name == "." {
+		return fmt.Errorf("it is a symbolic link to %q, outside of what is copied", header.Linkname)
+	}
+	if err := u.replace(header.Name); err != nil {
+		return err
+	}
+	return u.root.Symlink(filepath.FromSlash(header.Linkname), header.Name)
+}
+
+// link creates a hard link to a file of this archive.
+func (u *unpacking) link(header *tar.Header) error {
+	if !filepath.IsLocal(filepath.FromSlash(path.Clean(header.Linkname))) {
+		return fmt.Errorf("it is a hard link to %q, outside of what is copied", header.Linkname)
+	}
+	if err := u.replace(header.Name); err != nil {
+		return err
+	}
+	return u.root.Link(filepath.Join(u.to, filepath.FromSlash(path.Clean(header.Linkname))), header.Name)
+}
+
+// replace removes an existing entry with the name, unless it is a directory, and creates the parent
+// directories.
+func (u *unpacking) replace(name string) error {
+	if err := u.root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	info, err := u.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir():
+		return errors.New("a directory has that name")
+	}
+	return u.root.Remove(name)
+}

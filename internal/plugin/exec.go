@@ -1,0 +1,181 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/portforward"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+)
+
+// execution is one run of exec or ssh.
+type execution struct {
+	target
+	stdin, tty bool
+	// stdio reports that standard input and output carry the SSH protocol. suffix is then the host
+	// suffix of config-ssh, if the host has one.
+	stdio  bool
+	suffix string
+}
+
+// newExecCommand returns the command kubectl coder exec.
+func newExecCommand(s *Session) *cobra.Command {
+	e := &execution{target: target{Session: s}}
+	cmd := &cobra.Command{
+		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command in a workspace",
+		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name will do where it is\n" +
+			"clear. The command is not read by a shell on this machine: quote as for kubectl exec.\n\n" +
+			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
+			"Exit codes: that of the command; 1 the command could not be run or its end is not known; 2 wrong command line.",
+		Example: "  kubectl coder exec dev -- git status\n  kubectl coder exec coder.ada.dev -it -- bash\n" +
+			"  tar c src | kubectl coder exec dev -i -- tar x -C /tmp",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 || cmd.ArgsLenAtDash() != 1 {
+				return cli.Usage("give the name of one workspace, then -- and the command")
+			}
+			return e.run(cmd.Context(), args[0], args[1:])
+		},
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
+	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; it is left out if standard input is none")
+	e.addFlags(cmd, "", "the agent that runs the command")
+	return cmd
+}
+
+// newSSHCommand returns the command kubectl coder ssh.
+func newSSHCommand(s *Session) *cobra.Command {
+	e := &execution{target: target{Session: s}, stdin: true}
+	cmd := &cobra.Command{
+		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
+		Short: "Open a shell in a workspace",
+		Long: "Opens the login shell of a running workspace's user, or runs a command with standard input. If standard input is a\n" +
+			"terminal, the shell has one too. No SSH key and no client of Coder is needed: it is kubectl coder exec with another\n" +
+			"default, and needs the same rights.\n\n" +
+			"With --stdio it connects standard input and output to the SSH server of the agent, as OpenSSH's ProxyCommand expects it.\n" +
+			"kubectl coder config-ssh writes such a configuration.\n\n" +
+			"Exit codes: those of kubectl coder exec.",
+		Example: "  kubectl coder ssh dev\n  echo 'uname -a' | kubectl coder ssh dev\n" +
+			"  sftp -o ProxyCommand='kubectl coder ssh --stdio dev' dev",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1:
+				return cli.Usage("give the name of one workspace, and a command only after --")
+			case e.stdio && len(args) > 1:
+				return cli.Usage("--stdio takes no command: the SSH client sends it")
+			}
+			e.tty = e.Interactive && e.Screen
+			return e.run(cmd.Context(), args[0], args[1:])
+		},
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+	}
+	e.addFlags(cmd, "", "the agent whose shell to open")
+	flags := cmd.Flags()
+	flags.BoolVar(&e.stdio, "stdio", false, "speak SSH on standard input and output, for the ProxyCommand of OpenSSH")
+	flags.StringVar(&e.suffix, "host-suffix", "", "with --stdio: the workspace is a host of config-ssh, which ends with this")
+	_ = flags.MarkHidden("host-suffix")
+	return cmd
+}
+
+func (e *execution) run(ctx context.Context, name string, args []string) error {
+	if e.suffix != "" {
+		var agent string
+		if name, agent = parseHost(name, e.suffix); agent != "" {
+			e.agent = agent
+		}
+	}
+	cluster, ws, err := e.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if e.stdio {
+		return run(ctx, cluster, ws, command{agent: e.agent, ssh: true, stdin: e.In, stdout: e.Out})
+	}
+	c := command{agent: e.agent, args: args, stdout: e.Out, stderr: e.ErrOut, tty: e.tty}
+	if e.stdin {
+		c.stdin = e.In
+	}
+	if c.tty && !cli.IsTerminal(c.stdin) {
+		// As in kubectl exec, piped input is not treated as typed.
+		c.tty = false
+	}
+	return run(ctx, cluster, ws, c)
+}
+
+// newPortForwardCommand returns the command kubectl coder port-forward.
+func newPortForwardCommand(s *Session) *cobra.Command {
+	t := &target{Session: s}
+	cmd := &cobra.Command{
+		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
+		Short: "Make ports of a workspace reachable on this machine",
+		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. What listens in the workspace\n" +
+			"on its own localhost is reached too. Local port 0 is any free one. A connection to a port on which nothing listens\n" +
+			"fails alone.\n\n" +
+			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
+		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return cli.Usage("give the name of one workspace, and at least one port")
+			}
+			return checkPorts(args[1:])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.forward(cmd.Context(), args[0], args[1:])
+		},
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
+	}
+	t.addFlags(cmd, "", "the agent whose ports are meant")
+	return cmd
+}
+
+// checkPorts refuses arguments that are not [LOCAL:]PORT.
+func checkPorts(ports []string) error {
+	for _, text := range ports {
+		local, remote, found := strings.Cut(text, ":")
+		if !found {
+			remote = local
+		}
+		_, localErr := strconv.ParseUint(local, 10, 16)
+		port, err := strconv.ParseUint(remote, 10, 16)
+		if localErr != nil || err != nil || port == 0 {
+			return cli.Usage("%q is no port: give PORT or LOCAL:PORT, from 1 to 65535", text)
+		}
+		if port <= 8 || port == 22 {
+			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)
+		}
+	}
+	return nil
+}
+
+func (t *target) forward(ctx context.Context, name string, ports []string) error {
+	cluster, ws, err := t.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if t.agent != "" {
+		query.Set("agent", t.agent)
+	}
+	to := address(cluster, ws, "portforward", query)
+	err = remoteexec.Forward(ctx, cluster.Config, to, ports, t.Out, t.ErrOut)
+	if ctx.Err() != nil {
+		// This is the normal end of the command.
+		err = nil
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, portforward.ErrLostConnectionToPod):
+		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: call this again", ws.Name)
+	}
+	return fmt.Errorf("workspace %s: %w", ws.Name, err)
+}

@@ -1,0 +1,189 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// PollInterval is the interval at which a build or a starting workspace is read.
+const PollInterval = time.Second
+
+// Clock returns the time and waits.
+type Clock interface {
+	Now() time.Time
+	// Wait returns after d, or with the error of the context if that is done before.
+	Wait(ctx context.Context, d time.Duration) error
+}
+
+// Session is one run of the plugin.
+type Session struct {
+	genericiooptions.IOStreams
+	Flags *genericclioptions.ConfigFlags
+	Clock Clock
+	// Paint formats standard output.
+	Paint cli.Paint
+	// Screen is true if standard output is a terminal, with ScreenColumns columns.
+	Screen        bool
+	ScreenColumns int
+	// Interactive is true if a user can answer on standard input.
+	Interactive bool
+	// Live is true if standard error is a terminal, with Columns columns.
+	Live    bool
+	Columns int
+	// Browse opens an address in the browser.
+	Browse func(ctx context.Context, url string) error
+	// Copy copies a text to the clipboard.
+	Copy func(ctx context.Context, text string) error
+	// Forward forwards a local port to a port of a pod.
+	Forward Forwarder
+	// Check checks the installation of the operator.
+	Check func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
+}
+
+// NewSession returns the session of the process.
+func NewSession(streams genericiooptions.IOStreams) *Session {
+	s := &Session{
+		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
+		Paint:       cli.Colours(streams.Out, os.Getenv),
+		Screen:      cli.IsTerminal(streams.Out),
+		Interactive: cli.IsTerminal(streams.In),
+		Live:        cli.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
+		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
+	}
+	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)
+	return s
+}
+
+func columns(stream io.Writer) int {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// Progress starts a progress display.
+func (s *Session) Progress() *cli.Progress {
+	return cli.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
+}
+
+// Confirm asks for confirmation of an action that cannot be undone, unless yes is set by --yes. If
+// standard input is not interactive, it returns a usage error.
+func (s *Session) Confirm(ctx context.Context, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !s.Interactive {
+		return cli.Usage("%s Nobody can be asked, because standard input is no terminal: add --yes", question)
+	}
+	agreed, err := cli.Ask(ctx, s.In, s.ErrOut, question)
+	if err != nil {
+		return err
+	}
+	if !agreed {
+		return fmt.Errorf("not confirmed: nothing was done")
+	}
+	return nil
+}
+
+type wallClock struct{}
+
+// Now implements Clock.
+func (wallClock) Now() time.Time { return time.Now() }
+
+// Wait implements Clock.
+func (wallClock) Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// WorkspaceState returns the state of a workspace as kubectl get shows it: STATUS, or HEALTH if the
+// workspace runs but cannot be used.
+func WorkspaceState(w *aggregationv1alpha1.CoderWorkspace) string {
+	healthy := w.Status.Healthy
+	switch {
+	case w.Status.Phase != "Running" || healthy != nil && *healthy:
+		return cmp.Or(w.Status.Phase, "Unknown")
+	case healthy == nil:
+		return "Connecting"
+	default:
+		return "Unhealthy"
+	}
+}
+
+// TemplateState returns the state of a template as kubectl get shows it in STATUS.
+func TemplateState(t *aggregationv1alpha1.CoderTemplate) string {
+	if t.DeletionTimestamp != nil {
+		return aggregationv1alpha1.ReasonDeleting
+	}
+	if ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady); ready != nil {
+		return ready.Reason
+	}
+	return "Unknown"
+}
+
+// browse opens an address with the system's default program.
+func browse(ctx context.Context, url string) error {
+	command := []string{"xdg-open", url}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open", url}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
+	}
+	if err := exec.CommandContext(ctx, command[0], command[1:]...).Run(); err != nil { //nolint:gosec // A fixed program; the address is one argument.
+		return fmt.Errorf("%s could not open a browser: %w", command[0], err)
+	}
+	return nil
+}
+
+// copyText passes the text to the first clipboard program that exists, on its standard input, so
+// that the text is not in the list of processes.
+func copyText(ctx context.Context, text string) error {
+	var failed error
+	for _, command := range [][]string{{"pbcopy"}, {"wl-copy"}, {"xclip", "-selection", "clipboard"}, {"xsel", "--clipboard", "--input"}, {"clip.exe"}} {
+		path, err := exec.LookPath(command[0])
+		if err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, path, command[1:]...) //nolint:gosec // One of the programs above.
+		cmd.Stdin = strings.NewReader(text)
+		if err := cmd.Run(); err != nil {
+			failed = fmt.Errorf("%s: %w", command[0], err)
+			continue
+		}
+		return nil
+	}
+	if failed != nil {
+		return failed
+	}
+	return errors.New("there is no program for the clipboard: pbcopy, wl-copy, xclip, xsel or clip.exe")
+}

@@ -1,0 +1,140 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+// Target is an object on the command line, as KIND/NAME or NAME.
+type Target struct {
+	// Kind is the kind of the object. It is empty if the text has none.
+	Kind, Name string
+}
+
+// aliases maps the words that users may type for a kind to the kind.
+var aliases = map[string]string{
+	"workspace": "CoderWorkspace", "workspaces": "CoderWorkspace", "ws": "CoderWorkspace",
+	"cws": "CoderWorkspace", "coderworkspace": "CoderWorkspace", "coderworkspaces": "CoderWorkspace",
+	"template": "CoderTemplate", "templates": "CoderTemplate",
+	"ctpl": "CoderTemplate", "codertemplate": "CoderTemplate", "codertemplates": "CoderTemplate",
+	"controlplane": "CoderControlPlane", "controlplanes": "CoderControlPlane",
+	"ccp": "CoderControlPlane", "codercontrolplane": "CoderControlPlane", "codercontrolplanes": "CoderControlPlane",
+}
+
+// ParseTarget parses KIND/NAME. The kind may include its group, as in the output of -o name.
+// allowed are the kinds that the command accepts. The first one is the default.
+func ParseTarget(text string, allowed ...string) (Target, error) {
+	kind, name, found := strings.Cut(text, "/")
+	if !found {
+		kind, name = "", text
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return Target{}, cli.Usage("%q names no object: give NAME or KIND/NAME", text)
+	}
+	if kind == "" {
+		return Target{Kind: allowed[0], Name: name}, nil
+	}
+	resource, _, _ := strings.Cut(strings.ToLower(kind), ".")
+	known := aliases[resource]
+	if !slices.Contains(allowed, known) {
+		return Target{}, cli.Usage("%q: this command knows no %q, only %s", text, kind, strings.Join(allowed, ", "))
+	}
+	return Target{Kind: known, Name: name}, nil
+}
+
+// Workspace returns a workspace of the namespace. The name may be a unique end of the object's
+// name, for example dev or ada.dev for coder.ada.dev.
+func (c *Cluster) Workspace(ctx context.Context, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
+	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderWorkspaceList{}, func(l *aggregationv1alpha1.CoderWorkspaceList) []aggregationv1alpha1.CoderWorkspace {
+		return l.Items
+	})
+	return found, explainAbsence(err, "coderworkspaces")
+}
+
+// Template is like Workspace for templates: hello for coder.hello.
+func (c *Cluster) Template(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
+	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderTemplateList{}, func(l *aggregationv1alpha1.CoderTemplateList) []aggregationv1alpha1.CoderTemplate {
+		return l.Items
+	})
+	return found, explainAbsence(err, "codertemplates")
+}
+
+// ControlPlane returns a control plane of the namespace. If the name is empty, it returns the only
+// one.
+func (c *Cluster) ControlPlane(ctx context.Context, name string) (*coderv1alpha1.CoderControlPlane, error) {
+	if name != "" {
+		cp := &coderv1alpha1.CoderControlPlane{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, cp)
+		return cp, explainAbsence(err, "codercontrolplanes")
+	}
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	switch len(list.Items) {
+	case 0:
+		return nil, fmt.Errorf("there is no control plane in namespace %s: choose another one with -n; kubectl get codercontrolplanes -A lists all", c.Namespace)
+	case 1:
+		return &list.Items[0], nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return nil, cli.Usage("namespace %s has several control planes, so name one of them: %s", c.Namespace, strings.Join(names, ", "))
+}
+
+// object is a pointer to a T that is an object.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// named returns the object of exactly that name, or else the only one whose name ends with a dot
+// and that name.
+func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Cluster, name string, list L, items func(L) []T) (P, error) {
+	exact := P(new(T))
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, exact)
+	if err == nil || !apierrors.IsNotFound(err) {
+		return exact, err
+	}
+	if failed := c.List(ctx, list, client.InNamespace(c.Namespace)); apierrors.IsForbidden(failed) {
+		// A user who may get an object but not list objects has to type the whole name.
+		return nil, err
+	} else if failed != nil {
+		// Without the other names, a missing exact name proves nothing.
+		return nil, failed
+	}
+	var candidates []string
+	all := items(list)
+	for i := range all {
+		if candidate := P(&all[i]); strings.HasSuffix(candidate.GetName(), "."+name) {
+			candidates = append(candidates, candidate.GetName())
+			exact = candidate
+		}
+	}
+	switch len(candidates) {
+	case 0:
+		return nil, err
+	case 1:
+		return exact, nil
+	}
+	return nil, cli.Usage("%q could be any of %s: give the whole name", name, strings.Join(candidates, ", "))
+}
+
+// explainAbsence adds a hint to the error for an object that does not exist.
+func explainAbsence(err error, resource string) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	return fmt.Errorf("%w; kubectl get %s -A lists those that there are", err, resource)
+}
