@@ -40,6 +40,11 @@ for candidate in $(pgrep -x coder-k8s); do
   if tr '\0' '\n' <"/proc/$candidate/cgroup" | grep -q "$CGROUP_ROOT"; then pid=$candidate; fi
 done
 [ -n "$pid" ] || die "the operator's process was not found"
+apiserver=""
+for candidate in $(pgrep -x kube-apiserver); do
+  if tr '\0' '\n' <"/proc/$candidate/environ" | grep -qxF "$MARK"; then apiserver=$candidate; fi
+done
+[ -n "$apiserver" ] || die "the process of kube-apiserver was not found"
 address=$(kubectl -n coder-system get pod -l app.kubernetes.io/name=coder-k8s -o 'jsonpath={.items[0].status.podIP}')
 kubectl create clusterrolebinding fleet --clusterrole=coder-k8s-metrics-reader --serviceaccount=fleet:default >>"$log"
 (umask 077 && kubectl -n fleet create token default --duration=2h >"$work/token")
@@ -48,8 +53,8 @@ step "operator installed: $(awk '/VmRSS/ {printf "%.0f MB", $2 * 1024 / 1e6}' "/
 from=0
 for count in "$@"; do
   step "$count control planes"
-  "$work/fleet" -metrics "https://$address:8443/metrics" -token-file "$work/token" -pid "$pid" -from "$from" -to "$count" \
-    >"$work/$count"
+  "$work/fleet" -metrics "https://$address:8443/metrics" -token-file "$work/token" -pid "$pid" \
+    -apiserver-pid "$apiserver" -from "$from" -to "$count" >"$work/$count"
   from=$count
 done
 step "beside the predecessor"

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // interceptors returns interceptors that record every write and apply the fault to it.
@@ -52,7 +54,7 @@ func (f *Fixture[O]) interceptors() interceptor.Funcs {
 					return err
 				}
 			}
-			return write("apply", obj, func() error { return c.Apply(ctx, applied, opts...) })
+			return write("apply", obj, func() error { return kubetest.Apply(ctx, c, applied, opts...) })
 		},
 	}
 }

@@ -266,8 +266,8 @@ func (t *Toolkit) everything(r Registration) source.Source {
 
 // CacheByObject restricts a manager's cache to the objects that the operator created. Without it
 // the cache holds every Deployment, Service, Role and so on of the cluster. The controllers work
-// with and without it, because they always confirm with the API server that an object does not
-// exist. All Secrets and ConfigMaps are cached, but only with the metadata that identifies them.
+// with and without it, because the API server rejects the creation of an object that exists. All
+// Secrets and ConfigMaps are cached, but only with the metadata that identifies them.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
 	bare := cache.ByObject{Transform: stripMetadata}

@@ -18,6 +18,11 @@ import (
 // gone.
 var ErrTerminating = errors.New("is being deleted")
 
+// noVersion is a resource version that no object has: it is the highest revision of etcd, which
+// counts from 1. kube-apiserver rejects an apply with it if the object exists (Conflict), and
+// creates the object if it does not exist.
+const noVersion = "9223372036854775807"
+
 // Applier applies objects. It is safe for concurrent use with different objects.
 type Applier struct {
 	// Client writes objects, and reads them from its cache if it has one.
@@ -52,22 +57,26 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	}
 	key := objectKey{kind: content.GroupVersionKind(), name: client.ObjectKeyFromObject(desired)}
 
-	live, err := a.read(ctx, key, claim)
+	live, err := a.read(ctx, a.Client, key)
 	if err != nil {
 		return false, err
 	}
-	if live != nil {
-		if a.memory.matches(key, record{uid: live.GetUID(), desired: wanted, owned: ownedFields(live, a.FieldOwner)}) {
+	created := false
+	if live == nil && onlyTo == "" && !a.memory.has(key) {
+		if created, err = a.create(ctx, content); err != nil {
+			return false, err
+		}
+	}
+	if !created {
+		if live, err = a.confirmed(ctx, key, claim, live); err != nil {
+			return false, err
+		}
+		if live != nil && a.memory.matches(key, record{uid: live.GetUID(), desired: wanted, owned: ownedFields(live, a.FieldOwner)}) {
 			return false, overwrite(desired, live)
 		}
-		if err := mayWrite(ctx, claim, live); err != nil {
-			return false, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, err)
+		if err := a.update(ctx, claim, live, onlyTo, content); err != nil {
+			return false, err
 		}
-		content.SetUID(live.GetUID())
-		content.SetResourceVersion(onlyTo)
-	}
-	if err := a.write(ctx, content); err != nil {
-		return false, err
 	}
 	a.memory.remember(key, record{
 		uid: content.GetUID(), desired: wanted, owned: ownedFields(content, a.FieldOwner), version: content.GetResourceVersion(),
@@ -83,32 +92,79 @@ func (a *Applier) Forget(obj client.Object) {
 	}
 }
 
-// read returns the existing object, or nil if the API server has none. It returns an error if the
-// claim does not hold the object.
-func (a *Applier) read(ctx context.Context, key objectKey, claim Claim) (client.Object, error) {
-	live, err := a.Client.Scheme().New(key.kind)
+// create applies an object that the cache does not contain, and reports whether it was created. If
+// it exists, because the cache is stale or contains only part of the cluster, nothing is written.
+func (a *Applier) create(ctx context.Context, content *unstructured.Unstructured) (bool, error) {
+	content.SetResourceVersion(noVersion)
+	err := a.write(ctx, content)
+	if rejected(err) {
+		content.SetResourceVersion("")
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rejected reports whether the API server certainly did not create an object, perhaps because it
+// exists. kube-apiserver checks some permissions and the content before the version. So the other
+// errors do not mean that the object does not exist, and that it belongs to another owner matters
+// more than they do.
+func rejected(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// confirmed returns the existing object, or nil if the API server has none. It returns an error if
+// the claim does not hold the object. cached is the object in the cache, or nil.
+func (a *Applier) confirmed(ctx context.Context, key objectKey, claim Claim, cached client.Object) (client.Object, error) {
+	obj := cached
+	// A stale cache may not contain the object, a change of its owner, or the last apply. In the
+	// last case it shows the pods of the previous revision as those of the current one.
+	if obj == nil || !claim.Holds(obj) || a.memory.behind(key, obj) {
+		var err error
+		if obj, err = a.read(ctx, a.Live, key); obj == nil || err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !claim.Holds(obj):
+		return nil, notOwned(key.kind.Kind, obj)
+	case !obj.GetDeletionTimestamp().IsZero():
+		return nil, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, ErrTerminating)
+	}
+	return obj, nil
+}
+
+// update applies an object to the one that the API server has, or creates it if live is nil. If
+// onlyTo is not empty, an existing object must have that version.
+func (a *Applier) update(ctx context.Context, claim Claim, live client.Object, onlyTo string, content *unstructured.Unstructured) error {
+	if live == nil {
+		content.SetResourceVersion(noVersion)
+		return a.write(ctx, content)
+	}
+	if err := mayWrite(ctx, claim, live); err != nil {
+		return fmt.Errorf("%s %s %w", content.GetKind(), client.ObjectKeyFromObject(live), err)
+	}
+	content.SetUID(live.GetUID())
+	content.SetResourceVersion(onlyTo)
+	return a.write(ctx, content)
+}
+
+// read returns an object, or nil if the reader has none.
+func (a *Applier) read(ctx context.Context, reader client.Reader, key objectKey) (client.Object, error) {
+	empty, err := a.Client.Scheme().New(key.kind)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", key.kind.Kind, err)
 	}
-	obj, ok := live.(client.Object)
+	obj, ok := empty.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("bug: %s is not an object", key.kind)
 	}
-	err = a.Client.Get(ctx, key.name, obj)
-	// A stale cache may not contain the object, a change of its owner, or the last apply. In the
-	// last case it shows the pods of the previous revision as those of the current one.
-	if apierrors.IsNotFound(err) || (err == nil && (!claim.Holds(obj) || a.memory.behind(key, obj))) {
-		err = a.Live.Get(ctx, key.name, obj)
-	}
+	err = reader.Get(ctx, key.name, obj)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", key.kind.Kind, key.name, err)
-	case !claim.Holds(obj):
-		return nil, notOwned(key.kind.Kind, obj)
-	case !obj.GetDeletionTimestamp().IsZero():
-		return nil, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, ErrTerminating)
 	}
 	return obj, nil
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const fieldOwner = "test-operator"
@@ -37,7 +39,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		WithInterceptorFuncs(interceptor.Funcs{
 			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 				f.applies.Add(1)
-				return c.Apply(ctx, obj, opts...)
+				return kubetest.Apply(ctx, c, obj, opts...)
 			},
 		}).Build()
 	f.cluster = cluster
@@ -214,18 +216,145 @@ func TestNothingIsAdopted(t *testing.T) {
 // A stale cache does not contain the object of another owner yet.
 func TestAbsenceInACacheIsNotBelieved(t *testing.T) {
 	f := newFixture(t, service())
-	f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "web")
-		},
-	})
+	f.Client = uncached(f)
 	_, err := f.Apply(t.Context(), ownerClaim(), service())
 	var refused *NotOwnedError
 	if !errors.As(err, &refused) {
 		t.Fatalf("error %v, want a NotOwnedError", err)
 	}
-	if n := f.applies.Load(); n != 0 {
-		t.Errorf("%d applies, want none", n)
+	after := service()
+	f.get(t, after)
+	if len(after.OwnerReferences) > 0 || len(after.ManagedFields) > 0 {
+		t.Errorf("the object was touched: %+v", after.ObjectMeta)
+	}
+}
+
+// uncached is a cache that never contains anything.
+func uncached(f *fixture) client.Client {
+	return interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "web")
+		},
+	})
+}
+
+// counted replaces the uncached reader of a fixture by one that counts.
+func counted(f *fixture) *int {
+	reads := 0
+	f.Live = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	return &reads
+}
+
+// A new object needs one request.
+func TestANewObjectIsCreatedWithoutARead(t *testing.T) {
+	f := newFixture(t)
+	reads := counted(f)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	if *reads != 0 || f.applies.Load() != 1 {
+		t.Errorf("%d reads and %d applies, want none and 1", *reads, f.applies.Load())
+	}
+}
+
+// The response to the apply that created the object was lost, and the cache does not contain it
+// yet. It may be the same process, or another one after a crash.
+func TestAnObjectWhoseCreationWasNotAnsweredIsOurs(t *testing.T) {
+	lost := errors.New("the response was lost")
+	for name, restart := range map[string]bool{"the same process": false, "another process": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+				Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+					return errors.Join(c.Apply(ctx, obj, opts...), lost)
+				},
+			})
+			if _, err := f.Apply(t.Context(), ownerClaim(), deployment("a:1")); !errors.Is(err, lost) {
+				t.Fatalf("error %v, want %v", err, lost)
+			}
+			if restart {
+				f.Applier = &Applier{Live: f.cluster, FieldOwner: fieldOwner}
+			}
+			f.Client = uncached(f)
+			got := deployment("a:2")
+			f.mustApply(t, ownerClaim(), got)
+			if !metav1.IsControlledBy(got, owner()) || got.Spec.Template.Spec.Containers[0].Image != "a:2" {
+				t.Errorf("the object is %+v", got)
+			}
+		})
+	}
+}
+
+// The API server may check the permissions and the content of an apply before it looks for an
+// existing object.
+func TestARejectedCreationDoesNotHideTheOwner(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Service"}
+	for name, rejection := range map[string]error{
+		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("no")),
+		"invalid":   apierrors.NewInvalid(kind, "web", nil), "bad request": apierrors.NewBadRequest("no"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, existing := range []bool{true, false} {
+				f := newFixture(t)
+				if existing {
+					f = newFixture(t, service())
+				}
+				f.Client = interceptor.NewClient(uncached(f).(client.WithWatch), interceptor.Funcs{
+					Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+						return rejection
+					},
+				})
+				_, err := f.Apply(t.Context(), ownerClaim(), service())
+				var refused *NotOwnedError
+				if errors.As(err, &refused) != existing || (!existing && !errors.Is(err, rejection)) {
+					t.Errorf("the object exists: %v; error %v", existing, err)
+				}
+			}
+		})
+	}
+}
+
+// The cache does not contain an object that was just applied. A write is not even attempted.
+func TestAnObjectThatWasAppliedIsReadIfTheCacheDoesNotContainIt(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	f.Client = uncached(f)
+	if f.mustApply(t, ownerClaim(), deployment("a:1")) {
+		t.Error("what was applied already changed something")
+	}
+	if n := f.applies.Load(); n != 1 {
+		t.Errorf("%d applies, want 1", n)
+	}
+}
+
+// Another client creates the object between the read and the apply.
+func TestAnObjectThatAppearsAfterTheReadIsNotTakenOver(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), service())
+	mine := service()
+	f.get(t, mine)
+	if err := f.cluster.Delete(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	f.Live = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if created := c.Create(ctx, service()); created != nil {
+				return created
+			}
+			return err
+		},
+	})
+	if _, err := f.Apply(t.Context(), ownerClaim(), service()); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	after := service()
+	f.get(t, after)
+	if len(after.OwnerReferences) > 0 {
+		t.Errorf("the object was touched: %+v", after.ObjectMeta)
 	}
 }
 

@@ -6,11 +6,12 @@
 //
 //   - Only objects that were handed over (Adopting) are adopted. An existing object that
 //     the owner does not hold (Claim) is not changed, and the caller gets a
-//     *NotOwnedError. A cache may be stale or contain only part of the cluster, so the API
-//     server must confirm that an object does not exist. An apply to an existing object
-//     contains its uid, so that it cannot change a replacement with the same name. Between
-//     that read and an apply that creates an object, another client may create it. If that
-//     object has a controller, the API server rejects a second one.
+//     *NotOwnedError. A cache may be stale or contain only part of the cluster. So an apply
+//     that is meant to create an object contains a resource version that no object has, with which
+//     the API server rejects it if the object exists. Then the object is read from the API server and
+//     checked. This is also the case if the response to an earlier apply was lost. An apply
+//     to an existing object contains its uid, so that it cannot change a replacement with
+//     the same name.
 //   - The returned object is never older than the last apply. If the cache is older, the
 //     API server is asked.
 //   - Nothing is written if nothing would change. The Applier remembers the last applied

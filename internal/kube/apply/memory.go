@@ -44,6 +44,14 @@ func (m *memory) matches(key objectKey, r record) bool {
 	return ok && old == r
 }
 
+// has reports whether an object was applied and not forgotten since.
+func (m *memory) has(key objectKey) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.records[key]
+	return ok
+}
+
 // behind reports whether an object is older than the last apply. Versions that cannot be compared
 // do not count as older.
 func (m *memory) behind(key objectKey, seen client.Object) bool {

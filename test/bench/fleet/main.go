@@ -24,7 +24,7 @@ import (
 // options are the options of the command line.
 type options struct {
 	kubeconfig, namespace, metrics, token string
-	from, to, pid                         int
+	from, to, pid, apiserver              int
 	rest, limit                           time.Duration
 }
 
@@ -36,7 +36,8 @@ func main() {
 	flag.StringVar(&o.token, "token-file", "", "file with a bearer token for it")
 	flag.IntVar(&o.from, "from", 0, "how many control planes there are already")
 	flag.IntVar(&o.to, "to", 200, "how many there are to be")
-	flag.IntVar(&o.pid, "pid", 0, "process of the operator, for its memory")
+	flag.IntVar(&o.pid, "pid", 0, "process of the operator, for its memory and its processor time")
+	flag.IntVar(&o.apiserver, "apiserver-pid", 0, "process of kube-apiserver, for its processor time")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to look at the operator at rest")
 	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "when to give up")
 	flag.Parse()
@@ -60,6 +61,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	before, err := readCost(ctx, o)
+	if err != nil {
+		return err
+	}
 	took, err := apply(ctx, o, state)
 	if err != nil {
 		return err
@@ -68,6 +73,11 @@ func run(ctx context.Context, o options) error {
 	if err := state.settle(ctx, settled); err != nil {
 		return err
 	}
+	after, err := readCost(ctx, o)
+	if err != nil {
+		return err
+	}
+	before.printUntil(after, o.to-o.from)
 	return atRest(ctx, o, state)
 }
 
@@ -80,10 +90,12 @@ func apply(ctx context.Context, o options, state *fleetState) (time.Duration, er
 	}
 	defer func() { _ = os.Remove(file) }()
 	start := time.Now()
-	if err := kubectlApply(ctx, o.kubeconfig, file); err != nil {
+	processor, err := kubectlApply(ctx, o.kubeconfig, file)
+	if err != nil {
 		return 0, err
 	}
 	fmt.Fprintf(os.Stdout, "kubectl_apply_seconds %.1f\n", time.Since(start).Seconds())
+	fmt.Fprintf(os.Stdout, "kubectl_processor_seconds %.1f\n", processor.Seconds())
 	done, err := state.complete(ctx, o.to)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, state)
@@ -119,11 +131,13 @@ spec:
 	return file.Name(), nil
 }
 
-func kubectlApply(ctx context.Context, kubeconfig, file string) error {
-	out, err := exec.CommandContext(ctx, "kubectl", "--kubeconfig", kubeconfig, "apply", "-f", file).CombinedOutput()
+// kubectlApply runs kubectl, and returns the processor time that it used.
+func kubectlApply(ctx context.Context, kubeconfig, file string) (time.Duration, error) {
+	command := exec.CommandContext(ctx, "kubectl", "--kubeconfig", kubeconfig, "apply", "-f", file)
+	out, err := command.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("kubectl apply: %w: %s", err, lines[len(lines)-1])
+		return 0, fmt.Errorf("kubectl apply: %w: %s", err, lines[len(lines)-1])
 	}
-	return nil
+	return command.ProcessState.UserTime() + command.ProcessState.SystemTime(), nil
 }

@@ -46,7 +46,7 @@ func atRest(ctx context.Context, o options, c *fleetState) error {
 
 // counters are sums of the operator's metrics.
 type counters struct {
-	// requests counts the requests to the API server by method. PUT is only the leader's Lease.
+	// requests counts the requests to the API server by method. At rest, PUT is only the leader's Lease.
 	requests map[string]float64
 	// coder is the number of requests to all Coders.
 	coder float64
