@@ -101,18 +101,22 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 		if h == nil {
 			continue
 		}
-		see.record(h)
 		if h.entry == nil {
+			see.record(h)
 			continue
 		}
-		matches, err := predicate.Matches(h.entry.Object)
+		// The Table may replace the entry by an earlier one with the same content, whose object has an
+		// outdated revision.
+		object := h.entry.Object
+		see.record(h)
+		matches, err := predicate.Matches(object)
 		if err != nil {
 			return "", false, err
 		}
 		if !matches {
 			continue
 		}
-		items.Set(reflect.Append(items, reflect.ValueOf(h.entry.Object).Elem()))
+		items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
 		if predicate.Limit > 0 && int64(items.Len()) >= predicate.Limit {
 			return last, more || i < len(found)-1, nil
 		}
