@@ -89,7 +89,7 @@ func NewStore(config Config) *Store {
 	}
 	return &Store{
 		config: config, Table: NewTable(config.Clock), sharer: newSharer(),
-		heartbeat: newHeartbeat(config.Cluster, config.HeartbeatNamespace, config.Replica),
+		heartbeat: newHeartbeat(config.Cluster, config.Clock, config.HeartbeatNamespace, config.Replica),
 	}
 }
 
