@@ -67,15 +67,21 @@ func newHealth(timing *Timing, now time.Time) *health {
 	return &health{timing: timing, state: syncstatus.Syncing, since: now, began: now, failing: map[string]failure{}}
 }
 
-// resume continues with the state that another writer published.
-func (h *health) resume(known syncstatus.Status) {
-	h.state, h.seen, h.since, h.message = known.State, known.Seen, known.Since.Time, known.Message
+// resume continues with the state that another writer published. Its clock may be ahead of this one,
+// or this one was set back. A time in the future counts as now: otherwise the state would last until
+// that time.
+func (h *health) resume(known syncstatus.Status, now time.Time) {
+	since := known.Since.Time
+	if since.After(now) {
+		since = now
+	}
+	h.state, h.seen, h.since, h.message = known.State, known.Seen, since, known.Message
 	h.inherited = true
 	if h.state == syncstatus.Syncing {
-		h.began = known.Since.Time
+		h.began = since
 	}
 	if h.state == syncstatus.Stale || h.state == syncstatus.Quarantined {
-		h.outage, h.published = known.Since.Time, known.Message
+		h.outage, h.published = since, known.Message
 	}
 }
 

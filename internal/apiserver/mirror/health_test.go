@@ -73,22 +73,40 @@ func TestHealth(t *testing.T) {
 		},
 		"resumed ready": {
 			{0, func(h *health, now time.Time) {
-				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
+				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}}, now)
 			}, syncstatus.Ready},
 			{1, fail(callCount, unreachable), syncstatus.Ready}, {5, nothing, syncstatus.Ready}, {6, nothing, syncstatus.Stale},
 		},
 		"resumed ready, and answered": {
 			{0, func(h *health, now time.Time) {
-				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
+				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}}, now)
 			}, syncstatus.Ready},
 			{1, ok(callJobs), syncstatus.Ready}, {2, fail(callCount, unreachable), syncstatus.Ready},
 			{31, nothing, syncstatus.Ready}, {32, nothing, syncstatus.Stale},
 		},
 		"resumed stale": {
 			{0, func(h *health, now time.Time) {
-				h.resume(syncstatus.Status{State: syncstatus.Stale, Seen: true, Since: metav1.Time{Time: now.Add(-200 * time.Second)}, Message: "m"})
+				h.resume(syncstatus.Status{State: syncstatus.Stale, Seen: true, Since: metav1.Time{Time: now.Add(-200 * time.Second)}, Message: "m"}, now)
 			}, syncstatus.Stale},
 			{99, nothing, syncstatus.Stale}, {100, nothing, syncstatus.Quarantined},
+		},
+		"resumed stale from a clock that is an hour ahead": {
+			{0, func(h *health, now time.Time) {
+				h.resume(syncstatus.Status{State: syncstatus.Stale, Seen: true, Since: metav1.Time{Time: now.Add(time.Hour)}, Message: "m"}, now)
+			}, syncstatus.Stale},
+			{299, nothing, syncstatus.Stale}, {300, nothing, syncstatus.Quarantined},
+		},
+		"resumed stale from a clock that is an hour behind": {
+			{0, func(h *health, now time.Time) {
+				h.resume(syncstatus.Status{State: syncstatus.Stale, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}, Message: "m"}, now)
+			}, syncstatus.Quarantined},
+			{1, synced, syncstatus.Ready},
+		},
+		"resumed while syncing, from a clock that is an hour ahead": {
+			{0, func(h *health, now time.Time) {
+				h.resume(syncstatus.Status{State: syncstatus.Syncing, Since: metav1.Time{Time: now.Add(time.Hour)}}, now)
+			}, syncstatus.Syncing},
+			{299, nothing, syncstatus.Syncing}, {300, nothing, syncstatus.Quarantined}, {301, synced, syncstatus.Ready},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

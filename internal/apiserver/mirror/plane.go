@@ -76,7 +76,7 @@ func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *pl
 	p.jobs, p.rounds, p.driftCheck = newJobs(p), newRounds(p), newDriftCheck(p)
 	p.sync = newSyncer(p, known)
 	if known != nil {
-		p.health.resume(*known)
+		p.health.resume(*known, now)
 		p.neverServed = known.NeverServed
 	} else {
 		p.neverServed = member.NeverServed && len(config.Records.List(p.name)) == 0

@@ -53,6 +53,15 @@ func NewCacher(store *Store, config cacher.Config) (cached storage.Interface, de
 func newCacher(store *Store, below storage.Interface, config cacher.Config) (storage.Interface, factory.DestroyFunc, error) {
 	reads := &source{Store: store, ended: make(chan struct{})}
 	config.Storage, config.Versioner = reads, store.Versioner()
+	keyFunc := config.KeyFunc
+	// The cacher calls this for each object that it stores.
+	config.KeyFunc = func(stored runtime.Object) (string, error) {
+		key, err := keyFunc(stored)
+		if object, ok := stored.(Object); ok && err == nil {
+			key = store.Table.adopt(key, object)
+		}
+		return key, err
+	}
 	cache, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the cache of %s: %w", config.GroupResource, err)

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -34,7 +35,10 @@ func isHeartbeat(name string) bool {
 // Concurrent callers share a write. A caller that arrives during a write waits for the next one.
 type heartbeat struct {
 	cluster Cluster
+	clock   clock.PassiveClock
 	record  Record
+	// count is the number of attempts to write it.
+	count uint64
 
 	mutex   sync.Mutex
 	running bool
@@ -58,9 +62,9 @@ type beat struct {
 	err      error
 }
 
-func newHeartbeat(cluster Cluster, namespace, replica string) *heartbeat {
+func newHeartbeat(cluster Cluster, c clock.PassiveClock, namespace, replica string) *heartbeat {
 	name := heartbeatPrefix + strings.ReplaceAll(replica, ".", "-")
-	return &heartbeat{cluster: cluster, record: Record{Namespace: namespace, Name: name}}
+	return &heartbeat{cluster: cluster, clock: c, record: Record{Namespace: namespace, Name: name}}
 }
 
 // now returns a revision that is not lower than that of any write that was acknowledged before the
@@ -109,8 +113,10 @@ func (h *heartbeat) run(ctx context.Context) {
 func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 	for range heartbeatAttempts {
 		r := h.record
-		// An update without changes would not get a new revision.
-		r.State = time.Now().UTC().Format(time.RFC3339Nano)
+		// An update without changes would not get a new revision. The time alone does not ensure a
+		// change: the clock may be set back.
+		h.count++
+		r.State = fmt.Sprintf("%s %d", h.clock.Now().UTC().Format(time.RFC3339Nano), h.count)
 		var err error
 		if r.Revision == 0 {
 			err = h.cluster.Create(ctx, &r)
@@ -118,6 +124,8 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			err = h.cluster.Update(ctx, &r)
 		}
 		switch {
+		case err == nil && r.Revision == h.record.Revision:
+			// A previous process wrote the same text, so nothing was written now.
 		case err == nil:
 			h.record.Revision = r.Revision
 			h.written.Store(r.Revision)

@@ -28,12 +28,7 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	known := t.byKey[h.key]
 	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash {
 		// Use the copy of the object that the cache has, so that only one is in memory.
-		same := *known
-		entry := *known.entry
-		entry.Object = h.entry.Object
-		same.entry = &entry
-		t.put(&same)
-		return &same, false
+		return t.replace(known, h.entry.Object), false
 	}
 	if known != nil && known.revision >= h.revision || t.graves[h.key] >= h.revision {
 		return known, false
@@ -55,6 +50,31 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	}
 	t.turn()
 	return h, true
+}
+
+// adopt makes the Table use the copy of an object that the cache stores, so that only one is in
+// memory: after a list, the cache has its own. It returns the key as the Table has it.
+func (t *Table) adopt(key string, object Object) string {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	known := t.byKey[key]
+	if known == nil {
+		return key
+	}
+	if known.entry != nil && known.entry.Object != object && known.entry.Object.GetResourceVersion() == object.GetResourceVersion() {
+		t.replace(known, object)
+	}
+	return known.key
+}
+
+// replace replaces the object of a state by an equal one.
+func (t *Table) replace(known *held, object Object) *held {
+	same := *known
+	entry := *known.entry
+	entry.Object = object
+	same.entry = &entry
+	t.put(&same)
+	return &same
 }
 
 // inherit copies from the previous state the values that the change has not affected.

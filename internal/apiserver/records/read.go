@@ -15,7 +15,8 @@ import (
 )
 
 // pageSize is the number of records that are requested at once, so that a list is not completely in
-// memory twice. pageLimit is the maximum if few of the records match the selector.
+// memory twice: the cacher asks for 10,000. pageLimit is the maximum if few of the records match the
+// selector.
 const pageSize, pageLimit = 2000, 10000
 
 // GetList implements storage.Interface. The cacher serves most lists. Only its own initial list,
@@ -50,10 +51,12 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 	query.Limit = pageSize
 	limit := options.Predicate.Limit
 	if limit > 0 {
-		query.Limit = min(limit, pageLimit)
+		query.Limit = min(limit, pageSize)
 	}
 	items.Set(reflect.MakeSlice(items.Type(), 0, 0))
-	for {
+	// read is the number of records on the previous pages.
+	for read := int64(0); ; {
+		before := items.Len()
 		page, err := s.config.Cluster.List(ctx, query)
 		if err != nil {
 			return unavailable(ctx, "listing "+prefix, err)
@@ -64,7 +67,7 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 		}
 		if full := limit > 0 && int64(items.Len()) >= limit; !more || full {
 			token, remaining, err := storage.PrepareContinueToken(last, prefix, int64(page.Revision),
-				int64(len(page.Records))+page.Remaining, more, options)
+				read+int64(len(page.Records))+page.Remaining, more, options)
 			if err != nil {
 				return err
 			}
@@ -73,8 +76,11 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 			}
 			return s.versioner.UpdateList(list, page.Revision, token, remaining)
 		}
+		read += int64(len(page.Records))
 		query.Continue, query.ResourceVersion, query.ResourceVersionMatch = page.Continue, "", ""
-		query.Limit = min(query.Limit*2, pageLimit)
+		if items.Len()-before < len(page.Records)/2 {
+			query.Limit = min(query.Limit*2, pageLimit)
+		}
 	}
 }
 
@@ -101,18 +107,22 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 		if h == nil {
 			continue
 		}
-		see.record(h)
 		if h.entry == nil {
+			see.record(h)
 			continue
 		}
-		matches, err := predicate.Matches(h.entry.Object)
+		// The Table may replace the entry by an earlier one with the same content, whose object has an
+		// outdated revision.
+		object := h.entry.Object
+		see.record(h)
+		matches, err := predicate.Matches(object)
 		if err != nil {
 			return "", false, err
 		}
 		if !matches {
 			continue
 		}
-		items.Set(reflect.Append(items, reflect.ValueOf(h.entry.Object).Elem()))
+		items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
 		if predicate.Limit > 0 && int64(items.Len()) >= predicate.Limit {
 			return last, more || i < len(found)-1, nil
 		}

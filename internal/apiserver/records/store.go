@@ -74,6 +74,7 @@ type Store struct {
 	writer Writer
 	keys   atomic.Pointer[storage.KeysFunc]
 	sizes  sizes
+	sharer *sharer
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -87,8 +88,8 @@ func NewStore(config Config) *Store {
 		config.Clock = clock.RealClock{}
 	}
 	return &Store{
-		config: config, Table: NewTable(config.Clock),
-		heartbeat: newHeartbeat(config.Cluster, config.HeartbeatNamespace, config.Replica),
+		config: config, Table: NewTable(config.Clock), sharer: newSharer(),
+		heartbeat: newHeartbeat(config.Cluster, config.Clock, config.HeartbeatNamespace, config.Replica),
 	}
 }
 
@@ -236,6 +237,7 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 		if err := s.decode(ctx, record, object); err != nil {
 			return nil, err
 		}
+		s.sharer.object(object)
 	}
 	return s.holdWith(record, object)
 }
@@ -244,9 +246,10 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h := &held{
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec,
-		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},
+		controlPlane: types.NamespacedName{Namespace: s.sharer.text(record.Namespace), Name: s.sharer.text(record.ControlPlane)},
 	}
-	h.spec.Object = ""
+	h.spec.Object, h.spec.ControlPlane = "", h.controlPlane.Name
+	h.spec.ID, h.spec.State = s.sharer.text(record.ID), s.sharer.text(record.State)
 	if object != nil {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		h.hash = maphash.String(s.Table.seed, record.Object+record.Files)

@@ -76,7 +76,7 @@ func run(ctx context.Context, o options) error {
 		run  func(context.Context) error
 	}{
 		{"one", b.withOne}, {"tenth", b.withTenth}, {"fill", b.fill}, {"sync", b.firstSync},
-		{"reads", b.reads}, {"fanout", b.fanOut}, {"builds", b.builds}, {"after", b.afterwards}, {"rest", b.atRest},
+		{"reads", b.reads}, {"mixed", b.mixed}, {"fanout", b.fanOut}, {"builds", b.builds}, {"after", b.afterwards}, {"rest", b.atRest},
 	} {
 		if b.phases != "" && !strings.Contains(","+b.phases+",", ","+phase.name+",") {
 			continue

@@ -17,7 +17,7 @@ const (
 // each in turn, so that other load of the machine affects both.
 func (b *bench) reads(ctx context.Context) error {
 	k := b.kube
-	record, err := b.records(ctx)
+	record, err := b.records(ctx, b.count+1)
 	if err != nil {
 		return err
 	}

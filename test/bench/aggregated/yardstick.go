@@ -43,9 +43,9 @@ func definition() object {
 	}
 }
 
-// records creates a custom resource of equal content for each workspace, and returns
-// a name that both have.
-func (b *bench) records(ctx context.Context) (string, error) {
+// records creates a custom resource of equal content for each workspace, but not more than most,
+// and returns a name that both have.
+func (b *bench) records(ctx context.Context, most int) (string, error) {
 	k := b.kube
 	var list struct{ Items []object }
 	if err := k.request(ctx, http.MethodGet, workspaces, "", nil, &list); err != nil {
@@ -54,6 +54,7 @@ func (b *bench) records(ctx context.Context) (string, error) {
 	if len(list.Items) != b.count+1 {
 		return "", fmt.Errorf("the API lists %d workspaces, want %d", len(list.Items), b.count+1)
 	}
+	list.Items = list.Items[:min(len(list.Items), most)]
 	if err := k.define(ctx); err != nil {
 		return "", err
 	}

@@ -83,10 +83,10 @@ func (k *Kind) object(
 }
 
 // usedLately reports whether lastUsedAt is the only news about a build, and less than usedEvery
-// newer than the value shown.
+// from the value shown. If Coder's clock was set back, the new value is earlier.
 func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
 	return shown.LastUsedAt != nil && now.LastUsedAt != nil && shown.LatestBuildID == now.LatestBuildID &&
-		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time) < usedEvery
+		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time).Abs() < usedEvery
 }
 
 // shared interns a string. Ten thousand workspaces have few distinct owners, templates and

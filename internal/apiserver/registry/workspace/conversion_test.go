@@ -154,6 +154,13 @@ func TestUseDoesNotChangeTheObject(t *testing.T) {
 	if got := k.mustConvert(t, w, nil, first).Status.LastUsedAt; !got.Equal(&metav1.Time{Time: built.Truncate(time.Second).Add(time.Hour)}) {
 		t.Errorf("last used %s", got)
 	}
+	// Coder's clock was three hours ahead. The value must not stay in the future.
+	w.LastUsedAt = built.Add(4 * time.Hour)
+	ahead := k.mustConvert(t, w, nil, first)
+	w.LastUsedAt = built.Add(time.Hour)
+	if got := k.mustConvert(t, w, nil, ahead).Status.LastUsedAt; !got.Equal(&metav1.Time{Time: built.Truncate(time.Second).Add(time.Hour)}) {
+		t.Errorf("after Coder's clock was set back: last used %s", got)
+	}
 }
 
 // TestLastUse covers that lastUsedAt is never before the creation.

@@ -1,0 +1,86 @@
+package records
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// register is a Cluster of one record. As in kube-apiserver, an update without changes writes
+// nothing.
+type register struct {
+	Cluster
+	record Record
+}
+
+func (r *register) Create(_ context.Context, record *Record) error {
+	record.Revision = 1
+	r.record = *record
+	return nil
+}
+
+func (r *register) Update(_ context.Context, record *Record) error {
+	if record.State != r.record.State {
+		record.Revision = r.record.Revision + 1
+		r.record = *record
+	}
+	record.Revision = r.record.Revision
+	return nil
+}
+
+// TestHeartbeatWhenTheClockJumps checks that each heartbeat gets a new revision, also if the clock
+// jumps by an hour, or stands still, or if an earlier process of the same name wrote the same text.
+// Otherwise a consistent read could miss writes that were acknowledged before.
+func TestHeartbeatWhenTheClockJumps(t *testing.T) {
+	cluster, start := &register{}, time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	c := clocktesting.NewFakePassiveClock(start)
+	h := newHeartbeat(cluster, c, heartbeats, replicaA)
+	last := uint64(0)
+	beat := func(what string, at time.Time) {
+		t.Helper()
+		c.SetTime(at)
+		revision, err := h.now(t.Context())
+		if err != nil || revision <= last {
+			t.Fatalf("%s: the revision is %d after %d: %v", what, revision, last, err)
+		}
+		last = revision
+	}
+	beat("at first", start)
+	beat("a clock that stands still", start)
+	beat("an hour forward", start.Add(time.Hour))
+	beat("an hour back", start)
+	beat("two hours back", start.Add(-time.Hour))
+
+	again := newHeartbeat(cluster, c, heartbeats, replicaA)
+	again.record.Revision = last
+	h = again
+	cluster.record.State = "2026-05-04T12:00:00Z 1"
+	beat("the text of an earlier process", start)
+}
+
+// TestClaimsAreMonotonic checks that the times from which this replica measures how old a record and
+// a claim are have a monotonic part. Otherwise a claim would be treated as abandoned when the clock
+// jumps forward, and its change could be sent to Coder twice.
+func TestClaimsAreMonotonic(t *testing.T) {
+	table := NewTable(clock.RealClock{})
+	h := &held{key: "a", revision: 1, kept: &metadata.Record{}}
+	h.spec.Claim = "other/1"
+	table.see(h)
+	// A later change that keeps the claim keeps its time.
+	table.see(&held{key: "a", revision: 2, spec: h.spec, kept: &metadata.Record{}})
+	h = table.get("a")
+	for what, at := range map[string]time.Time{"the claim": h.claimed, "the record": h.born, "the kept metadata": h.kept.DeepCopy().CreatedAt.Time} {
+		if !strings.Contains(at.String(), " m=") {
+			t.Errorf("the time of %s has no monotonic part: %s", what, at)
+		}
+	}
+	if busy, _ := table.foreign("a", func(string) bool { return false }); !busy {
+		t.Error("another replica's claim is not respected")
+	}
+}
