@@ -30,7 +30,7 @@ func keepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
 	template := live.Spec.Template
 	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
 	if at < 0 {
-		return fmt.Errorf("the Deployment %q has no container %q, so it is none of a chart of Coder's", live.Name, chartContainer)
+		return fmt.Errorf("the Deployment %q has no container %q, so it was not created by a chart of Coder", live.Name, chartContainer)
 	}
 	c := template.Spec.Containers[at]
 	if manifests.HoldsSecret(c.Args...) || manifests.HoldsSecret(c.Command...) {
