@@ -150,7 +150,7 @@ func (c *licensed) licenses(t *testing.T) {
 		t.Errorf("new license: %+v", c.license)
 	}
 	_, err = c.admin.AddLicense(ctx, text)
-	expect(t, err, refusal{http.StatusConflict, "it already exists in Coder", nil})
+	expect(t, err, refusal{http.StatusConflict, "Coder already has such an object", nil})
 	other := must[coderd.License](t)(c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{Trial: true})))
 	all := must[[]coderd.License](t)(c.admin.Licenses(ctx))
 	if len(all) != 2 || all[0].ID != c.license.ID || !all[0].Is(claims) || all[1].Is(claims) || !all[1].Claims.Trial || all[0].Claims.Trial {
@@ -303,7 +303,7 @@ func (c *licensed) proxies(t *testing.T) {
 	other, _, err := c.admin.CreateWorkspaceProxy(ctx, "other", "", "/icon/x.svg")
 	ok(t, err)
 	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, other.ID, "HELSINKI", "", "", false)
-	expect(t, err, refusal{http.StatusConflict, "it already exists in Coder", nil})
+	expect(t, err, refusal{http.StatusConflict, "Coder already has such an object", nil})
 	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, uuid.New(), "nobody", "", "", false)
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 	_, _, err = c.stranger.UpdateWorkspaceProxy(ctx, other.ID, "mine", "", "", true)

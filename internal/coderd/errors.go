@@ -288,7 +288,7 @@ func (e *Error) notInternal() {
 	case strings.HasPrefix(e.Detail, notAuthorized):
 		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token has no permission for this", ""
 	case strings.Contains(e.Detail, duplicateKey):
-		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "it already exists in Coder", ""
+		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder already has such an object", ""
 	case strings.HasPrefix(e.Detail, versionInUse):
 		e.StatusCode, e.Detail = http.StatusConflict, ""
 		e.Message = "the version is active, is used by a workspace, or its build is not finished"
