@@ -31,9 +31,9 @@ func writeConditions(workloads, aggregated string) error {
 # Conditions and reasons
 
 Each object of `+"`coder.com`"+` has the conditions Ready, and Reconciling or Stalled while they are true, as kstatus
-reads them, and the parts of which Ready is made. Each carries the generation of the spec that it is about. The reason of
-Ready is that of the first part that does not hold; its message names the value and what to do next. A reason that reports
-trouble is also that of a Warning Event.
+reads them, and the conditions from which Ready is derived. Each has the generation of the spec that it is about. The reason of
+Ready is the reason of the first of these conditions that is not True; its message names the value and what to do next. The
+reason of a failure is also reported as a Warning Event.
 
 ## Conditions
 

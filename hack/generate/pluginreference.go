@@ -27,12 +27,12 @@ A plugin of kubectl: `+"`kubectl-coder`"+` in the `+"`PATH`"+`. [How to use it](
 		fmt.Fprintf(out, "| [`%s`](#%s) | %s |\n", commandName(cmd), strings.ReplaceAll(commandName(cmd), " ", "-"), cmd.Short)
 	})
 	fmt.Fprint(out, `
-Exit codes: 0 it was done; 1 it was not; 2 the command line is wrong and nothing was tried; 3 a part was left out, which is
-named, and the rest was done; 130 it was interrupted, also if it goes on until then. `+"`status` and `template diff`"+` have more, which stand there. What a command is asked for is written to
-standard output, all else to standard error.
+Exit codes: 0 success; 1 failure; 2 the command line is wrong and nothing was done; 3 incomplete, the missing parts are named;
+130 interrupted, also for commands that run until they are interrupted. `+"`status` and `template diff`"+` have further exit codes.
+Results are written to standard output, and all other messages to standard error.
 `)
 	eachCommand(root, func(cmd *cobra.Command) { writeCommand(out, cmd) })
-	fmt.Fprint(out, "\n## Flags of all commands\n\nThose of kubectl that choose the cluster and the user.\n\n")
+	fmt.Fprint(out, "\n## Flags of all commands\n\nThe flags of kubectl that select the cluster and the user.\n\n")
 	writeFlags(out, root.PersistentFlags())
 }
 

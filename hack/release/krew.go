@@ -55,7 +55,7 @@ func runKrew(args []string, stdout io.Writer) error {
 	p.Spec.Version = *version
 	p.Spec.Homepage = repository
 	p.Spec.ShortDescription = "Operate Coder workspaces and templates"
-	p.Spec.Description = "Shows how Coder is on a cluster that runs coder-k8s: control planes, workspaces, what is wrong.\n" +
+	p.Spec.Description = "Shows the state of Coder on a cluster that runs coder-k8s: control planes, workspaces and problems.\n" +
 		"Starts and stops workspaces, follows their logs, opens them, and keeps templates in files.\n"
 	for _, archive := range set.Args() {
 		platform, err := platformOf(archive, *base)

@@ -128,7 +128,7 @@ func TestMappedCallersActAsThemselves(t *testing.T) {
 	mustForbid(t, f.createAs(t, "person:alice", "coder.boss.mine", map[string]any{"templateName": "starter"}), "Unauthorized to create workspace", `user "ada"`)
 	_, err := f.as(t, "person:alice", workspacesGVR).Create(t.Context(), workspaceObject("coder.bob.mine", map[string]any{"templateName": "starter"}),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	mustForbid(t, err, "as whom you act")
+	mustForbid(t, err, "you act as user")
 	f.coder.AddWorkspace("bob", f.template, "his")
 	f.workspace(t, "coder.bob.his", func(*unstructured.Unstructured) bool { return true })
 	mustForbid(t, f.patch(t, "person:alice", "coder.bob.his", `{"spec":{"running":false}}`), "ada")
@@ -216,7 +216,7 @@ func TestRulesThatLeadNowhere(t *testing.T) {
 		"a shared email": {`[{match: {userName: "person:*"}, coderUser: {email: bob@example.com}}]`, "2 users in Coder have the email"},
 		"no such email":  {`[{match: {userName: "person:*"}, coderUser: {email: nobody@example.com}}]`, "no user in Coder has the email"},
 		"an Owner":       {`[{match: {userName: "person:*"}, coderUser: {username: boss}}]`, `coderusers/owner "boss"`},
-		"nobody":         {`[{match: {userName: "person:*"}, nobody: true}, {match: {userName: "*"}, operator: true}]`, "lets you change and enter nothing"},
+		"nobody":         {`[{match: {userName: "person:*"}, nobody: true}, {match: {userName: "*"}, operator: true}]`, "denies all changes and all sessions"},
 		"no username":    {`[{match: {userName: "*"}, coderUser: {username: "{name}"}}]`, "cannot be a username"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestRulesThatLeadNowhere(t *testing.T) {
 	}
 	f.rules(t, `[{match: {userName: "person:chief"}, coderUser: {username: ada}}, {match: {userName: "person:king"}, coderUser: {username: boss}}]`)
 	remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/", Status: http.StatusForbidden, Message: "No tokens here."})
-	mustForbid(t, f.patch(t, "person:chief", "coder.ada.dev", `{"spec":{"running":false}}`), "lets the operator make no token", "No tokens here")
+	mustForbid(t, f.patch(t, "person:chief", "coder.ada.dev", `{"spec":{"running":false}}`), "does not let the operator create a token", "No tokens here")
 	remove()
 	if n := f.coder.Requests()["POST /api/v2/workspaces/{workspace}/builds"] - before; n != 0 {
 		t.Errorf("%d builds", n)

@@ -48,7 +48,7 @@ func mayReadSecret(client kubernetes.Interface) func(ctx context.Context, who us
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return coderfault.Unavailable(fmt.Sprintf("whether %q may read Secret %q cannot be found out now: %v", who.GetName(), name, err), retryAfter)
+			return coderfault.Unavailable(fmt.Sprintf("it cannot be checked now whether %q may get Secret %q: %v", who.GetName(), name, err), retryAfter)
 		}
 		if !review.Status.Allowed {
 			return apierrors.NewForbidden(corev1.Resource("secrets"), name,
@@ -81,7 +81,7 @@ func (n *namespaces) ReleasedNow(ctx context.Context, name string) (bool, error)
 		return true, nil
 	case err != nil:
 		return false, coderfault.Unavailable(fmt.Sprintf(
-			"nothing is deleted, because it cannot be seen whether namespace %q itself is being deleted: %v", name, err), 0)
+			"nothing is deleted, because it cannot be checked whether namespace %q itself is being deleted: %v", name, err), 0)
 	default:
 		return namespace.DeletionTimestamp != nil, nil
 	}

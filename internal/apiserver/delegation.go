@@ -42,8 +42,8 @@ func delegateAuthentication(client kubernetes.Interface, config *server.Config) 
 	}
 	headers, err := requestHeaders(client)
 	if err != nil {
-		return fmt.Errorf("reading ConfigMap %s/%s, which says whom kube-apiserver speaks for "+
-			"(RoleBinding to extension-apiserver-authentication-reader): %w", metav1.NamespaceSystem, authenticationConfigMap, err)
+		return fmt.Errorf("reading ConfigMap %s/%s, with the authentication settings of kube-apiserver "+
+			"(it needs a RoleBinding to extension-apiserver-authentication-reader): %w", metav1.NamespaceSystem, authenticationConfigMap, err)
 	}
 	delegation := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: false},
@@ -61,7 +61,7 @@ func delegateAuthentication(client kubernetes.Interface, config *server.Config) 
 	info := &config.Authentication
 	for _, ca := range []dynamiccertificates.CAContentProvider{clientCA, headers.CAContentProvider} {
 		if err := info.ApplyClientCert(ca, config.SecureServing); err != nil {
-			return fmt.Errorf("asking callers for their certificates: %w", err)
+			return fmt.Errorf("requesting client certificates: %w", err)
 		}
 	}
 	info.RequestHeaderConfig, info.Authenticator = headers, authenticator

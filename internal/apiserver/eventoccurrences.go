@@ -27,7 +27,7 @@ const (
 
 // scheduledBuilds maps the reasons of builds that Coder starts itself to their explanations.
 var scheduledBuilds = map[string]string{
-	"autostop": "its schedule or the limit on its time", "dormancy": "it was not used for long", "autodelete": "its template's rule for dormant workspaces",
+	"autostop": "its schedule or time limit", "dormancy": "inactivity", "autodelete": "its template's rule for dormant workspaces",
 }
 
 // workspaceOccurrences returns the occurrences between two states of a workspace.
@@ -94,7 +94,7 @@ func templateOccurrences(before, after *aggregationv1alpha1.CoderTemplate) []occ
 		}
 		all = append(all, occurrence{
 			reason: aggregationv1alpha1.ReasonVersionPromoted, action: actionPromote, key: is.ActiveVersionID + at,
-			note: fmt.Sprintf("version %q is active, in place of %q", is.ActiveVersionName, was.ActiveVersionName),
+			note: fmt.Sprintf("version %q is active; the former version was %q", is.ActiveVersionName, was.ActiveVersionName),
 		})
 	}
 	return all

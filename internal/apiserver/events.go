@@ -128,7 +128,7 @@ func (r *eventRecorder) Run(ctx context.Context) {
 			}
 		}
 		if n := r.dropped.Swap(0); n > 0 {
-			log.FromContext(ctx).Info("Dropping Events, because too many happen at once", "objects", n)
+			log.FromContext(ctx).Info("Dropped Events because of the rate limit", "objects", n)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (r *eventRecorder) write(ctx context.Context, limit *rate.Limiter, object r
 	defer cancel()
 	_, err := r.config.Client.EventsV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).Info("Not writing an Event", "namespace", event.Namespace, "name", event.Regarding.Name, "reason", o.reason, "error", err.Error())
+		log.FromContext(ctx).Info("Could not write an Event", "namespace", event.Namespace, "name", event.Regarding.Name, "reason", o.reason, "error", err.Error())
 	}
 }
 

@@ -32,12 +32,12 @@ func migrate(ctx context.Context, client dynamic.Interface, kept metadata.Record
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading what an earlier version kept: %w", err)
+		return fmt.Errorf("reading the metadata of an earlier version: %w", err)
 	}
 	var errs []error
 	for i := range list.Items {
 		if err := migrateOne(ctx, client, kept, &list.Items[i]); err != nil {
-			errs = append(errs, fmt.Errorf("taking over CoderObjectMetadata %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err))
+			errs = append(errs, fmt.Errorf("migrating CoderObjectMetadata %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -47,7 +47,7 @@ func migrateOne(ctx context.Context, client dynamic.Interface, kept metadata.Rec
 	record, err := recordOf(old)
 	if err != nil {
 		// The earlier version could not read it either.
-		log.FromContext(ctx).Error(err, "Leaving a CoderObjectMetadata that cannot be read", "namespace", old.GetNamespace(), "name", old.GetName())
+		log.FromContext(ctx).Error(err, "Not migrating a CoderObjectMetadata that cannot be decoded", "namespace", old.GetNamespace(), "name", old.GetName())
 		return nil
 	}
 	// An existing record is newer.

@@ -54,7 +54,7 @@ func (f *fixture) expectOnly(t *testing.T, path, leftOut string, want ...string)
 	if len(want) == 0 && !strings.Contains(got.body, `"items":[]`) {
 		t.Errorf("%s: not empty: %s", path, got.body)
 	}
-	if warning := strings.Join(got.header.Values("Warning"), "\n"); strings.Contains(warning, "never served") != (leftOut != "") || !strings.Contains(warning, leftOut) {
+	if warning := strings.Join(got.header.Values("Warning"), "\n"); strings.Contains(warning, "was not served yet") != (leftOut != "") || !strings.Contains(warning, leftOut) {
 		t.Errorf("%s: Warning %q, want one that names %q", path, warning, leftOut)
 	}
 }
@@ -94,7 +94,7 @@ func TestNeverServed(t *testing.T) {
 		"templates elsewhere":    {http.MethodGet, second("codertemplates"), "", http.StatusOK, false},
 	})
 	got := f.do(t, http.MethodPost, second("coderworkspaces"), map[string]string{"Content-Type": jsonMIME}, create("coder.ada.fresh"))
-	if !strings.Contains(got.body, "CoderControlPlane second/coder cannot be asked now") || !strings.Contains(got.body, "the operator has no access to it yet") {
+	if !strings.Contains(got.body, "CoderControlPlane second/coder is not available") || !strings.Contains(got.body, "the operator has no access to it yet") {
 		t.Errorf("a create does not say why it is refused: %s", got.body)
 	}
 

@@ -36,7 +36,7 @@ func TestRenamedInCoder(t *testing.T) {
 	}
 	spec := map[string]any{"templateName": "starter"}
 	_, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.prod", spec), metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), `its object is "coder.ada.dev"`) {
+	if !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), `its object still has the name "coder.ada.dev"`) {
 		t.Errorf("creating what has the new name: %v", err)
 	}
 	if _, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.dev", spec), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
@@ -85,7 +85,7 @@ func TestAnOrganizationIsRenamed(t *testing.T) {
 		}
 	}
 	_, err := f.ws().Create(t.Context(), workspaceObject("acme.ada.dev", map[string]any{"templateName": "starter"}), metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), `its object is "coder.ada.dev"`) {
+	if !apierrors.IsAlreadyExists(err) || !strings.Contains(err.Error(), `its object still has the name "coder.ada.dev"`) {
 		t.Errorf("creating what has the new name: %v", err)
 	}
 }

@@ -29,8 +29,8 @@ const (
 func (s *storage) filled() error {
 	for _, store := range s.stores {
 		if !store.Table.Filled() {
-			return fmt.Errorf("the records of kind %s were not read yet: see whether kube-apiserver answers, and whether their "+
-				"custom resource definition is installed and may be read", store.Kind())
+			return fmt.Errorf("the records of kind %s were not read yet: check that kube-apiserver responds, and that their "+
+				"custom resource definition is installed and readable", store.Kind())
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func (s *storage) ready() error {
 		return err
 	}
 	if _, known := s.board.All(); !known {
-		return errors.New("what is known of the control planes was not read yet")
+		return errors.New("the sync status of the control planes is not read yet")
 	}
 	return nil
 }
@@ -92,11 +92,11 @@ func (s *storage) sweep(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := s.stores[template.Plural].Sweep(ctx, time.Now(), unused); err != nil {
-			log.FromContext(ctx).Info("Leaving files of templates that nothing needs", "error", err.Error())
+			log.FromContext(ctx).Info("Could not remove unused template files", "error", err.Error())
 		}
 		for _, store := range s.stores {
 			if err := store.SweepHeartbeats(ctx, time.Now()); err != nil {
-				log.FromContext(ctx).Info("Leaving heartbeats of replicas that are gone", "kind", store.Kind(), "error", err.Error())
+				log.FromContext(ctx).Info("Could not remove the heartbeats of stopped replicas", "kind", store.Kind(), "error", err.Error())
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (s *storage) prepare(ctx context.Context) error {
 		err = migrate(ctx, s.states.client, s.kept)
 	}
 	if err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Info("Not mirroring yet", "error", err.Error())
+		log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (s *storage) close(ctx context.Context) {
 	s.sessions.Close(ctx)
 	for _, store := range s.stores {
 		if err := store.Close(ctx); err != nil {
-			log.FromContext(ctx).Info("Leaving the heartbeat of this replica", "kind", store.Kind(), "error", err.Error())
+			log.FromContext(ctx).Info("Could not remove the heartbeat of this replica", "kind", store.Kind(), "error", err.Error())
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestAFailureIsFoundByItsRequestID(t *testing.T) {
 	if agent := sent.Header.Get("User-Agent"); !strings.HasSuffix(agent, " request/from-kubectl-1") {
 		t.Errorf("Coder logs the agent %q", agent)
 	}
-	for _, text := range []string{"Coder did not do what it was asked for", "Answering a request with a failure"} {
+	for _, text := range []string{"A request to Coder failed", "A request failed"} {
 		if !slices.ContainsFunc(f.journal.having(text), func(line string) bool { return strings.Contains(line, `"requestID"="from-kubectl-1"`) }) {
 			t.Errorf("no line %q of the request: %q", text, f.journal.having(text))
 		}

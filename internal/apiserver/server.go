@@ -110,11 +110,11 @@ func New(config Config) (*Server, error) {
 	own.QPS, own.Burst = clientQPS, clientBurst
 	client, err := kubernetes.NewForConfig(own)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
+		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
 	untyped, err := dynamic.NewForConfig(own)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
+		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
 	workspaces, err := records.NewClient(own, "coderworkspacerecords", "CoderWorkspaceRecord")
 	if err != nil {
@@ -258,7 +258,7 @@ func (s *Server) drain(ctx context.Context, ended <-chan error, parts int) error
 		case err := <-ended:
 			errs = append(errs, s.result(ctx, err))
 		case <-grace.C:
-			log.FromContext(ctx).Info("Stopping with requests under way", "after", drainTimeout)
+			log.FromContext(ctx).Info("Stopping while requests are in progress", "after", drainTimeout)
 			return errors.Join(errs...)
 		}
 	}
@@ -270,7 +270,7 @@ func (s *Server) result(ctx context.Context, err error) error {
 		return fmt.Errorf("serving the aggregated API: %w", err)
 	}
 	if ctx.Err() == nil {
-		return errors.New("the aggregated API server ended by itself")
+		return errors.New("the aggregated API server stopped unexpectedly")
 	}
 	return nil
 }

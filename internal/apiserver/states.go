@@ -76,7 +76,7 @@ func (s *states) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !s.leading() {
 			if err := s.adopt(ctx, s.leading); err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).V(1).Info("Following what is known of the control planes", "error", err.Error())
+				log.FromContext(ctx).V(1).Info("Could not read the sync status of the control planes", "error", err.Error())
 			}
 		}
 		select {
@@ -106,7 +106,7 @@ func (s *states) adopt(ctx context.Context, unless func() bool) error {
 			p = syncstatus.Status{
 				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
 				NeverServed: m.NeverServed && !s.known(m.ControlPlane),
-				Since:       metav1.NewTime(s.began), Message: "no replica has read it yet",
+				Since:       metav1.NewTime(s.began), Message: "the operator has not read its objects yet",
 			}
 		}
 		if !m.Deleting {
@@ -137,7 +137,7 @@ func sortPartitions(all []syncstatus.Status) {
 // stored returns the states that are stored in the cluster.
 func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 	if !s.informer.Informer().HasSynced() {
-		return nil, errors.New("the states of the control planes were not read yet")
+		return nil, errors.New("the sync status of the control planes is not read yet")
 	}
 	list, err := s.informer.Lister().List(labels.Everything())
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) {
 	untyped, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("bug: %T is no CoderMirrorState", object)
+		return nil, fmt.Errorf("bug: %T is not a CoderMirrorState", object)
 	}
 	state := &metadatav1alpha1.CoderMirrorState{}
 	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
@@ -175,7 +175,7 @@ func (s *states) publish(ctx context.Context) {
 		changed := s.board.Changed()
 		retry := (<-chan time.Time)(nil)
 		if err := s.write(ctx, written); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Writing what is known of the control planes; it is tried again")
+			log.FromContext(ctx).Error(err, "Could not write the sync status of the control planes; retrying")
 			retry = time.After(statesRetry)
 		}
 		select {

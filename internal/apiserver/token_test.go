@@ -134,8 +134,8 @@ func TestWhoGetsWhoseToken(t *testing.T) {
 	}
 	f.coder.SuspendUser("gone")
 	for name, c := range map[string]struct{ caller, workspace, says string }{
-		"mapped, of somebody else":     {"person:alice", "coder.bob.his", "as whom you act"},
-		"mapped to nobody":             {"person:nobody", "coder.ada.dev", "lets you change and enter nothing"},
+		"mapped, of somebody else":     {"person:alice", "coder.bob.his", "you act as user"},
+		"mapped to nobody":             {"person:nobody", "coder.ada.dev", "denies all changes and all sessions"},
 		"unmapped":                     {"person:carol", "coder.ada.dev", `coderusers "ada"`},
 		"unmapped, of an Owner":        {"person:chief", "coder.boss.his", `coderusers/owner "boss"`},
 		"mapped to an Owner":           {"person:dave", "coder.ada.dev", `coderusers/owner "boss"`},
@@ -163,7 +163,7 @@ func TestWhoGetsWhoseToken(t *testing.T) {
 	// Who may not revoke another user's token in Coder cannot do it here either.
 	f.mint(t, "person:alice", "coder.ada.dev")
 	got := f.token(t, "person:alice", http.MethodDelete, "coder.ada.dev", "", "")
-	if got.status != http.StatusForbidden || !strings.Contains(got.body, "1 of 2 tokens are revoked") || len(f.workspaceTokens("boss")) != 1 || len(f.workspaceTokens("ada")) > 0 {
+	if got.status != http.StatusForbidden || !strings.Contains(got.body, "1 of 2 tokens were revoked") || len(f.workspaceTokens("boss")) != 1 || len(f.workspaceTokens("ada")) > 0 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }

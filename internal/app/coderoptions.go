@@ -40,13 +40,13 @@ func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, flagCoderURL, o.URL,
 		"serve the Coder at this address, with --app=aggregated-apiserver, instead of discovering the control planes of the cluster")
 	fs.StringVar(&o.Token, flagCoderToken, o.Token,
-		"token for --coder-url; prefer --coder-session-token-file, because everybody on a machine can read command lines")
+		"token for --coder-url; prefer --coder-session-token-file, because all users of a machine can read command lines")
 	fs.StringVar(&o.TokenFile, flagCoderTokenFile, o.TokenFile,
-		"file that holds the token for --coder-url")
+		"file that contains the token for --coder-url")
 	fs.StringVar(&o.Namespace, flagCoderNamespace, o.Namespace,
 		"namespace in which the objects of --coder-url appear")
 	fs.DurationVar(&o.RequestTimeout, flagCoderTimeout, o.RequestTimeout,
-		"how long one request of the aggregated API to a Coder may take")
+		"timeout of one request of the aggregated API to a Coder")
 }
 
 // static reports whether a single Coder deployment is configured.
@@ -66,7 +66,7 @@ func (o *CoderOptions) validate(mode Mode, given func(flag string) bool) []error
 			flagCoderTimeout, mode, ModeAll, ModeAggregatedAPIServer))
 	}
 	if o.RequestTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--%s=%s must be longer than nothing", flagCoderTimeout, o.RequestTimeout))
+		errs = append(errs, fmt.Errorf("--%s=%s must be greater than zero", flagCoderTimeout, o.RequestTimeout))
 	}
 	if !o.static() {
 		return errs
@@ -89,7 +89,7 @@ func (o *CoderOptions) validateStatic() []error {
 		errs = append(errs, errors.New("--coder-session-token and --coder-session-token-file are both given: keep one"))
 	}
 	if o.Namespace == "" {
-		errs = append(errs, errors.New("--coder-namespace is missing: it says in which namespace the objects of --coder-url appear"))
+		errs = append(errs, errors.New("--coder-namespace is missing: set the namespace in which the objects of --coder-url appear"))
 	}
 	if o.URL != "" {
 		errs = append(errs, validateCoderURL(o.URL))
@@ -105,11 +105,11 @@ func validateCoderURL(raw string) error {
 	case err != nil:
 		return errors.New("--coder-url is not an address, for example https://coder.example.com")
 	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
-		return fmt.Errorf("--coder-url has the scheme %q: it begins with http:// or https://", u.Scheme)
+		return fmt.Errorf("--coder-url has the scheme %q: it must begin with http:// or https://", u.Scheme)
 	case u.Host == "":
 		return errors.New("--coder-url names no host, for example https://coder.example.com")
 	case u.User != nil:
-		return errors.New("--coder-url holds a user name: leave it out, the token says who calls")
+		return errors.New("--coder-url contains a user name: remove it, the token identifies the caller")
 	}
 	return nil
 }

@@ -212,11 +212,11 @@ func runUntilDone(ctx context.Context, logger logr.Logger, patience time.Duratio
 		select {
 		case err = <-ended:
 		case <-timer.C:
-			err = fmt.Errorf("something still runs after %s", patience)
+			err = fmt.Errorf("not everything stopped within %s", patience)
 		}
 	}
 	if err != nil {
-		logger.Info("Stopped, not everything in time", "reason", err.Error())
+		logger.Info("Stopped before everything had ended", "reason", err.Error())
 		return nil
 	}
 	logger.Info("Stopped")

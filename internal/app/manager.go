@@ -112,7 +112,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 		GracefulShutdownTimeout:       ptr.To(gracePeriod),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (*cacheWarmer) NeedLeaderElection() bool { return false }
 func (w *cacheWarmer) Start(ctx context.Context) error {
 	for _, obj := range w.warm {
 		if _, err := w.cache.GetInformer(ctx, obj); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("filling the cache of %T: %w; are the custom resource definitions of coder-k8s installed?", obj, err)
+			return fmt.Errorf("filling the cache of %T: %w; check that the custom resource definitions of coder-k8s are installed", obj, err)
 		}
 	}
 	w.filled.Store(true)

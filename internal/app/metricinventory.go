@@ -152,7 +152,7 @@ func parseDescription(description *prometheus.Desc) (MetricFamily, error) {
 func registerBuildInfo(registerer prometheus.Registerer) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "coder_k8s_build_info",
-		Help: "1, with the version, the commit and the Go version that the program was built from.",
+		Help: "Always 1. The labels are the version, the commit and the Go version of the build.",
 	}, []string{"version", "commit", "go_version"})
 	if err := collector.Register(registerer, &info); err != nil {
 		return err

@@ -50,7 +50,7 @@ type MetricsOptions struct {
 
 func (o *MetricsOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "metrics-bind-address", o.BindAddress,
-		"host:port that serves /metrics over TLS to callers with the right to get it; 0 switches it off")
+		"host:port that serves /metrics over TLS to callers with the permission to get it; 0 disables it")
 	fs.StringVar(&o.CertFile, "metrics-tls-cert-file", o.CertFile,
 		"certificate of /metrics, read again when it changes (default: that of Secret "+metricsSecret+", which the operator fills)")
 	fs.StringVar(&o.KeyFile, "metrics-tls-private-key-file", o.KeyFile, "private key of --metrics-tls-cert-file")
@@ -115,7 +115,7 @@ func (o *MetricsOptions) certificate(config *rest.Config, namespace string) (met
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
+		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
 	expiry, err := certificates.NewMetrics(ctrlmetrics.Registry)
 	if err != nil {
@@ -139,11 +139,11 @@ type secretCertificate struct {
 func newSecretCertificate(config certificates.Config) (*secretCertificate, error) {
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+		return nil, fmt.Errorf("creating a certificate for the metrics: %w", err)
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+		return nil, fmt.Errorf("creating a certificate for the metrics: %w", err)
 	}
 	return &secretCertificate{keeper: certificates.NewManager(config), unverifiable: pair}, nil
 }
@@ -160,7 +160,7 @@ func (c *secretCertificate) Start(ctx context.Context) error {
 
 func (c *secretCertificate) look(ctx context.Context) {
 	if _, err := c.keeper.Look(ctx); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Serving metrics with a certificate that may not be verified; the Secret and the right to it are part of the installation, apply that again")
+		log.FromContext(ctx).Error(err, "Serving metrics with a self-signed certificate that clients cannot verify; apply the installation again, which contains the Secret and the permission for it")
 	}
 }
 
@@ -172,7 +172,7 @@ func (c *secretCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certifica
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the certificate in Secret %s and its key do not belong together", metricsSecret), err)
+		return nil, errors.Join(fmt.Errorf("the certificate and the key in Secret %s do not match", metricsSecret), err)
 	}
 	return &pair, nil
 }

@@ -35,8 +35,8 @@ type LogOptions struct {
 }
 
 func (o *LogOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Format, "log-format", o.Format, "json, or console for people")
-	fs.StringVar(&o.Level, "log-level", o.Level, "error, info, debug, or a number up to 10: the higher, the more")
+	fs.StringVar(&o.Format, "log-format", o.Format, "json, or console for a human-readable format")
+	fs.StringVar(&o.Level, "log-level", o.Level, "error, info, debug, or a number up to 10: higher numbers log more")
 }
 
 func (o *LogOptions) validate() error {

@@ -77,11 +77,11 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"host:port that serves /healthz and /readyz over plain HTTP")
 	fs.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", o.WatchNamespaces,
-		"namespaces to work in, separated by commas; the operator then needs rights in no other (default: all)")
+		"namespaces to watch, separated by commas; the operator then needs no permissions in other namespaces (default: all)")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
-		"DNS domain of the cluster, in the addresses of its Services")
+		"DNS domain of the cluster, used in the addresses of Services")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay,
-		"how long everything goes on after SIGTERM, until Services route to this pod no more (at most 1m)")
+		"how long the process keeps serving after SIGTERM, until Services no longer route to this pod (at most 1m)")
 
 	o.Metrics.addFlags(sets.FlagSet("metrics"))
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
@@ -95,7 +95,7 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 
 func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Enabled, "leader-elect", o.Enabled,
-		"let only one replica at a time run the controllers; the servers run on all of them anyway")
+		"run the controllers on one replica only; the servers always run on all replicas")
 	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace,
 		"namespace of the Lease (default: $POD_NAMESPACE, else that of the pod's service account, else kube-system)")
 }
@@ -120,7 +120,7 @@ func (o *Options) Validate(given func(flag string) bool) error {
 	errs = append(errs, o.AggregatedAPI.Validate()...)
 	errs = append(errs, o.MCP.Validate()...)
 	if o.Mode == ModeMCP && o.MCP.Off() {
-		errs = append(errs, fmt.Errorf("--mcp-bind-address=0 switches off all that --app=%s runs; give it an address, for example %s", o.Mode, mcpserver.DefaultBindAddress))
+		errs = append(errs, fmt.Errorf("--mcp-bind-address=0 disables everything that --app=%s runs; set an address, for example %s", o.Mode, mcpserver.DefaultBindAddress))
 	}
 	return errors.Join(errs...)
 }

@@ -162,14 +162,14 @@ func (p *preflight) report(logger logr.Logger, reported map[string]string, probl
 		if reported[problem.Object] == now[problem.Object] {
 			continue
 		}
-		logger.Error(errors.New(problem.String()), "Something is wrong with the installation")
+		logger.Error(errors.New(problem.String()), "The installation has a problem")
 		if p.onProblem != nil {
 			p.onProblem(problem)
 		}
 	}
 	for object := range reported {
 		if _, still := now[object]; !still {
-			logger.Info("Something is right with the installation again", "object", object)
+			logger.Info("A problem of the installation is solved", "object", object)
 		}
 	}
 	return now

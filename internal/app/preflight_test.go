@@ -79,7 +79,7 @@ func TestPreflightTellsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		role := installation.Problem{Object: "ClusterRole b", What: "is missing", Do: "apply it"}
 		away := installation.Problem{Object: "APIService c", What: "is not available", Do: "wait", MayPass: true}
-		worse := installation.Problem{Object: "ClusterRole b", What: "is bound to nobody", Do: "apply it"}
+		worse := installation.Problem{Object: "ClusterRole b", What: "has no binding", Do: "apply it"}
 		looks := [][]installation.Problem{{role, away}, {role, away}, {worse, away}, nil, {worse}, {}}
 		failing := 3
 		n := 0
@@ -109,10 +109,10 @@ func TestPreflightTellsWhatChanges(t *testing.T) {
 		for i, want := range [][]string{
 			{`"error"="ClusterRole b is missing: apply it"`},
 			{`"error"="APIService c is not available: wait"`},
-			{`"error"="ClusterRole b is bound to nobody: apply it"`},
+			{`"error"="ClusterRole b has no binding: apply it"`},
 			{`"msg"="The installation could not be checked" "error"="connection refused"`},
-			{`"msg"="Something is right with the installation again" "object"="APIService c"`},
-			{`"msg"="Something is right with the installation again" "object"="ClusterRole b"`},
+			{`"msg"="A problem of the installation is solved" "object"="APIService c"`},
+			{`"msg"="A problem of the installation is solved" "object"="ClusterRole b"`},
 		} {
 			synctest.Wait()
 			got := book.take()

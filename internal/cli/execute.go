@@ -140,7 +140,7 @@ const suggestionDistance = 2
 // UnknownCommand returns the error for an unknown command, with suggestions. instead
 // contains commands of other programs for words that users try.
 func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) error {
-	text := fmt.Sprintf("%q is no command of %s", name, cmd.CommandPath())
+	text := fmt.Sprintf("%q is not a command of %s", name, cmd.CommandPath())
 	if other := instead[name]; other != "" {
 		return Usage("%s; %s does that", text, other)
 	}
@@ -157,7 +157,7 @@ func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) 
 // name.
 func WriteBelow(directory, folder, name string, text []byte, folderMode, fileMode fs.FileMode) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") || !filepath.IsLocal(name) {
-		return fmt.Errorf("writing %q: that is no name of a file", name)
+		return fmt.Errorf("writing %q: this is not a file name", name)
 	}
 	if err := os.MkdirAll(directory, folderMode); err != nil {
 		return err

@@ -26,7 +26,7 @@ const (
 // AddFlag adds -o with the formats that the command supports.
 func (f *Format) AddFlag(cmd *cobra.Command, known ...Format) {
 	v := &value{format: f, known: known}
-	cmd.Flags().VarP(v, "output", "o", "the format of the answer: "+v.choice())
+	cmd.Flags().VarP(v, "output", "o", "output format: "+v.choice())
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var all []string
 		for _, k := range known {
@@ -77,7 +77,7 @@ func (f Format) Write(w io.Writer, answer any) error {
 		text, err = yaml.JSONToYAML(text)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the answer as %s: %w", f, err)
+		return fmt.Errorf("writing the output as %s: %w", f, err)
 	}
 	_, err = fmt.Fprintln(w, strings.TrimRight(string(text), "\n"))
 	return err

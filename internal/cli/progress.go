@@ -19,13 +19,13 @@ type Progress struct {
 	live    bool
 	columns int
 	began   time.Time
-	told    map[string]string
+	printed map[string]string
 }
 
 // NewProgress returns a Progress that began at a time. live enables the mode for terminals,
 // with this number of columns.
 func NewProgress(out io.Writer, live bool, columns int, began time.Time) *Progress {
-	return &Progress{out: out, live: live, columns: columns, began: began, told: map[string]string{}}
+	return &Progress{out: out, live: live, columns: columns, began: began, printed: map[string]string{}}
 }
 
 // Report reports how many of all are done, and the state of one of them.
@@ -37,8 +37,8 @@ func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 		fmt.Fprint(p.out, "\r\x1b[K"+cut(line, p.columns-1))
 		return
 	}
-	if p.told[name] != state {
-		p.told[name] = state
+	if p.printed[name] != state {
+		p.printed[name] = state
 		fmt.Fprintf(p.out, "%s: %s (after %s)\n", name, state, elapsed)
 	}
 }

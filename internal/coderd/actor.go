@@ -108,7 +108,7 @@ func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 	}
 	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
 	var answer codersdk.AuthorizationResponse
-	err := c.call(ctx, "asking what the user may do", func(ctx context.Context) error {
+	err := c.call(ctx, "checking the permissions of the user", func(ctx context.Context) error {
 		return c.request(ctx, http.MethodPost, "/api/v2/authcheck", codersdk.AuthorizationRequest{Checks: checks}, http.StatusOK, into(&answer))
 	})
 	for i := range wanted {

@@ -150,7 +150,7 @@ func (c *licensed) licenses(t *testing.T) {
 		t.Errorf("new license: %+v", c.license)
 	}
 	_, err = c.admin.AddLicense(ctx, text)
-	expect(t, err, refusal{http.StatusConflict, "Coder has one like it already", nil})
+	expect(t, err, refusal{http.StatusConflict, "Coder already has such an object", nil})
 	other := must[coderd.License](t)(c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{Trial: true})))
 	all := must[[]coderd.License](t)(c.admin.Licenses(ctx))
 	if len(all) != 2 || all[0].ID != c.license.ID || !all[0].Is(claims) || all[1].Is(claims) || !all[1].Claims.Trial || all[0].Claims.Trial {
@@ -202,7 +202,7 @@ func (c *licensed) provisionerKeys(t *testing.T) {
 		expect(t, err, refusal{http.StatusBadRequest, "", []string{"name"}})
 	}
 	_, err = c.stranger.CreateProvisionerKey(ctx, c.org.ID, "mine", nil)
-	expect(t, err, refusal{http.StatusForbidden, "the token may not do this", nil})
+	expect(t, err, refusal{http.StatusForbidden, "the token has no permission for this", nil})
 	_, err = c.admin.CreateProvisionerKey(ctx, uuid.New(), "mine", nil)
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 
@@ -280,7 +280,7 @@ func (c *licensed) proxies(t *testing.T) {
 		expect(t, err, refusal{http.StatusBadRequest, "", []string{"name"}})
 	}
 	_, _, err = c.stranger.CreateWorkspaceProxy(ctx, "mine", "", "")
-	expect(t, err, refusal{http.StatusForbidden, "the token may not do this", nil})
+	expect(t, err, refusal{http.StatusForbidden, "the token has no permission for this", nil})
 
 	read := must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByName(ctx, "Falkenstein.1"))
 	if !cmp.Equal(read, must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByID(ctx, created.ID))) || read.ID != created.ID {
@@ -303,7 +303,7 @@ func (c *licensed) proxies(t *testing.T) {
 	other, _, err := c.admin.CreateWorkspaceProxy(ctx, "other", "", "/icon/x.svg")
 	ok(t, err)
 	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, other.ID, "HELSINKI", "", "", false)
-	expect(t, err, refusal{http.StatusConflict, "Coder has one like it already", nil})
+	expect(t, err, refusal{http.StatusConflict, "Coder already has such an object", nil})
 	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, uuid.New(), "nobody", "", "", false)
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 	_, _, err = c.stranger.UpdateWorkspaceProxy(ctx, other.ID, "mine", "", "", true)

@@ -162,7 +162,7 @@ func (e Entitlements) Tier() LicenseTier {
 // Entitlements reads what the licenses allow. It needs no token.
 func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
 	var out Entitlements
-	err := c.callWithoutToken(ctx, "reading what the licenses of Coder allow", func(ctx context.Context) error {
+	err := c.callWithoutToken(ctx, "reading the entitlements of Coder", func(ctx context.Context) error {
 		e, err := c.sdk.Entitlements(ctx)
 		if err != nil {
 			return err

@@ -215,11 +215,11 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	case seen.status >= 300 && seen.status < 400:
 		e.Message = redirected(coderURL, seen.location)
 	case errors.Is(err, errNotCoder), !seen.json && !meansTheSame(seen.status):
-		e.Message = fmt.Sprintf("something that is not Coder answered at %s with HTTP %d; check the address", coderURL, seen.status)
+		e.Message = fmt.Sprintf("the response from %s (HTTP %d) is not from Coder; check the URL", coderURL, seen.status)
 	case errors.As(err, &sdkError):
 		fillFromCoder(e, sdkError, seen.version)
 	default:
-		e.Message = fmt.Sprintf("the answer of Coder at %s (HTTP %d) could not be read: %v", coderURL, seen.status, e.Err)
+		e.Message = fmt.Sprintf("the response of Coder at %s (HTTP %d) could not be decoded: %v", coderURL, seen.status, e.Err)
 	}
 	e.truncate()
 	return e
@@ -265,7 +265,7 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 	switch {
 	case e.Message == routeNotFound:
 		e.StatusCode, e.Err = http.StatusNotImplemented, errNoRoute
-		e.Message = "this Coder does not have this part of the API; check its version, and whether it is the build that takes licenses"
+		e.Message = "this Coder does not have this API endpoint; check its version, and whether it is the build with licensed features"
 	case e.StatusCode == http.StatusForbidden && strings.HasSuffix(e.Message, needsLicense):
 		e.Err = errNotEntitled
 	case e.StatusCode == http.StatusForbidden && slices.ContainsFunc(e.Fields, func(f FieldError) bool { return f.Field == fieldExternalAuth }):
@@ -286,12 +286,12 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 func (e *Error) notInternal() {
 	switch {
 	case strings.HasPrefix(e.Detail, notAuthorized):
-		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
+		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token has no permission for this", ""
 	case strings.Contains(e.Detail, duplicateKey):
-		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder has one like it already", ""
+		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder already has such an object", ""
 	case strings.HasPrefix(e.Detail, versionInUse):
 		e.StatusCode, e.Detail = http.StatusConflict, ""
-		e.Message = "the version is the active one, a workspace is built from it, or its own build is not done"
+		e.Message = "the version is active, is used by a workspace, or its build is not finished"
 	case e.Message == archivedVersion:
 		e.StatusCode = http.StatusBadRequest
 	}

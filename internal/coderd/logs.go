@@ -198,7 +198,7 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 // connect follows the log after the last returned line.
 func (s *LogStream) connect(ctx context.Context) error {
 	if s.idle++; s.idle > maxIdleConnections {
-		err := errors.New("the connection ended again and again although the build goes on")
+		err := errors.New("the connection was closed repeatedly although the build is still running")
 		return &Error{Op: s.op, Message: err.Error(), Err: err}
 	}
 	return s.client.call(ctx, s.op, func(ctx context.Context) error {

@@ -41,7 +41,7 @@ func CheckProvisionerKeyName(name string) error {
 	case !plainName.MatchString(name):
 		return fmt.Errorf("%q must consist of %s", name, plainNameRule)
 	case reserved:
-		return fmt.Errorf("%q is one of the names that Coder keeps to itself: %s", name, strings.Join(codersdk.ReservedProvisionerKeyNames(), ", "))
+		return fmt.Errorf("%q is one of the names that Coder reserves: %s", name, strings.Join(codersdk.ReservedProvisionerKeyNames(), ", "))
 	}
 	return nil
 }

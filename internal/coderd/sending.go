@@ -90,11 +90,11 @@ func logCall(req *http.Request, call Call, coderRequestID string, err error) {
 	}
 	switch failed := call.Status == 0 || call.Status >= http.StatusInternalServerError; {
 	case !failed:
-		logger.V(1).Info("Asked Coder", values...)
+		logger.V(1).Info("Sent a request to Coder", values...)
 	case ctx.Err() == nil && tracing.RequestID(ctx) != "":
-		logger.Info("Coder did not do what it was asked for", append(values, errorValue(err)...)...)
+		logger.Info("A request to Coder failed", append(values, errorValue(err)...)...)
 	default:
-		logger.V(1).Info("Coder did not do what it was asked for", append(values, errorValue(err)...)...)
+		logger.V(1).Info("A request to Coder failed", append(values, errorValue(err)...)...)
 	}
 }
 

@@ -214,7 +214,7 @@ func logging(ctx context.Context, level int) (context.Context, *[]string) {
 func TestWhatIsLoggedOfARequest(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
-	const failed, asked = "Coder did not do what it was asked for", "Asked Coder"
+	const failed, asked = "A request to Coder failed", "Sent a request to Coder"
 	for _, tc := range []struct {
 		name  string
 		fault *coderdtest.Fault

@@ -186,7 +186,7 @@ func foldersThatAreFiles(entries map[string]string) []FieldError {
 			if _, exists := entries[folder]; exists {
 				problems = append(problems, FieldError{
 					Field:  fmt.Sprintf("files[%s]", name),
-					Detail: fmt.Sprintf("lies in %q, which is a file itself", folder),
+					Detail: fmt.Sprintf("is below %q, which is a file", folder),
 				})
 			}
 		}

@@ -72,7 +72,7 @@ func TestPackFilesNamesTheFileThatIsWrong(t *testing.T) {
 		{"path that is no text", map[string]string{"\xff": "x"}, []string{"files[\xff]"}, "UTF-8"},
 		{"content that is no text", map[string]string{"a": "\xff"}, []string{"files[a]"}, "must be UTF-8 text"},
 		{"twice", map[string]string{"./a": "x", "a": "y"}, []string{"files[a]"}, `is the same file as "./a"`},
-		{"file in a file", map[string]string{"a": "x", "a/b": "y"}, []string{"files[a/b]"}, `lies in "a"`},
+		{"file in a file", map[string]string{"a": "x", "a/b": "y"}, []string{"files[a/b]"}, `is below "a"`},
 		{"large", map[string]string{"a": large}, []string{"files[a]"}, "2 MiB"},
 		{"many", many, []string{"files"}, "2001 files"},
 		{"heavy", heavy, []string{"files"}, "40 MiB"},

@@ -146,7 +146,7 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	op := fmt.Sprintf("looking for the user with the email %q", email)
 	if strings.ContainsAny(email, ": \t\n\"") {
 		// Coder would interpret it as another search filter.
-		return nil, &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "it is no email address"}
+		return nil, &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "it is not an email address"}
 	}
 	var out []User
 	err := c.call(ctx, op, func(ctx context.Context) error {

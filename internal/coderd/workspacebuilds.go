@@ -78,7 +78,7 @@ func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number
 		return c.request(ctx, http.MethodGet, path, nil, http.StatusOK, into(&b))
 	})
 	if err == nil && b.WorkspaceID != w.ID {
-		err = &Error{Op: op, StatusCode: http.StatusNotFound, Message: "another workspace has this name now"}
+		err = &Error{Op: op, StatusCode: http.StatusNotFound, Message: "another workspace now has this name"}
 	}
 	return b.build(), err
 }

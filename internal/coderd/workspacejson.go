@@ -106,7 +106,7 @@ func (a *agentJSON) agent() Agent {
 		out.DisconnectedAt = a.DisconnectedAt
 	}
 	if a.Health != nil && !a.Health.Healthy {
-		out.Unhealthy = boundName(cmp.Or(a.Health.Reason, "Coder gives no reason"))
+		out.Unhealthy = boundName(cmp.Or(a.Health.Reason, "Coder reported no reason"))
 	}
 	for _, app := range a.Apps[:min(len(a.Apps), maxApps)] {
 		out.Apps = append(out.Apps, app.app())

@@ -92,9 +92,9 @@ func CheckProxyName(name string) error {
 	case !plainName.MatchString(name):
 		return fmt.Errorf("%q must consist of %s", name, plainNameRule)
 	case strings.EqualFold(name, PrimaryProxy):
-		return fmt.Errorf("%q is the name of Coder itself", name)
+		return fmt.Errorf("%q is the name of Coder's built-in proxy", name)
 	case uuid.Validate(name) == nil:
-		return fmt.Errorf("%q looks like an id, and Coder would take it for one", name)
+		return fmt.Errorf("%q looks like an ID, and Coder would treat it as one", name)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 		}
 	}
 	for _, text := range heard.all() {
-		r.leave("what may be missing or old: %s", text)
+		r.leave("objects may be missing or outdated: %s", text)
 	}
 	return out, nil
 }
@@ -97,7 +97,7 @@ func (c cluster) each(
 	return list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(obj runtime.Object) error {
 		item := obj.(*unstructured.Unstructured)
 		if err := take(item); err != nil {
-			r.leave("%s %s/%s: this program does not understand it, so it may be older than the server: %v",
+			r.leave("%s %s/%s: it cannot be decoded, so this program may be older than the server: %v",
 				item.GetKind(), item.GetNamespace(), item.GetName(), err)
 		}
 		return nil
@@ -107,7 +107,7 @@ func (c cluster) each(
 // explained adds a hint to the error of a missing API.
 func explained(err error) error {
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, or give --url and --token-file to ask a Coder itself: %w",
+		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, or give --url and --token-file to export from a Coder directly: %w",
 			aggregationv1alpha1.GroupVersion, err)
 	}
 	return err

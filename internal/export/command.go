@@ -35,7 +35,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print the workspaces, templates and users of a Coder as manifests",
-		Long: "Export prints the templates and workspaces of a living Coder as CoderTemplate and CoderWorkspace\n" +
+		Long: "Export prints the templates and workspaces of a running Coder as CoderTemplate and CoderWorkspace\n" +
 			"manifests, which apply to it without a change, and to another Coder that has the same\n" +
 			"organizations and users. It asks the aggregated API of the cluster, or with --url a Coder itself.\n" +
 			"With --users it prints the users as CoderUser too, without their passwords.\n\n" +
@@ -49,14 +49,14 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "export those of all namespaces")
 	flags.StringVar(&o.controlPlane, "control-plane", "", "export only those of this CoderControlPlane")
-	flags.StringVar(&o.url, "url", "", "ask the Coder at this address, and not the cluster")
-	flags.StringVar(&o.tokenFile, "token-file", "", "the file with the session token for --url; of an owner, it shows everything")
+	flags.StringVar(&o.url, "url", "", "export from the Coder at this URL, and not from the cluster")
+	flags.StringVar(&o.tokenFile, "token-file", "", "the file with the session token for --url; use a token of an owner to export everything")
 	flags.BoolVar(&o.templates, "templates", false, "export templates (default: templates and workspaces)")
 	flags.BoolVar(&o.workspaces, "workspaces", false, "export workspaces (default: templates and workspaces)")
-	flags.BoolVar(&o.users, "users", false, "export users; it takes the right to list coderusers, or a token of an administrator")
+	flags.BoolVar(&o.users, "users", false, "export users; needs the permission to list coderusers, or a token of an administrator")
 	flags.StringSliceVar(&o.owners, "owner", nil, "export only workspaces of these users")
 	flags.StringVarP(&o.output, "output", "o", "-", "the directory to write to; - is standard output")
-	flags.StringVar(&o.report, "report", "", "the file to write to what was left out and what to know, too")
+	flags.StringVar(&o.report, "report", "", "also write the report, with what was left out and notes, to this file")
 	o.kube.AddFlags(flags)
 	return cmd
 }
@@ -64,13 +64,13 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 func (o *options) validate() error {
 	switch {
 	case (o.url == "") != (o.tokenFile == ""):
-		return cli.Usage("--url and --token-file go together")
+		return cli.Usage("--url and --token-file must be set together")
 	case o.url != "" && (o.allNamespaces || o.controlPlane != ""):
-		return cli.Usage("--url asks one Coder itself, so --all-namespaces and --control-plane mean nothing with it")
+		return cli.Usage("--url exports from one Coder directly, so --all-namespaces and --control-plane cannot be used with it")
 	case o.output == "":
 		return cli.Usage("--output is empty; give a directory, or - for standard output")
 	case o.allNamespaces && *o.kube.Namespace != "":
-		return cli.Usage("--namespace and --all-namespaces exclude each other")
+		return cli.Usage("--namespace and --all-namespaces cannot be used together")
 	}
 	if !o.templates && !o.workspaces && !o.users {
 		o.templates, o.workspaces = true, true
@@ -130,7 +130,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	fmt.Fprint(o.streams.ErrOut, r)
 	if len(manifests) == 0 && len(r.leftOut) == 0 {
-		fmt.Fprintln(o.streams.ErrOut, "There is nothing to export. Is it the right namespace, and is its control plane ready?")
+		fmt.Fprintln(o.streams.ErrOut, "There is nothing to export. Check that the namespace is correct, and that its control plane is ready.")
 	}
 	return errors.Join(o.writeReport(r), r.err(len(manifests)))
 }

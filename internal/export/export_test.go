@@ -308,9 +308,9 @@ func TestBadInput(t *testing.T) {
 		want []string
 	}{
 		"an argument":          {args: []string{"everything"}, code: cli.ExitUsage, want: []string{`"everything" is one argument too many`}},
-		"a URL alone":          {args: []string{"--url=https://c"}, code: cli.ExitUsage, want: []string{"--url and --token-file go together"}},
-		"two sources":          {args: []string{"--url=https://c", "--token-file=x", "-A"}, code: cli.ExitUsage, want: []string{"mean nothing"}},
-		"two scopes":           {args: []string{"-A", "-n", "x"}, code: cli.ExitUsage, want: []string{"exclude each other"}},
+		"a URL alone":          {args: []string{"--url=https://c"}, code: cli.ExitUsage, want: []string{"--url and --token-file must be set together"}},
+		"two sources":          {args: []string{"--url=https://c", "--token-file=x", "-A"}, code: cli.ExitUsage, want: []string{"cannot be used with it"}},
+		"two scopes":           {args: []string{"-A", "-n", "x"}, code: cli.ExitUsage, want: []string{"cannot be used together"}},
 		"no output":            {args: []string{"-o", ""}, code: cli.ExitUsage, want: []string{"--output is empty"}},
 		"no token file":        {args: []string{"--url=https://c", "--token-file=/nowhere"}, code: cli.ExitFailure, want: []string{"reading --token-file", "/nowhere"}},
 		"an empty token file":  {args: []string{"--url=https://c", "--token-file", empty}, code: cli.ExitFailure, want: []string{"is empty", "coder tokens create"}},
@@ -335,11 +335,11 @@ func TestBadInput(t *testing.T) {
 					"metadata": map[string]any{"name": "coder.odd", "namespace": "coder"}, "spec": map[string]any{"files": "text"},
 				}},
 			},
-			code: cli.ExitPartial, want: []string{"left out: CoderTemplate coder/coder.odd: this program does not understand it"},
+			code: cli.ExitPartial, want: []string{"left out: CoderTemplate coder/coder.odd: it cannot be decoded"},
 		},
 		"what is out of date": {
-			k:    &kubeAPI{warning: "is shown as it was last seen", workspaces: []aggregationv1alpha1.CoderWorkspace{fullWorkspace()}},
-			code: cli.ExitPartial, want: []string{"left out: what may be missing or old: is shown as it was last seen"},
+			k:    &kubeAPI{warning: "the objects are in their last known state", workspaces: []aggregationv1alpha1.CoderWorkspace{fullWorkspace()}},
+			code: cli.ExitPartial, want: []string{"left out: objects may be missing or outdated: the objects are in their last known state"},
 		},
 		"nothing": {k: &kubeAPI{}, code: cli.ExitOK, want: []string{"There is nothing to export"}},
 	} {

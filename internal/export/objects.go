@@ -39,7 +39,7 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.TemplateVersionID = ""
 	if ws.Status.Outdated {
-		r.note("CoderWorkspace %s: it is built from a version of template %s that is not the active one; another Coder takes the active one",
+		r.note("CoderWorkspace %s: it is built from a version of template %s that is not the active one; another Coder uses the active one",
 			name, spec.TemplateName)
 	}
 	if ptr.Deref(spec.Dormant, false) && ptr.Deref(spec.Running, false) {
@@ -49,7 +49,7 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 	m := newManifest("CoderWorkspace", "workspaces", ws.ObjectMeta)
 	if withheld := secretParameters(spec.Parameters, masked); len(withheld) > 0 {
 		m.comments = append(m.comments, parametersComment(spec.Parameters, withheld))
-		r.leave("CoderWorkspace %s: spec.parameters, because the value of %s is secret or may be; the comment in its manifest says how to go on",
+		r.leave("CoderWorkspace %s: spec.parameters, because the value of %s is secret or may be; see the comment in its manifest",
 			name, strings.Join(withheld, ", "))
 		spec.Parameters = nil
 	}
@@ -102,12 +102,12 @@ func templateManifest(t template, r *report) manifest {
 	noteFiles(t, r)
 	if withheld := secretVariables(t); len(withheld) > 0 {
 		m.comments = append(m.comments, variablesComment(spec.Variables, withheld))
-		r.leave("CoderTemplate %s: spec.variables, because the value of %s is secret or may be; the comment in its manifest says how to go on",
+		r.leave("CoderTemplate %s: spec.variables, because the value of %s is secret or may be; see the comment in its manifest",
 			qualified(t.ObjectMeta), strings.Join(withheld, ", "))
 		spec.Variables = nil
 	}
 	if t.Status.Deprecated {
-		r.note("CoderTemplate %s: it is deprecated in Coder (%s), which a manifest cannot say", qualified(t.ObjectMeta), t.Status.DeprecationMessage)
+		r.note("CoderTemplate %s: it is deprecated in Coder (%s), which a manifest cannot express", qualified(t.ObjectMeta), t.Status.DeprecationMessage)
 	}
 	m.Spec = spec
 	return m
@@ -119,14 +119,14 @@ func noteFiles(t template, r *report) {
 	c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionFilesAvailable)
 	switch {
 	case c != nil && c.Status == metav1.ConditionFalse:
-		r.leave("CoderTemplate %s: spec.files: %s; another Coder cannot make the template of this manifest", name, c.Message)
+		r.leave("CoderTemplate %s: spec.files: %s; another Coder cannot create the template from this manifest", name, c.Message)
 	case t.Status.Source != nil && !t.Status.Source.Inline:
 		r.leave("CoderTemplate %s: the files of its source that are not text (%d files are); read them all through codertemplates/files",
 			name, len(t.Spec.Files))
 	}
 	for _, file := range slices.Sorted(maps.Keys(t.Spec.Files)) {
 		if redaction.LooksSecret(t.Spec.Files[file]) {
-			r.note("CoderTemplate %s: file %s seems to hold a secret; it is exported as it is, so look before you share it", name, file)
+			r.note("CoderTemplate %s: file %s may contain a secret; it is exported unchanged, so check it before you share it", name, file)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func userManifest(u aggregationv1alpha1.CoderUser, r *report) (manifest, bool) {
 		r.note("CoderUser %s: it is the operator's own account, so there is no manifest", name)
 		return manifest{}, false
 	case !slices.Contains([]string{"password", "oidc", "none"}, u.Spec.LoginType):
-		r.leave("CoderUser %s: its login type %q cannot be chosen for a new user; another Coder makes the user at the first login", name, u.Spec.LoginType)
+		r.leave("CoderUser %s: its login type %q cannot be chosen for a new user; another Coder creates the user at the first login", name, u.Spec.LoginType)
 		return manifest{}, false
 	}
 	m := newManifest("CoderUser", "users", u.ObjectMeta)

@@ -66,7 +66,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 		p.Since = &service.DeletionTimestamp.Time
 		return &p
 	case ref == nil:
-		what = "is served by kube-apiserver itself: somebody defined kinds of the group " + service.Spec.Group
+		what = "is served by kube-apiserver itself, because the cluster has CRDs of the group " + service.Spec.Group
 	case ref.Namespace+"/"+ref.Name != ours:
 		what = fmt.Sprintf("sends requests to Service %s/%s, not to %s", ref.Namespace, ref.Name, ours)
 	default:
@@ -75,7 +75,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 	if who := writerOf(service, "f:service"); who != "" {
 		what += fmt.Sprintf(" (written by %q)", who)
 	}
-	p := apiServiceProblem(what, "remove the other installation if nobody needs it, and then "+applyAPIService)
+	p := apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyAPIService)
 	return &p
 }
 
@@ -83,7 +83,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 // certificate that the operator manages.
 func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) (*Problem, error) {
 	if service.Spec.InsecureSkipTLSVerify {
-		p := apiServiceProblem("does not verify who answers (insecureSkipTLSVerify)", applyAPIService)
+		p := apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyAPIService)
 		return &p, nil
 	}
 	secret := &corev1.Secret{}
@@ -97,13 +97,13 @@ func (c *checker) foreignAuthority(ctx context.Context, service *apiregistration
 	case secret.Labels[coderv1alpha1.LabelManagedBy] != coderv1alpha1.ManagedBy, sharesAuthority(service.Spec.CABundle, secret.Data[authorityKey]):
 		return nil, nil
 	}
-	what := fmt.Sprintf("trusts another authority than that in Secret %s/%s", c.want.Namespace, APIServiceSecret)
+	what := fmt.Sprintf("trusts another certificate authority than the one in Secret %s/%s", c.want.Namespace, APIServiceSecret)
 	if len(service.Spec.CABundle) == 0 {
-		what = "trusts no authority yet"
+		what = "trusts no certificate authority yet"
 	} else if who := writerOf(service, "f:caBundle"); who != "" {
 		what += fmt.Sprintf(" (spec.caBundle is written by %q)", who)
 	}
-	p := apiServiceProblem(what, "keep others from writing spec.caBundle; the operator writes it every 30 seconds while it runs")
+	p := apiServiceProblem(what, "stop other clients from writing spec.caBundle; the operator writes it every 30 seconds while it runs")
 	p.MayPass = true
 	return &p, nil
 }
@@ -164,11 +164,11 @@ func unavailable(service *apiregistrationv1.APIService) *Problem {
 func nextStep(reason string) string {
 	switch reason {
 	case "ServiceNotFound", "ServicePortError", "ServiceAccessError":
-		return "apply config/apiserver again, in which the Service is"
+		return "apply config/apiserver again, which contains the Service"
 	case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
-		return "look why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
+		return "check why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
 	}
-	return "look at the operator's log, and whether the control plane's nodes reach its pods on port 6443, or that of --secure-port (NetworkPolicies, firewalls; docs/how-to/use-a-private-cluster.md)"
+	return "check the operator's log, and whether the control plane's nodes can reach its pods on port 6443, or that of --secure-port (NetworkPolicies, firewalls; docs/how-to/use-a-private-cluster.md)"
 }
 
 // guard is an admission policy of an installation.
@@ -182,10 +182,10 @@ type guard struct {
 func (c *checker) guards() []guard {
 	var guards []guard
 	if c.want.Controllers {
-		guards = append(guards, guard{PolicyName, "nobody can know who wrote spec.rbac, so the operator grants nothing for it"})
+		guards = append(guards, guard{PolicyName, "the author of spec.rbac is not known for certain, so the operator grants no permissions for it"})
 	}
 	if c.want.AggregatedAPI {
-		guards = append(guards, guard{TokenPolicyName, "a part of the operator that was taken over could act as another"})
+		guards = append(guards, guard{TokenPolicyName, "a compromised component of the operator could act as another one"})
 	}
 	return guards
 }
@@ -222,17 +222,17 @@ func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 	case err != nil || problems != nil:
 		return problems, err
 	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == admissionregistrationv1.Ignore:
-		return g.problem(policyKind, "lets pass what it cannot judge (failurePolicy Ignore)"), nil
+		return g.problem(policyKind, "allows requests that it cannot evaluate (failurePolicy Ignore)"), nil
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy guards nothing"); err != nil || problems != nil {
+	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy is not enforced"); err != nil || problems != nil {
 		return problems, err
 	}
 	switch {
 	case binding.Spec.PolicyName != g.name:
 		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
 	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
-		return g.problem(bindingKind, "does not deny what the policy refuses"), nil
+		return g.problem(bindingKind, "does not deny requests that violate the policy (validationActions without Deny)"), nil
 	}
 	return nil, nil
 }
@@ -241,7 +241,7 @@ func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 // 1.36 does not have this kind; there, the author sets the annotation.
 func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
 	const policyKind, bindingKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
-	g := guard{PolicyName, "nobody is recorded as the author of spec.rbac, so the operator grants nothing for it"}
+	g := guard{PolicyName, "the author of spec.rbac is not recorded, so the operator grants no permissions for it"}
 	problems, err := c.readGuard(ctx, g, policyKind, &admissionregistrationv1.MutatingAdmissionPolicy{}, "is missing")
 	switch {
 	case meta.IsNoMatchError(err):
@@ -250,7 +250,7 @@ func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
 		return problems, err
 	}
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy records nobody"); err != nil || problems != nil {
+	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy records no author"); err != nil || problems != nil {
 		return problems, err
 	}
 	if binding.Spec.PolicyName != g.name {

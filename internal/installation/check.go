@@ -99,7 +99,7 @@ func (c *checker) check(ctx context.Context) ([]Problem, error) {
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int { return rank(a) - rank(b) })
 	if len(errs) > 0 {
-		return problems, fmt.Errorf("looking at the installation: %w", errors.Join(errs...))
+		return problems, fmt.Errorf("checking the installation: %w", errors.Join(errs...))
 	}
 	return problems, nil
 }
@@ -183,7 +183,7 @@ func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj 
 		// If the permission cannot be checked, send the request.
 		return nil //nolint:nilerr // The question is a courtesy.
 	}
-	return apierrors.NewForbidden(mapping.Resource.GroupResource(), key.Name, errors.New("the right was asked for and is not there"))
+	return apierrors.NewForbidden(mapping.Resource.GroupResource(), key.Name, errors.New("you do not have this permission"))
 }
 
 // The oldest minor versions of Kubernetes 1.x that are supported.
@@ -227,7 +227,7 @@ func tooOld(v *version.Info, want Expectation) []Problem {
 				oldestMinorAggregatedAPI))
 	}
 	if want.MCP && minor < oldestMinorMCP {
-		add("has no constrained impersonation, with which the MCP server acts as its callers",
+		add("does not support constrained impersonation, which the MCP server needs to act as its callers",
 			fmt.Sprintf("update the cluster to 1.%d or later, or apply config/legacy-impersonation after reading what it grants", oldestMinorMCP))
 	}
 	return problems

@@ -91,8 +91,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no binding of the controllers": {
 			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRoleBinding", "", "coder-k8s-controller") },
-			administrator: "ClusterRole coder-k8s-controller is bound to nobody: apply the roles",
-			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: ",
+			administrator: "ClusterRole coder-k8s-controller has no binding: apply the roles",
+			operator:      "ServiceAccount coder-system/coder-k8s lacks permissions that it needs: ",
 		},
 		"no role of the MCP server": {
 			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRole", "", "coder-k8s-mcp") },
@@ -101,12 +101,12 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"an older role": {
 			broken:        func(t *testing.T) { c.olderRole(t) },
-			administrator: "ClusterRole coder-k8s-apiserver lacks rights that this version needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): ",
-			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
+			administrator: "ClusterRole coder-k8s-apiserver lacks permissions that this version needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): ",
+			operator:      "ServiceAccount coder-system/coder-k8s lacks permissions that it needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
 		},
 		"no role in its own namespace": {
 			broken:   func(t *testing.T) { c.without(t, rbac, "RoleBinding", Namespace, "coder-k8s-apiserver-replicas") },
-			operator: "ServiceAccount coder-system/coder-k8s may not use what it needs in namespace coder-system: leases.coordination.k8s.io ",
+			operator: "ServiceAccount coder-system/coder-k8s lacks permissions that it needs in namespace coder-system: leases.coordination.k8s.io ",
 		},
 		"no APIService": {
 			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", APIServiceName) },
@@ -124,8 +124,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 			broken: func(t *testing.T) {
 				c.changed(t, "apiregistration.k8s.io/v1", "APIService", APIServiceName, true, "spec", "insecureSkipTLSVerify")
 			},
-			administrator: "APIService v1alpha1.aggregation.coder.com does not verify who answers",
-			operator:      "APIService v1alpha1.aggregation.coder.com does not verify who answers",
+			administrator: "APIService v1alpha1.aggregation.coder.com does not verify the server certificate",
+			operator:      "APIService v1alpha1.aggregation.coder.com does not verify the server certificate",
 		},
 		"no policy": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", PolicyName) },
@@ -139,8 +139,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no binding of the policy that records authors": {
 			broken:        func(t *testing.T) { c.without(t, admission, "MutatingAdmissionPolicyBinding", "", PolicyName) },
-			administrator: "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records nobody: ",
-			operator:      "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records nobody: ",
+			administrator: "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records no author: ",
+			operator:      "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records no author: ",
 		},
 		"no policy about tokens": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", TokenPolicyName) },
@@ -149,8 +149,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no binding of the policy": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicyBinding", "", PolicyName) },
-			administrator: "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy guards nothing: ",
-			operator:      "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy guards nothing: ",
+			administrator: "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy is not enforced: ",
+			operator:      "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy is not enforced: ",
 		},
 		"a policy that only warns": {
 			broken: func(t *testing.T) {

@@ -43,10 +43,10 @@ func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check ch
 	o := &checkOptions{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what is wrong with the installation",
-		Long: "Check looks at the installation with your own rights: its definitions, roles, Deployments, APIService\n" +
-			"and policies. What you may not look at is left out. It changes nothing.\n\n" +
-			"Exit code: 0 nothing is wrong, 1 something is, or it could not look, 2 the command line is wrong.",
+		Short: "Report the problems of the installation",
+		Long: "Check examines the installation with your own permissions: its CRDs, roles, Deployments, APIService\n" +
+			"and policies. Objects that you may not read are left out. It changes nothing.\n\n" +
+			"Exit code: 0 no problems, 1 a problem was found or the check failed, 2 the command line is wrong.",
 		Example: "  coder-k8s check\n" +
 			"  coder-k8s check --wait=2m -o json",
 		Args: cli.NoArguments,
@@ -55,9 +55,9 @@ func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check ch
 	o.want.Controllers, o.want.AggregatedAPI = true, true
 	flags := cmd.Flags()
 	flags.StringVar(&o.want.Namespace, "operator-namespace", Namespace, "the namespace of the operator")
-	flags.StringSliceVar(&o.want.WatchNamespaces, "watch-namespaces", nil, "the namespaces that the operator was told to work in (default all)")
-	flags.BoolVar(&o.want.MCP, "mcp", true, "whether there should be an MCP server")
-	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until nothing is wrong; 0 looks once")
+	flags.StringSliceVar(&o.want.WatchNamespaces, "watch-namespaces", nil, "the namespaces that the operator watches (default all)")
+	flags.BoolVar(&o.want.MCP, "mcp", true, "whether an MCP server is expected")
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until there are no problems; 0 checks once")
 	o.output.AddFlag(cmd, cli.JSON, cli.YAML)
 	o.kube.AddFlags(flags)
 	return cmd
@@ -67,7 +67,7 @@ func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check ch
 // result.
 func (o *checkOptions) run(ctx context.Context) error {
 	if o.wait < 0 {
-		return cli.Usage("--wait=%s is below zero: give a time, or 0 to look once", o.wait)
+		return cli.Usage("--wait=%s is negative: give a duration, or 0 to check once", o.wait)
 	}
 	config, err := cli.Cluster(o.kube, version.UserAgent())
 	if err != nil {
@@ -97,7 +97,7 @@ func (o *checkOptions) tell(problems []Problem, err error) error {
 		return err
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("the installation in namespace %s is not in order (problems: %d)", o.want.Namespace, len(problems))
+		return fmt.Errorf("the installation in namespace %s has problems: %d", o.want.Namespace, len(problems))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (o *checkOptions) print(problems []Problem, complete bool) error {
 			fmt.Fprintln(o.streams.Out, cli.Clean(p.String()))
 		}
 		if complete && len(problems) == 0 {
-			fmt.Fprintf(o.streams.Out, "The installation in namespace %s is in order.\n", o.want.Namespace)
+			fmt.Fprintf(o.streams.Out, "The installation in namespace %s has no problems.\n", o.want.Namespace)
 		}
 		return nil
 	}

@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 		errOut string
 	}{
 		"in order": {
-			out: "The installation in namespace coder-system is in order.\n",
+			out: "The installation in namespace coder-system has no problems.\n",
 		},
 		"in order, for a program": {
 			args: []string{"-o=json"}, out: "[]\n",
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		"a problem": {
 			looks: looks{answers: [][]Problem{{missing}}},
 			code:  cli.ExitFailure, out: "Thing x is missing: apply it\n",
-			errOut: "check: the installation in namespace coder-system is not in order (problems: 1)\n",
+			errOut: "check: the installation in namespace coder-system has problems: 1\n",
 		},
 		"a problem as JSON": {
 			looks: looks{answers: [][]Problem{{missing}}}, args: []string{"-o=json", "--operator-namespace=x"},
@@ -74,12 +74,12 @@ func TestCheck(t *testing.T) {
   }
 ]
 `,
-			errOut: "check: the installation in namespace x is not in order (problems: 1)\n",
+			errOut: "check: the installation in namespace x has problems: 1\n",
 		},
 		"a problem as YAML": {
 			looks: looks{answers: [][]Problem{{missing}}}, args: []string{"-o=yaml"},
 			code: cli.ExitFailure, out: "- do: apply it\n  object: Thing x\n  what: is missing\n",
-			errOut: "check: the installation in namespace coder-system is not in order (problems: 1)\n",
+			errOut: "check: the installation in namespace coder-system has problems: 1\n",
 		},
 		"it could not look": {
 			looks: looks{err: errors.New("no answer")}, code: cli.ExitFailure, errOut: "check: no answer\n",
@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 			args: []string{"-o=xml"}, code: cli.ExitUsage, errOut: "check: invalid argument \"xml\" for \"-o, --output\" flag: must be json or yaml\n",
 		},
 		"a time below zero": {
-			args: []string{"--wait=-1s"}, code: cli.ExitUsage, errOut: "check: --wait=-1s is below zero: give a time, or 0 to look once\n",
+			args: []string{"--wait=-1s"}, code: cli.ExitUsage, errOut: "check: --wait=-1s is negative: give a duration, or 0 to check once\n",
 		},
 		"an argument": {
 			args: []string{"now"}, code: cli.ExitUsage, errOut: "check: \"now\" is one argument too many: this command takes none\n",

@@ -109,7 +109,7 @@ func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error
 		return []Problem{p}, nil
 	}
 	if kind := crd.Spec.Names.Kind; kind != d.Kind {
-		p := d.problem(fmt.Sprintf("is somebody else's: it defines the kind %s, not %s", kind, d.Kind), true, nil)
+		p := d.problem(fmt.Sprintf("belongs to other software: it defines the kind %s, not %s", kind, d.Kind), true, nil)
 		p.Do = "remove the other definition, or install coder-k8s in another cluster"
 		return []Problem{p}, nil
 	}
@@ -165,7 +165,7 @@ func (c *checker) published(d Definition) ([]Problem, error) {
 		return []Problem{d.problem("is missing or not established", true, nil)}, nil
 	}
 	if kind := served.APIResources[found].Kind; kind != d.Kind {
-		p := d.problem(fmt.Sprintf("is somebody else's: it defines the kind %s, not %s", kind, d.Kind), true, nil)
+		p := d.problem(fmt.Sprintf("belongs to other software: it defines the kind %s, not %s", kind, d.Kind), true, nil)
 		p.Do = "remove the other definition, or install coder-k8s in another cluster"
 		return []Problem{p}, nil
 	}

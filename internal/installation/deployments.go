@@ -81,7 +81,7 @@ func unavailableDeployment(d appsv1.Deployment) Problem {
 		Since:  since(d),
 	}
 	if ptr.Deref(d.Spec.Replicas, 1) == 0 {
-		p.What, p.Do = "is scaled to no pods", fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)
+		p.What, p.Do = "is scaled to 0", fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)
 	}
 	return p
 }

@@ -57,9 +57,9 @@ func mayNot(missing []right, n need) string {
 		where = " in namespace " + n.namespace
 	}
 	if len(missing) == len(n.rights) && len(missing) > allNamed {
-		return fmt.Sprintf("has none of the %d rights that it needs%s, such as %s", len(missing), where, sentence(missing[:1]))
+		return fmt.Sprintf("has none of the %d permissions that it needs%s, such as %s", len(missing), where, sentence(missing[:1]))
 	}
-	return fmt.Sprintf("may not use what it needs%s: %s", where, sentence(missing))
+	return fmt.Sprintf("lacks permissions that it needs%s: %s", where, sentence(missing))
 }
 
 // whoAmI returns the name of the caller. A ServiceAccount is returned as "ServiceAccount

@@ -189,13 +189,13 @@ func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Prob
 		}
 	}
 	if len(missing) > 0 {
-		return &Problem{Object: object, What: "lacks rights that this version needs: " + sentence(missing), Do: applyRBAC}, nil
+		return &Problem{Object: object, What: "lacks permissions that this version needs: " + sentence(missing), Do: applyRBAC}, nil
 	}
 	bound, err := c.bound(ctx, generated.Name)
 	if err != nil || bound {
 		return nil, err
 	}
-	return &Problem{Object: object, What: "is bound to nobody", Do: applyRBAC}, nil
+	return &Problem{Object: object, What: "has no binding", Do: applyRBAC}, nil
 }
 
 // bound reports whether any binding with subjects references a ClusterRole.

@@ -25,7 +25,7 @@ func TestTooOld(t *testing.T) {
 		problems     []string
 	}{
 		"new enough":                    {"1", "36", everything(true), nil},
-		"of a vendor":                   {"1", "35+", Expectation{MCP: true}, []string{"Kubernetes 1.35 has no constrained impersonation"}},
+		"of a vendor":                   {"1", "35+", Expectation{MCP: true}, []string{"Kubernetes 1.35 does not support constrained impersonation"}},
 		"without the aggregated API":    {"1", "35", Expectation{Controllers: true}, nil},
 		"before mutating policies":      {"1", "35", Expectation{AggregatedAPI: true}, []string{"Kubernetes 1.35 does not serve MutatingAdmissionPolicies"}},
 		"before all policies":           {"1", "29", everything(true), []string{"Kubernetes 1.29 is too old: update the cluster to 1.36 or later"}},
@@ -69,7 +69,7 @@ func TestDefectsOfADefinition(t *testing.T) {
 		want string
 	}{
 		"as it should be":  {crd("CoderControlPlane", "v1alpha1", condition("Established", "True")), ""},
-		"another kind":     {crd("Other", "v1alpha1"), "is somebody else's: it defines the kind Other, not CoderControlPlane"},
+		"another kind":     {crd("Other", "v1alpha1"), "belongs to other software: it defines the kind Other, not CoderControlPlane"},
 		"another version":  {crd("CoderControlPlane", "v1"), "does not serve version v1alpha1"},
 		"not established":  {crd("CoderControlPlane", "v1alpha1", condition("Established", "False")), "is not established (Reason: message)"},
 		"a name is taken":  {crd("CoderControlPlane", "v1alpha1", condition("NamesAccepted", "False")), "shares a name with another definition (message)"},
@@ -149,7 +149,7 @@ func TestSentence(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	few := need{namespace: "x", rights: rights}
-	if got, want := mayNot(rights[:3], few), "may not use what it needs in namespace x: secrets (get, list, watch)"; got != want {
+	if got, want := mayNot(rights[:3], few), "lacks permissions that it needs in namespace x: secrets (get, list, watch)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -319,7 +319,7 @@ func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 	begun, _ := h.post(t, strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`), nil)
 	inSession := func(r *http.Request) {
 		r.Header.Set("Mcp-Session-Id", begun.Header.Get("Mcp-Session-Id"))
-		r.Header.Set("Mcp-Protocol-Version", legacyEra)
+		r.Header.Set("Mcp-Protocol-Version", legacyProtocol)
 	}
 	h.post(t, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), inSession)
 	body := func(n int) *strings.Reader {
@@ -338,7 +338,7 @@ func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 		}()
 		await(t, "the call is in work", entered)
 		hangUp()
-		await(t, "the client is gone", gone)
+		await(t, "the client disconnected", gone)
 	}
 	if _, answer := h.post(t, body(share+1), inSession); !strings.Contains(answer, "have not ended") {
 		t.Errorf("one call more is answered %s", answer)
@@ -358,7 +358,7 @@ func (h *harness) confirming(t testing.TB, token, tool, arguments, state string)
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`, tool, arguments, answer)
 	_, said := h.post(t, strings.NewReader(body), func(r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Mcp-Protocol-Version", modernEra)
+		r.Header.Set("Mcp-Protocol-Version", modernProtocol)
 		r.Header.Set("Mcp-Method", "tools/call")
 		r.Header.Set("Mcp-Name", tool)
 	})
@@ -431,10 +431,10 @@ func TestEveryRefusalHasItsLine(t *testing.T) {
 		"a tool as a prompt":          {"prompts/get", tool("delete_workspace"), `"prompt"="delete_workspace"`},
 		"a tool as a resource":        {"resources/read", map[string]any{"uri": "coder://delete_workspace"}, `"uri"="coder://delete_workspace"`},
 	} {
-		before := strings.Count(h.logs.String(), "Answered a call")
+		before := strings.Count(h.logs.String(), "Handled a call")
 		answer := h.send(t, tc.method, tc.params)
 		logs := h.logs.String()
-		if !strings.Contains(answer, `"error"`) || strings.Count(logs, "Answered a call") != before+1 || !strings.Contains(logs, tc.line) {
+		if !strings.Contains(answer, `"error"`) || strings.Count(logs, "Handled a call") != before+1 || !strings.Contains(logs, tc.line) {
 			t.Errorf("%s: the answer is %s", name, answer)
 		}
 	}
@@ -467,7 +467,7 @@ func FuzzTheServer(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":7,"result":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{}}}`,
 	} {
 		f.Add(body, "", "", "application/json", "localhost", "")
-		f.Add(body, modernEra, "tools/call", "application/json; charset=utf-8", "[::1]:8090", "http://[::1]:8090")
+		f.Add(body, modernProtocol, "tools/call", "application/json; charset=utf-8", "[::1]:8090", "http://[::1]:8090")
 	}
 	kube := newKubeAPI(f)
 	var alarm atomic.Value

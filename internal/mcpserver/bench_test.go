@@ -127,11 +127,11 @@ func newBenchClient(b *testing.B, address, tool string) *benchClient {
 	}
 	b.Cleanup(func() { conn.Close() })
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{},"_meta":{`+
-		`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, modernEra)
+		`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, modernProtocol)
 	var request bytes.Buffer
 	fmt.Fprintf(&request, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Authorization: Bearer %s\r\nMcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\nContent-Length: %d\r\n\r\n%s",
-		address, aliceToken, modernEra, tool, len(body), body)
+		address, aliceToken, modernProtocol, tool, len(body), body)
 	return &benchClient{conn: conn, answers: bufio.NewReader(conn), request: request.Bytes()}
 }
 

@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	legacyEra = "2025-11-25"
-	modernEra = "2026-07-28"
+	legacyProtocol = "2025-11-25"
+	modernProtocol = "2026-07-28"
 )
 
-var eras = []string{legacyEra, modernEra}
+var eras = []string{legacyProtocol, modernProtocol}
 
 func TestMain(m *testing.M) {
 	// controller-runtime's clients require a logger. Each harness has its own log buffer.
@@ -162,12 +162,12 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // connect connects a client that uses the given protocol revision.
-func (h *harness) connect(t testing.TB, era, token string) *mcp.ClientSession {
+func (h *harness) connect(t testing.TB, protocol, token string) *mcp.ClientSession {
 	t.Helper()
-	return dial(t, h.url, era, token, nil)
+	return dial(t, h.url, protocol, token, nil)
 }
 
-func dial(t testing.TB, url, era, token string, options *mcp.ClientOptions) *mcp.ClientSession {
+func dial(t testing.TB, url, protocol, token string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	transport := &http.Transport{}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options)
@@ -175,9 +175,9 @@ func dial(t testing.TB, url, era, token string, options *mcp.ClientOptions) *mcp
 		Endpoint:   url,
 		HTTPClient: &http.Client{Transport: withToken{token, transport}},
 		MaxRetries: -1,
-	}, &mcp.ClientSessionOptions{ProtocolVersion: era})
+	}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
-		t.Fatalf("connecting with %s: %v", era, err)
+		t.Fatalf("connecting with %s: %v", protocol, err)
 	}
 	t.Cleanup(func() {
 		session.Close()

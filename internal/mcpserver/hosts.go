@@ -69,7 +69,7 @@ func newNameCheck(n AllowedNames) *nameCheck {
 func (n *nameCheck) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !n.hostAllowed(r) {
-			http.Error(w, "the Host header names a host that this server does not answer for; an administrator can add it with --mcp-allowed-hosts", http.StatusForbidden)
+			http.Error(w, "the host in the Host header is not allowed; an administrator can add it with --mcp-allowed-hosts", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

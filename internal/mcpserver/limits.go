@@ -125,10 +125,10 @@ func (u *userLimits) refuse(w http.ResponseWriter, wait time.Duration, why strin
 // The header values that identify a stream of revision 2026-07-28. The SDK rejects a
 // request whose body does not match its headers.
 const (
-	versionHeader    = "Mcp-Protocol-Version"
-	methodHeader     = "Mcp-Method"
-	firstOfModernEra = "2026-07-28"
-	methodListen     = "subscriptions/listen"
+	versionHeader          = "Mcp-Protocol-Version"
+	methodHeader           = "Mcp-Method"
+	firstStatelessRevision = "2026-07-28"
+	methodListen           = "subscriptions/listen"
 )
 
 // inFlightLimit limits the number of concurrent requests, including unauthenticated ones,
@@ -183,5 +183,5 @@ func (f *inFlightLimit) leave() {
 // the client wants, does no work meanwhile, and is counted by package protocol.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet ||
-		(r.Header.Get(versionHeader) >= firstOfModernEra && r.Header.Get(methodHeader) == methodListen)
+		(r.Header.Get(versionHeader) >= firstStatelessRevision && r.Header.Get(methodHeader) == methodListen)
 }

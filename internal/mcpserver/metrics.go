@@ -39,32 +39,32 @@ func NewMetrics(registerer prometheus.Registerer, tools []string) (*Metrics, err
 		tools: make(map[string]bool, len(tools)),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_tool_calls_total",
-			Help: "Calls of MCP tools, by tool (unknown for a name that none has) and how they ended: ok, invalid, denied, notfound, conflict, unavailable, timeout, cancelled, declined, needsinput or error.",
+			Help: "Calls of MCP tools, by tool (unknown if there is no tool of that name) and outcome: ok, invalid, denied, notfound, conflict, unavailable, timeout, cancelled, declined, needsinput or error.",
 		}, []string{"tool", "outcome"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_mcp_tool_duration_seconds",
-			Help:    "Time that calls of MCP tools took, waits included.",
+			Help:    "Duration of calls of MCP tools, including the time that a tool waits.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"tool"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_requests_total",
-			Help: "Requests to the MCP server that were answered, refused ones too, by HTTP method and status.",
+			Help: "Completed requests to the MCP server, by HTTP method and status code. Rejected requests are included.",
 		}, []string{"method", "code"}),
 		authentications: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_authentications_total",
-			Help: "Callers of the MCP server at the entrance: ok, missing (no token), invalid (a bad one), limited (not checked, because too many unknown ones were), refused (may never enter), denied (lacks the right), unavailable (could not be found out).",
+			Help: "Authentications of requests to the MCP server, by outcome: ok, missing (no token), invalid (token not accepted), limited (not checked, because too many unknown tokens are being checked), refused (an account that may never use the server), denied (no permission for the server), unavailable (token or permission could not be checked).",
 		}, []string{"outcome"}),
 		rateLimited: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_rate_limited_total",
-			Help: "Requests to the MCP server that were refused because their user makes too many.",
+			Help: "Requests that the MCP server rejected because the user exceeded the rate limit.",
 		}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mcp_in_flight",
-			Help: "Requests to the MCP server that are in work, without open streams.",
+			Help: "Requests that the MCP server is processing. Open streams are not counted.",
 		}),
 		sessions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mcp_sessions",
-			Help: "Open sessions of clients of the protocol 2025-11-25. There are none without --mcp-max-sessions.",
+			Help: "Open sessions of clients that use the protocol version 2025-11-25. Without --mcp-max-sessions there are no sessions.",
 		}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mcp_streams",

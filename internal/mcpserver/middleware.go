@@ -123,7 +123,7 @@ func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.H
 			if status >= http.StatusBadRequest {
 				level = 0
 			}
-			logger.V(level).Info("Answered a request", "method", cut(r.Method), "path", cut(r.URL.Path),
+			logger.V(level).Info("Handled a request", "method", cut(r.Method), "path", cut(r.URL.Path),
 				"status", status, "user", rec.user, "durationMs", cfg.Clock.Since(start).Milliseconds())
 		}()
 		next.ServeHTTP(a, r)
@@ -152,7 +152,7 @@ func recovered(next http.Handler) http.Handler {
 			if a, ok := w.(*responseWriter); ok && a.begun() {
 				panic(http.ErrAbortHandler)
 			}
-			http.Error(w, "internal error; the log of the server has the details", http.StatusInternalServerError)
+			http.Error(w, "internal error; see the log of the server for details", http.StatusInternalServerError)
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -167,7 +167,7 @@ const (
 
 var (
 	errSlowBody   = errors.New("the body of the request did not arrive within 30 seconds; send it again")
-	errBrokenBody = errors.New("the body of the request broke off; send it again")
+	errBrokenBody = errors.New("the body of the request is incomplete; send it again")
 )
 
 // limited rejects bodies above the limit with 413, and sets a deadline for reading the

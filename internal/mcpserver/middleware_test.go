@@ -348,8 +348,8 @@ func TestErrorsOfABodyNameNoAddress(t *testing.T) {
 		err  error
 		want error
 	}{
-		"too slow":  {&net.OpError{Op: "read", Net: "tcp", Source: address, Err: os.ErrDeadlineExceeded}, errSlowBody},
-		"broke off": {&net.OpError{Op: "read", Net: "tcp", Source: address, Err: io.ErrUnexpectedEOF}, errBrokenBody},
+		"too slow":      {&net.OpError{Op: "read", Net: "tcp", Source: address, Err: os.ErrDeadlineExceeded}, errSlowBody},
+		"is incomplete": {&net.OpError{Op: "read", Net: "tcp", Source: address, Err: io.ErrUnexpectedEOF}, errBrokenBody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got error

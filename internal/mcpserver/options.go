@@ -80,19 +80,19 @@ func (o *Options) Off() bool { return o.BindAddress == off }
 // AddFlags registers the options as flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "mcp-bind-address", o.BindAddress,
-		"host:port on which the MCP server listens; 0 switches it off")
+		"host:port on which the MCP server listens; 0 disables it")
 	fs.StringVar(&o.TLSCertFile, "mcp-tls-cert-file", o.TLSCertFile,
 		"PEM certificate with which the MCP server serves TLS; read again when it changes (default: plain HTTP)")
 	fs.StringVar(&o.TLSKeyFile, "mcp-tls-key-file", o.TLSKeyFile,
 		"PEM key of --mcp-tls-cert-file")
 	fs.StringSliceVar(&o.AllowedHosts, "mcp-allowed-hosts", o.AllowedHosts,
-		"further names under which clients reach the MCP server, for example the host of an Ingress; "+
+		"additional host names that clients use for the MCP server, for example the host of an Ingress; "+
 			"localhost, the names of Service coder-k8s, the host of --mcp-public-url and IP addresses are always allowed")
 	fs.StringSliceVar(&o.AllowedOrigins, "mcp-allowed-origins", o.AllowedOrigins,
 		"web origins (scheme://host[:port]) whose pages may call the MCP server, besides its own")
 	o.Identity.AddFlags(fs)
 	fs.BoolVar(&o.Tools.ReadOnly, "mcp-read-only", o.Tools.ReadOnly,
-		"offer only the tools that change nothing")
+		"offer only tools that are read-only")
 	fs.StringSliceVar(&o.Tools.Toolsets, "mcp-toolsets", o.Tools.Toolsets,
 		"toolsets to offer: "+strings.Join(toolset.Toolsets(), ", ")+" (default: all but "+toolset.Inside+", which runs commands and writes files in workspaces)")
 	fs.StringSliceVar(&o.Tools.Enabled, "mcp-enabled-tools", o.Tools.Enabled,
@@ -126,15 +126,15 @@ func (o *Options) Validate() []error {
 	}
 	var errs []error
 	if _, port, err := net.SplitHostPort(o.BindAddress); err != nil || port == "" {
-		errs = append(errs, fmt.Errorf("--mcp-bind-address %q is not host:port, for example %s; 0 switches the server off", o.BindAddress, DefaultBindAddress))
+		errs = append(errs, fmt.Errorf("--mcp-bind-address %q is not host:port, for example %s; 0 disables the server", o.BindAddress, DefaultBindAddress))
 	}
 	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
-		errs = append(errs, errors.New("--mcp-tls-cert-file and --mcp-tls-key-file belong together: give both or neither"))
+		errs = append(errs, errors.New("--mcp-tls-cert-file and --mcp-tls-key-file must be set together"))
 	}
 	errs = append(errs, o.validateNames()...)
 	errs = append(errs, o.Identity.Validate(o.BindAddress)...)
 	if _, err := tools.All().Filter(o.Tools); err != nil {
-		errs = append(errs, fmt.Errorf("--mcp-toolsets, --mcp-enabled-tools, --mcp-disabled-tools and --mcp-read-only do not go together: %w", err))
+		errs = append(errs, fmt.Errorf("--mcp-toolsets, --mcp-enabled-tools, --mcp-disabled-tools and --mcp-read-only contradict each other: %w", err))
 	}
 	if o.InsideUnconfirmed && !slices.Contains(o.Tools.Toolsets, toolset.Inside) {
 		errs = append(errs, fmt.Errorf("--mcp-inside-unconfirmed has no effect without toolset %s: add it to --mcp-toolsets, or leave the flag out", toolset.Inside))
@@ -169,7 +169,7 @@ func (o *Options) validateLimits() []error {
 		errs = append(errs, fmt.Errorf("--mcp-rate-limit=%g is not a number of requests a second; give one above 0, or 0 for no limit", o.RateLimit))
 	}
 	if o.RateLimit > 0 && o.RateBurst < 1 {
-		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would let nobody in; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
+		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would reject all requests; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
 	}
 	for _, limit := range []struct {
 		flag  string

@@ -55,14 +55,14 @@ func (p *probe) check(ctx context.Context) error {
 // the API server does not respond, or if tokens cannot be checked. It is a healthz.Checker.
 func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
-		return errors.New("the MCP server does not listen yet, or no more")
+		return errors.New("the MCP server is not listening")
 	}
 	// The result is cached for later probes, so the check continues if this probe is
 	// canceled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), probeTimeout)
 	defer cancel()
 	if err := s.probe.check(ctx); err != nil {
-		return fmt.Errorf("the API server does not answer the MCP server: %w", err)
+		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
 	}
 	return s.authenticator.Check(ctx)
 }

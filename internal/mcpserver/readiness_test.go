@@ -33,7 +33,7 @@ func TestReadyFollowsListenerAPIServerAndTokenReview(t *testing.T) {
 	}{
 		{"tokens cannot be reviewed", false, func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusForbidden, "Forbidden") }, "tokens cannot be checked"},
 		{"tokens can be reviewed again", false, h.kube.reviewToken, ""},
-		{"the API server is away", true, h.kube.reviewToken, "the API server does not answer"},
+		{"the API server is away", true, h.kube.reviewToken, "the API server does not respond"},
 		{"it is back", false, h.kube.reviewToken, ""},
 	}
 	for _, step := range steps {

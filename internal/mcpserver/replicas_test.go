@@ -49,12 +49,12 @@ func (h *harness) calls(tool string) int {
 }
 
 func TestAnyReplicaAnswers(t *testing.T) {
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
 			kube := newKubeAPI(t)
 			kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList(workspaceObject()))
 			one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
-			session := dial(t, service(t, one, two), era, aliceToken, nil)
+			session := dial(t, service(t, one, two), protocol, aliceToken, nil)
 			for range 10 {
 				if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
 					t.Fatal(text(result))
@@ -105,7 +105,7 @@ func TestAConfirmationMayBeAnsweredOnAnotherReplica(t *testing.T) {
 	deletions := countDeletions(kube, object)
 	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
 	var asked atomic.Int64
-	session := dial(t, service(t, one, two), modernEra, aliceToken, agreeing(&asked))
+	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
 	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 || deletions.Load() != 1 {
 		t.Errorf("the user was asked %d times, and %d deletions came: %s", asked.Load(), deletions.Load(), text(result))
@@ -123,7 +123,7 @@ func TestAConfirmationOfAReplicaWithAnotherKeyIsNone(t *testing.T) {
 	kube.answer("POST "+secretsPath, http.StatusForbidden, map[string]any{"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "code": 403})
 	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
 	var asked atomic.Int64
-	session := dial(t, service(t, one, two), modernEra, aliceToken, agreeing(&asked))
+	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_workspace", Arguments: map[string]any{"namespace": "coder", "name": "default.alice.dev"}})
 	if err == nil && !result.IsError {
 		t.Errorf("the answer is %s", text(result))
@@ -131,19 +131,19 @@ func TestAConfirmationOfAReplicaWithAnotherKeyIsNone(t *testing.T) {
 	if got := deletions.Load(); got != 0 {
 		t.Errorf("%d deletions came", got)
 	}
-	if !strings.Contains(one.logs.String(), "cannot be had") {
+	if !strings.Contains(one.logs.String(), "Could not read the Secret with the key of confirmations") {
 		t.Error("the log does not say that the key cannot be shared")
 	}
 }
 
 func TestAClientThatCannotAskConfirmsByName(t *testing.T) {
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
 			kube := newKubeAPI(t)
 			object := workspacesPath + "/default.alice.dev"
 			kube.answer("GET "+object, http.StatusOK, workspaceObject())
 			deletions := countDeletions(kube, object)
-			session := dial(t, service(t, newReplica(t, kube).start(t), newReplica(t, kube).start(t)), era, aliceToken, nil)
+			session := dial(t, service(t, newReplica(t, kube).start(t), newReplica(t, kube).start(t)), protocol, aliceToken, nil)
 			args := map[string]any{"namespace": "coder", "name": "default.alice.dev"}
 			if result := call(t.Context(), t, session, "delete_workspace", args); !result.IsError || deletions.Load() != 0 {
 				t.Errorf("without a confirmation the answer is %s", text(result))

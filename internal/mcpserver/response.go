@@ -96,7 +96,7 @@ func (w *responseWriter) beat() {
 	}
 	if !w.spoke {
 		w.allowTime()
-		// If the client is gone, net/http cancels the request's context, which ends the
+		// If the client disconnected, net/http cancels the request's context, which ends the
 		// stream.
 		_, err := w.ResponseWriter.Write([]byte(keepAlive))
 		if err == nil {

@@ -32,12 +32,12 @@ func TestBothErasListAndCallTools(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := running(t, func(c *Config) { c.Registerer = registry })
 	h.kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList(workspaceObject()))
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			session := h.connect(t, era, aliceToken)
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
+			session := h.connect(t, protocol, aliceToken)
 			init := session.InitializeResult()
-			if init.ProtocolVersion != era || init.ServerInfo.Version != "v1.2.3" || init.Instructions == "" {
-				t.Errorf("the server says %+v, want version v1.2.3, protocol %s and instructions", init, era)
+			if init.ProtocolVersion != protocol || init.ServerInfo.Version != "v1.2.3" || init.Instructions == "" {
+				t.Errorf("the server says %+v, want version v1.2.3, protocol %s and instructions", init, protocol)
 			}
 			listed, err := session.ListTools(t.Context(), nil)
 			if err != nil {
@@ -94,7 +94,7 @@ func TestCallsActAsTheCallerAndKeepTheToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := running(t)
 			h.kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList())
-			session := h.connect(t, modernEra, tc.token)
+			session := h.connect(t, modernProtocol, tc.token)
 			if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
 				t.Fatal(text(result))
 			}
@@ -121,7 +121,7 @@ func TestOnlySomeToolsAreOffered(t *testing.T) {
 		c.Options.Tools.ReadOnly = true
 		c.Options.Tools.Toolsets = []string{"workspace"}
 	})
-	session := h.connect(t, modernEra, aliceToken)
+	session := h.connect(t, modernProtocol, aliceToken)
 	listed, err := session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +140,8 @@ func TestOnlySomeToolsAreOffered(t *testing.T) {
 }
 
 func TestCancelledCallsReachTheAPIServer(t *testing.T) {
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
 			h := running(t)
 			entered, left := make(chan struct{}), make(chan struct{})
 			h.kube.handle("GET "+workspacesPath, func(_ http.ResponseWriter, r *http.Request) {
@@ -149,7 +149,7 @@ func TestCancelledCallsReachTheAPIServer(t *testing.T) {
 				<-r.Context().Done()
 				close(left)
 			})
-			session := h.connect(t, era, aliceToken)
+			session := h.connect(t, protocol, aliceToken)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				_, _ = session.CallTool(ctx, &mcp.CallToolParams{Name: "list_workspaces", Arguments: map[string]any{"namespace": "coder"}})

@@ -86,9 +86,9 @@ func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		s.logger.Info("Cutting connections that are still open", "after", s.stop.String())
+		s.logger.Info("Closing connections that are still open", "after", s.stop.String())
 		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.logger.Error(err, "Closing the MCP server")
+			s.logger.Error(err, "Could not close the MCP server")
 		}
 	}
 	<-quiet
@@ -112,7 +112,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	}
 	go func() {
 		if err := watcher.Start(ctx); err != nil {
-			s.logger.Error(err, "Watching the certificate of the MCP server")
+			s.logger.Error(err, "Could not watch the certificate of the MCP server")
 		}
 	}()
 	return tls.NewListener(listener, &tls.Config{

@@ -30,8 +30,8 @@ func openStreams(t *testing.T, h *harness, n int) {
 	t.Helper()
 	for i := range n {
 		// With a session, the client opens its stream itself.
-		h.connect(t, legacyEra, aliceToken)
-		session := h.connect(t, modernEra, bobToken)
+		h.connect(t, legacyProtocol, aliceToken)
+		session := h.connect(t, modernProtocol, bobToken)
 		if err := session.Subscribe(context.Background(), &mcp.SubscribeParams{URI: watchedURI}); err != nil {
 			t.Fatalf("subscribing: %v", err)
 		}
@@ -55,7 +55,7 @@ func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
 	if err := h.stop(); err != nil {
 		t.Errorf("Start returned %v, want nil", err)
 	}
-	for _, forced := range []string{"Cancelled calls", "Cutting connections"} {
+	for _, forced := range []string{"Cancelled calls", "Closing connections"} {
 		if strings.Contains(h.logs.String(), forced) {
 			t.Errorf("streams alone held the end until it was forced: %s", forced)
 		}
@@ -67,8 +67,8 @@ func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
 }
 
 func TestCallsMayFinishWhileTheServerEnds(t *testing.T) {
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
 			h := newHarness(t)
 			h.server.drain, h.server.stop = polltest.Timeout(), polltest.Timeout()
 			h.start(t)
@@ -78,7 +78,7 @@ func TestCallsMayFinishWhileTheServerEnds(t *testing.T) {
 				<-open
 				writeJSON(w, http.StatusOK, workspaceList(workspaceObject()))
 			})
-			session := h.connect(t, era, aliceToken)
+			session := h.connect(t, protocol, aliceToken)
 			var group sync.WaitGroup
 			group.Go(func() {
 				result, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_workspaces", Arguments: map[string]any{"namespace": "coder"}})
@@ -100,8 +100,8 @@ func TestCallsMayFinishWhileTheServerEnds(t *testing.T) {
 }
 
 func TestCallsThatDoNotFinishAreCancelled(t *testing.T) {
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
+	for _, protocol := range eras {
+		t.Run(protocol, func(t *testing.T) {
 			h := newHarness(t, func(c *Config) { c.Options.MaxSessions = 10 })
 			h.server.drain, h.server.stop = 20*time.Millisecond, polltest.Timeout()
 			h.start(t)
@@ -111,7 +111,7 @@ func TestCallsThatDoNotFinishAreCancelled(t *testing.T) {
 				<-r.Context().Done()
 				close(left)
 			})
-			session := h.connect(t, era, aliceToken)
+			session := h.connect(t, protocol, aliceToken)
 			go func() {
 				_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_workspaces", Arguments: map[string]any{"namespace": "coder"}})
 			}()

@@ -67,7 +67,7 @@ func (k *sharedKey) Get(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			if !k.alone {
 				k.alone = true
-				k.logger.Error(err, "The Secret with the key of confirmations cannot be had: until it can, a confirmation must be answered on the replica that asked for it",
+				k.logger.Error(err, "Could not read the Secret with the key of confirmations, so a confirmation works only on the replica that requested it",
 					"secret", keySecretName)
 			}
 			return k.last, retryAfter, nil
@@ -92,7 +92,7 @@ func (k *sharedKey) shared(ctx context.Context) ([]byte, error) {
 	}
 	key := secret.Data[keySecretDataKey]
 	if len(key) < keyBytes {
-		return nil, fmt.Errorf("%s of Secret %s has %d bytes, and %d are needed; delete the Secret, and it is made anew", keySecretDataKey, keySecretName, len(key), keyBytes)
+		return nil, fmt.Errorf("%s of Secret %s has %d bytes, and %d are needed; delete the Secret, and the server creates it again", keySecretDataKey, keySecretName, len(key), keyBytes)
 	}
 	return key, nil
 }

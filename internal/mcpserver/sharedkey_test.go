@@ -117,7 +117,7 @@ func TestWithoutTheSecretTheProcessHasAKeyOfItsOwn(t *testing.T) {
 					t.Error("the key of the process changes")
 				}
 			}
-			if got := strings.Count(r.logs.String(), "cannot be had"); got != 1 {
+			if got := strings.Count(r.logs.String(), "Could not read the Secret with the key of confirmations"); got != 1 {
 				t.Errorf("the log says it %d times:\n%s", got, r.logs)
 			}
 			if strings.Contains(r.logs.String(), "hunter2") {
@@ -203,7 +203,7 @@ func TestALocalServerAsksAndLeavesNoSecret(t *testing.T) {
 	h.kube.answer("GET "+object, http.StatusOK, workspaceObject())
 	h.kube.answer("DELETE "+object, http.StatusOK, workspaceObject())
 	var asked atomic.Int64
-	session := dial(t, h.url, modernEra, "", agreeing(&asked))
+	session := dial(t, h.url, modernProtocol, "", agreeing(&asked))
 	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 {
 		t.Errorf("the user was asked %d times: %s", asked.Load(), text(result))

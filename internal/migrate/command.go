@@ -22,7 +22,7 @@ import (
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "migrate",
-		Short: "Move a Coder over from another way of running it",
+		Short: "Migrate a Coder from another installation method",
 		RunE: func(*cobra.Command, []string) error {
 			return cli.Usage("say from what: \"migrate helm\"")
 		},
@@ -31,30 +31,30 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return command
 }
 
-const helmLong = `Write the manifests that stand for a release of Coder's Helm charts.
+const helmLong = `Write manifests for a release of Coder's Helm charts.
 
 The values come from the release in the cluster (--release), from files of values
 (--values, in the order in which helm got them), or from the manifest of the Secret
 in which Helm keeps the release (--release-secret).
 
 The manifest goes to standard output or into a directory (--output), the report to
-standard error or into a file (--report): what maps where, what does not and what to
-do, with the lines of the values. Secrets are not copied: the report says which to
-make.
+standard error or into a file (--report). The report lists which value maps to which
+field, which values do not, and what to do about them. Secrets are not copied: the
+report lists the Secrets to create.
 
 Nothing in the cluster is changed, unless --take-over is given: then the running
 Deployment, Service, ServiceAccount and Ingress are handed over to the operator as
-they are. Where the pods would have to be replaced it says what differs and stops,
-unless --allow-restart is given. --dry-run says all that and hands nothing over.
+they are. If the pods would have to be replaced, it reports the differences and
+stops, unless --allow-restart is given. --dry-run reports all that and changes nothing.
 
-The exit code is 0 where all was done, 3 where values could not be read and the rest
+The exit code is 0 for success, 3 if some values could not be read and the rest
 was done, 2 for a wrong command line and 1 for any other failure.`
 
 func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	options := &options{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "helm (--release NAME | --values FILE | --release-secret FILE)",
-		Short: "Write the manifests that stand for a Helm release, or take it over in place",
+		Short: "Write manifests for a Helm release, or take the release over in place",
 		Long:  helmLong,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -74,8 +74,8 @@ func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVarP(&options.output, "output", "o", "-", "directory for the manifest, or - for standard output")
 	flags.StringVar(&options.report, "report", "", "file for the report instead of standard error")
 	flags.BoolVar(&options.takeOver, "take-over", false, "hand the running objects over to the operator; needs --release")
-	flags.BoolVar(&options.dryRun, "dry-run", false, "with --take-over: say what would happen, and change nothing")
-	flags.BoolVar(&options.allowRestart, "allow-restart", false, "with --take-over: go on where the pods have to be replaced")
+	flags.BoolVar(&options.dryRun, "dry-run", false, "with --take-over: report what would happen, and change nothing")
+	flags.BoolVar(&options.allowRestart, "allow-restart", false, "with --take-over: continue even if the pods have to be replaced")
 	flags.DurationVar(&options.timeout, "timeout", defaultTimeout, "with --take-over: how long to wait until the operator has taken the objects over")
 	options.config.AddFlags(flags)
 	return command
@@ -110,7 +110,7 @@ func (o *options) check() error {
 	case o.releaseSecret != "" && (o.release != "" || len(o.values) > 0):
 		return cli.Usage("--release-secret already has the name and the values; give it alone")
 	case o.chart != "" && o.chart != ChartCoder && o.chart != ChartProvisioner:
-		return cli.Usage("--chart %q is none of Coder's: give %s or %s", o.chart, ChartCoder, ChartProvisioner)
+		return cli.Usage("--chart %q is not a chart of Coder: give %s or %s", o.chart, ChartCoder, ChartProvisioner)
 	case o.takeOver && (o.release == "" || len(o.values) > 0):
 		return cli.Usage("--take-over needs --release, because the objects of the release in the cluster are taken over")
 	case !o.takeOver && (o.dryRun || o.allowRestart):

@@ -29,7 +29,7 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 	template := live.Spec.Template
 	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
 	if at < 0 {
-		return fmt.Errorf("the Deployment %q has no container %q, so it is none of a chart of Coder's", live.Name, chartContainer)
+		return fmt.Errorf("the Deployment %q has no container %q, so it was not created by a chart of Coder", live.Name, chartContainer)
 	}
 	c := template.Spec.Containers[at]
 	if HoldsSecret(c.Args...) || HoldsSecret(c.Command...) {

@@ -120,7 +120,7 @@ func (o *options) fromRelease(found *helmRelease) (Source, error) {
 		chart = o.chart
 	}
 	if chart != ChartCoder && chart != ChartProvisioner {
-		return Source{}, fmt.Errorf("the release %q is of the chart %q, which is none of Coder's; where that holds a chart of Coder's, "+
+		return Source{}, fmt.Errorf("the release %q is of the chart %q, which is not a chart of Coder; if it contains a chart of Coder, "+
 			"write the values of that part into a file and use --values and --chart", found.Name, chart)
 	}
 	described := fmt.Sprintf("revision %d of the release %s in namespace %s, chart %s %s",
@@ -212,7 +212,7 @@ func decodeRelease(stored []byte) (*helmRelease, error) {
 func releaseFromSecret(secret *corev1.Secret) (*helmRelease, error) {
 	stored, ok := secret.Data[secretKey]
 	if !ok {
-		return nil, fmt.Errorf("the Secret %q has no key %q, so it is none of Helm's", secret.Name, secretKey)
+		return nil, fmt.Errorf("the Secret %q has no key %q, so it is not a release of Helm", secret.Name, secretKey)
 	}
 	release, err := decodeRelease(stored)
 	if err != nil {

@@ -106,7 +106,7 @@ const howTo = "docs/how-to/migrate-from-helm.md"
 // nextSteps returns the next steps if the manifest was only written.
 func nextSteps(source Source, manifest *Manifest) []string {
 	return []string{
-		fmt.Sprintf("Look whether the cluster takes it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
+		fmt.Sprintf("Check whether the cluster accepts it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
 		fmt.Sprintf("Take the running objects over in place: `coder-k8s migrate helm --release %s -n %s --take-over --dry-run` says what would happen.",
 			source.Release, source.Namespace),
 		fmt.Sprintf("Or move with a pause: %s. A %s does not touch objects of the release that were not handed over.",
@@ -120,12 +120,12 @@ func stepsAfter(source Source, manifest *Manifest) []string {
 	return []string{
 		fmt.Sprintf("Keep the manifest where your other manifests are: what it says is what `kubectl -n %s get %s %s` has now.",
 			manifest.Namespace, kind, manifest.Name),
-		fmt.Sprintf("Do not run `helm uninstall %s`: it would delete what was taken over. Until Helm forgot the release, `helm upgrade` may write over it.",
+		fmt.Sprintf("Do not run `helm uninstall %s`: it would delete the objects that were taken over. Until Helm's record of the release is deleted, `helm upgrade` may overwrite it.",
 			source.Release),
-		fmt.Sprintf("Let Helm forget the release when all is well: `kubectl -n %s delete secret -l owner=helm,name=%s`. That deletes only what Helm remembers.",
+		fmt.Sprintf("When everything works, delete Helm's record of the release: `kubectl -n %s delete secret -l owner=helm,name=%s`. This deletes only data of Helm.",
 			source.Namespace, source.Release),
-		"What the chart made besides stays until somebody deletes it: Role and RoleBinding for workspaces, for which the operator has its own, and what came from `extraTemplates`.",
-		fmt.Sprintf("The way back, before Helm forgot: `kubectl -n %s delete %s %s --cascade=orphan`, then `helm -n %s upgrade` as before.",
+		"Other objects of the chart stay until you delete them: Role and RoleBinding for workspaces, for which the operator has its own, and what came from `extraTemplates`.",
+		fmt.Sprintf("To go back, before Helm's record is deleted: `kubectl -n %s delete %s %s --cascade=orphan`, then `helm -n %s upgrade` as before.",
 			manifest.Namespace, kind, manifest.Name, source.Namespace),
 	}
 }

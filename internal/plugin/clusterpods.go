@@ -184,7 +184,7 @@ func forwardError(to Endpoint, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, portforward.ErrLostConnectionToPod):
-		return fmt.Errorf("the connection to pod %s/%s is lost, for example because it was replaced: call this again", to.Namespace, to.Pod)
+		return fmt.Errorf("the connection to pod %s/%s is lost, for example because it was replaced: run this command again", to.Namespace, to.Pod)
 	}
 	return fmt.Errorf("forwarding port %d of pod %s/%s: %w", to.Port, to.Namespace, to.Pod, err)
 }

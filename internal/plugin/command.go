@@ -34,8 +34,8 @@ func NewCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-coder",
 		Short: "See and operate Coder on Kubernetes",
-		Long: "kubectl coder shows how Coder is on this cluster and operates its workspaces and templates.\n" +
-			"It takes the kubeconfig, context and namespace as kubectl does, and can do what you may do there.",
+		Long: "kubectl coder shows the state of Coder on this cluster and operates its workspaces and templates.\n" +
+			"It uses the kubeconfig, context and namespace as kubectl does, and your permissions.",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl coder"},
 		Version:     version.String(),
 		// The completion command below also supports kubectl.
@@ -110,7 +110,7 @@ func printUsage(cmd *cobra.Command) error {
 func newOptionsCommand(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "options", Short: "List the flags that all commands have",
-		Long: "Lists the flags that all commands have, which choose the cluster and the user as those of kubectl do.",
+		Long: "Lists the flags that all commands have, which select the cluster and the user as the flags of kubectl do.",
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(s.Out, cmd.Root().PersistentFlags().FlagUsages())
@@ -131,10 +131,10 @@ func newCompletionCommand(s *Session) *cobra.Command {
 	known := []string{"kubectl", "bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion {" + strings.Join(known, " | ") + "}",
-		Short: "Print what a shell needs to complete commands and names",
-		Long: "Prints the program by which kubectl, whose own completion your shell has to have, completes the arguments of\n" +
-			"kubectl coder: it stands as kubectl_complete-coder in the PATH. For a shell, it prints the script that completes\n" +
-			"the arguments of kubectl-coder where that is called by itself.",
+		Short: "Print the shell completion for commands and names",
+		Long: "Prints the program with which kubectl completes the arguments of kubectl coder, or the completion script of a shell.\n" +
+			"Store the program as kubectl_complete-coder in the PATH; it works in shells in which the completion of kubectl itself\n" +
+			"is set up. The script of a shell is for calls of kubectl-coder without kubectl.",
 		Example:   "  kubectl coder completion kubectl >~/.local/bin/kubectl_complete-coder && chmod +x ~/.local/bin/kubectl_complete-coder\n  source <(kubectl coder completion bash)",
 		ValidArgs: known,
 		Args: func(_ *cobra.Command, args []string) error {

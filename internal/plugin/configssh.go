@@ -28,9 +28,9 @@ func newConfigSSHCommand(s *Session) *cobra.Command {
 	c := &sshConfiguration{Session: s}
 	cmd := &cobra.Command{
 		Use:   "config-ssh",
-		Short: "Let OpenSSH reach workspaces, and so VS Code, JetBrains, scp, rsync and git",
-		Long: "Writes a block for the hosts *.cws into the configuration of OpenSSH, so that ssh dev.cws enters workspace dev, and every\n" +
-			"program that uses OpenSSH can do so too. A host is the name of a workspace, of which the end will do where it is clear,\n" +
+		Short: "Configure OpenSSH for workspaces, and so VS Code, JetBrains, scp, rsync and git",
+		Long: "Writes a block for the hosts *.cws into the configuration of OpenSSH, so that ssh dev.cws opens a shell in workspace dev, and every\n" +
+			"program that uses OpenSSH can connect too. A host is the name of a workspace, or the end of the name if it is unique,\n" +
 			"and --AGENT after it if the workspace has several agents: dev.cws, ada.dev.cws, coder.ada.dev--main.cws.\n\n" +
 			"The block contains the kubeconfig, context and namespace of this call. For another cluster or namespace add a second\n" +
 			"block with another --suffix. Calling it again updates the block, and changes nothing else in the file.\n\n" +

@@ -45,7 +45,7 @@ func newCopyCommand(s *Session) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return t.copy(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completePlaces(s),
 	}
-	t.addFlags(cmd, "c", "the agent of the workspace's files")
+	t.addFlags(cmd, "c", "the agent whose files to copy")
 	return cmd
 }
 

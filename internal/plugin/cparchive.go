@@ -77,7 +77,7 @@ func (r *copyReport) pack(w *tar.Writer, at, name string, info fs.FileInfo) erro
 		}
 		header.Typeflag, header.Linkname = tar.TypeSymlink, filepath.ToSlash(link)
 	default:
-		r.leave(at, fmt.Errorf("it is no file, directory or symbolic link (%s)", info.Mode().Type()))
+		r.leave(at, fmt.Errorf("it is not a file, directory or symbolic link (%s)", info.Mode().Type()))
 		return nil
 	}
 	return w.WriteHeader(header)

@@ -138,7 +138,7 @@ func TestNothingOutside(t *testing.T) {
 		"a hard link up":     {[]tar.Header{dot, link(tar.TypeLink, "l", "../victim")}, "outside of what is copied"},
 		"a hard link beside": {[]tar.Header{dot, link(tar.TypeLink, "l", "planted/victim")}, "was not copied"},
 		"a lone link":        {[]tar.Header{link(tar.TypeSymlink, "x", "victim")}, "outside of what is copied"},
-		"a device":           {[]tar.Header{dot, {Typeflag: tar.TypeChar, Name: "null", Mode: 0o666}}, "no file, directory or link"},
+		"a device":           {[]tar.Header{dot, {Typeflag: tar.TypeChar, Name: "null", Mode: 0o666}}, "not a file, directory or link"},
 		"one named up":       {[]tar.Header{file("../../victim")}, "was not copied"},
 		"setuid":             {[]tar.Header{dot, {Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}}, ""},
 	} {

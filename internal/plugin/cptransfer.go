@@ -214,5 +214,5 @@ func (l *limited) text(exit *cli.ExitError) string {
 	if text := strings.TrimSpace(l.String()); text != "" {
 		return text
 	}
-	return fmt.Sprintf("the command ended with exit code %d", exit.Code)
+	return fmt.Sprintf("the command exited with code %d", exit.Code)
 }

@@ -91,7 +91,7 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		err = u.link(header)
 	default:
-		err = fmt.Errorf("it is no file, directory or link (tar's type %q)", header.Typeflag)
+		err = fmt.Errorf("it is not a file, directory or link (tar's type %q)", header.Typeflag)
 	}
 	if err != nil {
 		u.leave(header.Name, err)

@@ -31,10 +31,10 @@ func newExecCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a workspace",
-		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name will do where it is\n" +
-			"clear. The command is not read by a shell on this machine: quote as for kubectl exec.\n\n" +
+		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name is sufficient if it is\n" +
+			"unique. The command is not read by a shell on this machine: quote as for kubectl exec.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
-			"Exit codes: that of the command; 1 the command could not be run or its end is not known; 2 wrong command line.",
+			"Exit codes: that of the command; 1 the command could not be run or its result is not known; 2 wrong command line.",
 		Example: "  kubectl coder exec dev -- git status\n  kubectl coder exec coder.ada.dev -it -- bash\n" +
 			"  tar c src | kubectl coder exec dev -i -- tar x -C /tmp",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func newExecCommand(s *Session) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
-	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; it is left out if standard input is none")
+	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; ignored if standard input is not a terminal")
 	e.addFlags(cmd, "", "the agent that runs the command")
 	return cmd
 }
@@ -116,10 +116,10 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
 		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
-		Short: "Make ports of a workspace reachable on this machine",
-		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. What listens in the workspace\n" +
-			"on its own localhost is reached too. Local port 0 is any free one. A connection to a port on which nothing listens\n" +
-			"fails alone.\n\n" +
+		Short: "Forward local ports to a workspace",
+		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. Programs that listen only\n" +
+			"on the workspace's localhost are reachable too. Local port 0 is any free port. A connection to a port without a listener\n" +
+			"fails, and the other connections continue.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -133,7 +133,7 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 		},
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
-	t.addFlags(cmd, "", "the agent whose ports are meant")
+	t.addFlags(cmd, "", "the agent to whose ports to forward")
 	return cmd
 }
 
@@ -175,7 +175,7 @@ func (t *target) forward(ctx context.Context, name string, ports []string) error
 	case err == nil:
 		return nil
 	case errors.Is(err, portforward.ErrLostConnectionToPod):
-		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: call this again", ws.Name)
+		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
 	}
 	return fmt.Errorf("workspace %s: %w", ws.Name, err)
 }

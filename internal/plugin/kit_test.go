@@ -41,8 +41,8 @@ func (c *fakeClock) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// desk is the environment of the plugin in a test.
-type desk struct {
+// harness is the environment of the plugin in a test.
+type harness struct {
 	clock       *fakeClock
 	coloured    bool
 	interactive bool
@@ -57,7 +57,7 @@ type desk struct {
 	ctx         context.Context
 }
 
-func newDesk() *desk { return &desk{clock: &fakeClock{now: noon}} }
+func newHarness() *harness { return &harness{clock: &fakeClock{now: noon}} }
 
 // answer is the result of a command.
 type answer struct {
@@ -66,7 +66,7 @@ type answer struct {
 }
 
 // run runs kubectl coder with the fake API.
-func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
+func (d *harness) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var out, errs bytes.Buffer

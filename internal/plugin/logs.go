@@ -41,7 +41,7 @@ func newLogsCommand(s *Session) *cobra.Command {
 			"  kubectl coder logs template/hello\n  kubectl coder logs dev --scripts -f\n  kubectl coder logs dev --agent --previous\n  kubectl coder logs controlplane/coder --tail 20",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usage("whose log? Give the name of one workspace, template/NAME or controlplane/NAME")
+				return cli.Usage("give the name of one workspace, template/NAME or controlplane/NAME")
 			}
 			return nil
 		},
@@ -50,8 +50,8 @@ func newLogsCommand(s *Session) *cobra.Command {
 	}
 	r.flags = cmd
 	flags := cmd.Flags()
-	flags.BoolVarP(&r.follow, "follow", "f", false, "go on until the build has ended, or the containers have")
-	flags.Int64Var(&r.tail, "tail", -1, "only so many lines from the end; -1 is all")
+	flags.BoolVarP(&r.follow, "follow", "f", false, "follow the log until the build has finished, or the containers have stopped")
+	flags.Int64Var(&r.tail, "tail", -1, "number of lines from the end; -1 for all")
 	flags.Int32Var(&r.build, "build", 0, "of a workspace: the number of the build; 0 is the newest")
 	flags.StringVar(&r.version, "version", "", "of a template: the name or UUID of the version; the newest one if not given")
 	flags.BoolVar(&r.agent, "agent", false, "of a workspace: the logs of its pods")
@@ -96,7 +96,7 @@ func (r *logsRun) validate(target Target) error {
 		"agent": target.Kind == "CoderWorkspace", "pod-namespace": r.agent, "previous": pods, "container": pods,
 	} {
 		if r.flags.Flags().Changed(flag) && !counts {
-			return cli.Usage("--%s does not count here: --help says what it is for", flag)
+			return cli.Usage("--%s does not apply here: see --help", flag)
 		}
 	}
 	if r.tail < -1 {

@@ -47,7 +47,7 @@ func (r *logsRun) controlPlane(ctx context.Context, name string) error {
 		return err
 	}
 	if len(pods) == 0 {
-		return fmt.Errorf("control plane %s/%s has no pod: kubectl coder status -n %s says why", cp.Namespace, cp.Name, cp.Namespace)
+		return fmt.Errorf("control plane %s/%s has no pod: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
 	}
 	return r.pods(ctx, pods)
 }

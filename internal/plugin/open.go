@@ -24,8 +24,8 @@ type openRun struct {
 }
 
 func (d *openRun) addFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&d.port, "port", 0, "the port on this machine; 0 is any free one")
-	cmd.Flags().BoolVar(&d.noBrowser, "no-browser", false, "print the address only, and start no browser")
+	cmd.Flags().IntVar(&d.port, "port", 0, "the local port; 0 for any free port")
+	cmd.Flags().BoolVar(&d.noBrowser, "no-browser", false, "only print the address, and do not start a browser")
 }
 
 func (d *openRun) validate() error {
@@ -57,7 +57,7 @@ func newOpenCommand(s *Session) *cobra.Command {
 		ValidArgsFunction: completeOpen(s),
 	}
 	d.addFlags(cmd)
-	cmd.Flags().BoolVar(&direct, "access-url", false, "open the address under which Coder is told that it is reached, without a port-forward")
+	cmd.Flags().BoolVar(&direct, "access-url", false, "open Coder's access URL, without a port-forward")
 	cmd.Flags().BoolVar(&start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
 	return cmd
 }
@@ -96,7 +96,7 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 		return d.enter(ctx, cluster, cp, path)
 	}
 	if cp.Status.AccessURL == "" {
-		return fmt.Errorf("control plane %s/%s does not say where it is reached: leave out --access-url", cp.Namespace, cp.Name)
+		return fmt.Errorf("control plane %s/%s has no access URL: omit --access-url", cp.Namespace, cp.Name)
 	}
 	return d.show(ctx, strings.TrimRight(cp.Status.AccessURL, "/")+path)
 }
@@ -141,9 +141,9 @@ func (d *openRun) enter(ctx context.Context, c *Cluster, cp *coderv1alpha1.Coder
 	var failed error
 	err = d.Forward(ctx, c, to, d.port, func(local int) {
 		failed = d.show(ctx, fmt.Sprintf("%s://localhost:%d%s", scheme, local, path))
-		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is there until this command is interrupted (Ctrl-C).\n", cp.Namespace, cp.Name)
+		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is available there until this command is interrupted (Ctrl-C).\n", cp.Namespace, cp.Name)
 		if public := publicURL(ctx, c, cp); public != "" {
-			fmt.Fprintf(d.ErrOut, "Without this command it is at %s\n", cli.Clean(strings.TrimSuffix(public, "/")+path))
+			fmt.Fprintf(d.ErrOut, "Without this command, its address is %s\n", cli.Clean(strings.TrimSuffix(public, "/")+path))
 		}
 	})
 	if ctx.Err() != nil {
@@ -158,7 +158,7 @@ func (d *openRun) enter(ctx context.Context, c *Cluster, cp *coderv1alpha1.Coder
 // it into a status, and it could start any program.
 func (d *openRun) show(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("the control plane says that it is reached at %q, which is no address of the web", address)
+		return fmt.Errorf("the URL %q in the status of the control plane is not an HTTP or HTTPS URL", address)
 	}
 	if _, err := fmt.Fprintln(d.Out, address); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (d *openRun) show(ctx context.Context, address string) error {
 		return nil
 	}
 	if err := d.Browse(ctx, address); err != nil {
-		fmt.Fprintf(d.ErrOut, "%v; open the address above yourself\n", err)
+		fmt.Fprintf(d.ErrOut, "%v; open the address above manually\n", err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 // endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
 func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
-	notYet := fmt.Errorf("control plane %s/%s has no address yet: kubectl coder status -n %s says why", cp.Namespace, cp.Name, cp.Namespace)
+	notYet := fmt.Errorf("control plane %s/%s has no URL yet: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
 	address, err := url.Parse(cp.Status.URL)
 	if err != nil || cp.Status.URL == "" || address.Hostname() == "" {
 		return to, "", notYet
@@ -68,7 +68,7 @@ func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1
 			return pod, nil
 		}
 	}
-	return nil, fmt.Errorf("none of the %d pods behind Service %s/%s is ready: kubectl coder status -n %s says why",
+	return nil, fmt.Errorf("none of the %d pods behind Service %s/%s is ready: see kubectl coder status -n %s",
 		len(list.Items), service.Namespace, service.Name, service.Namespace)
 }
 
@@ -105,7 +105,7 @@ func appAddress(ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, 
 	}
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("workspace %s has no apps: they are there while it runs, and its template must define them (coder_app)", ws.Name)
+		return "", fmt.Errorf("workspace %s has no apps: apps exist only while it runs, and its template must define them (coder_app)", ws.Name)
 	case len(found) == 0:
 		return "", fmt.Errorf("workspace %s has no app %q, only %s", ws.Name, wanted, strings.Join(names, ", "))
 	case len(found) > 1:
@@ -137,7 +137,7 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 		return d.show(ctx, address)
 	}
 	fmt.Fprintln(d.Out, cli.Clean(address))
-	fmt.Fprintln(d.ErrOut, "This is no address of the web, so it was not opened.")
+	fmt.Fprintln(d.ErrOut, "This is not an HTTP or HTTPS URL, so it was not opened.")
 	return nil
 }
 

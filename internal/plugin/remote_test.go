@@ -141,7 +141,7 @@ func TestCopy(t *testing.T) {
 		"a workspace not there": {line: "nobody:a ./b", want: answer{1, "", `"nobody" not found`}, now: map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := scene(t)
+			api := sampleAPI(t)
 			i := newInside(t, api, "coder.ada.dev")
 			i.home = directory(t, c.there)
 			here := directory(t, c.here)
@@ -152,7 +152,7 @@ func TestCopy(t *testing.T) {
 					line[n] = here + strings.TrimPrefix(word, ".")
 				}
 			}
-			newDesk().run(t, api, append([]string{"-n", "coder", "cp"}, line...)...).want(t, c.want.code, c.want.out, c.want.err)
+			newHarness().run(t, api, append([]string{"-n", "coder", "cp"}, line...)...).want(t, c.want.code, c.want.out, c.want.err)
 			root := i.home
 			if back {
 				root = here
@@ -167,12 +167,12 @@ func TestCopy(t *testing.T) {
 // TestCopyIncomplete checks that an incomplete copy is an error that lists the missing files.
 func TestCopyIncomplete(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
-	api := scene(t)
+	api := sampleAPI(t)
 	i := newInside(t, api, "coder.ada.dev")
 	i.home = directory(t, map[string]string{"out/only": big})
 	i.cut = 1 << 20
 	here := t.TempDir()
-	newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "cut")).
+	newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "cut")).
 		want(t, 1, "", `0 files (1.0 MiB) were copied; "cut/only" was being copied, and what comes after it is missing`)
 	if now := texts(t, here); len(now) > 0 {
 		t.Errorf("there are %d files, want none that looks complete", len(now))
@@ -189,7 +189,7 @@ func TestCopyIncomplete(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(programs, "tar"), []byte(program), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got := newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "new"))
+	got := newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "new"))
 	got.want(t, 3, "", "in the workspace: tar: ./secret: Cannot open: Permission denied[2J")
 	if now := texts(t, here); now["new/only"] != big {
 		t.Errorf("there are %d files", len(now))
@@ -198,11 +198,11 @@ func TestCopyIncomplete(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(programs, "tar"), []byte("#!/bin/sh\necho 'tar: No space left on device' >&2\nexit 2\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	newDesk().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").
+	newHarness().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").
 		want(t, 1, "", "the copy is not complete: in workspace coder.ada.dev: tar: No space left on device")
 	i.path = t.TempDir()
-	newDesk().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").want(t, 1, "", "the workspace has no tar")
-	newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 1, "", "in workspace coder.ada.dev: the workspace has no tar")
+	newHarness().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").want(t, 1, "", "the workspace has no tar")
+	newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 1, "", "in workspace coder.ada.dev: the workspace has no tar")
 }
 
 // building sets the build of a workspace, and its agent.
@@ -241,17 +241,17 @@ func TestStartBeforeEntering(t *testing.T) {
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "starting", 3, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connecting") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
-		}, want: answer{0, "in\n", "coder.bo.dev: start asked for (after 0s)\n  Terraform applies[2J\ncoder.bo.dev: the start build is under way (after 1s)\n" +
-			"coder.bo.dev: the workspace runs, and agent \"main\" is not connected yet (connecting) (after 2s)\n"}},
+		}, want: answer{0, "in\n", "coder.bo.dev: start requested (after 0s)\n  Terraform applies[2J\ncoder.bo.dev: the start build is in progress (after 1s)\n" +
+			"coder.bo.dev: the workspace is running, but agent \"main\" is not connected yet (connecting) (after 2s)\n"}},
 		"it is stopping": {writes: true, steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopping", 2, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
-		}, want: answer{0, "in\n", "start asked for (after 1s)"}},
+		}, want: answer{0, "in\n", "start requested (after 1s)"}},
 		"it failed before": {writes: true, steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "failed", 2, "", failed) },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
-		}, want: answer{0, "in\n", "start asked for"}},
+		}, want: answer{0, "in\n", "start requested"}},
 		"it fails": {writes: true, steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "failed", 3, "", failed) },
@@ -261,10 +261,10 @@ func TestStartBeforeEntering(t *testing.T) {
 		}, want: answer{1, "", "workspace coder.bo.dev is being deleted"}},
 		"too long": {flags: "--start-timeout=3s", steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "timeout") },
-		}, want: answer{1, "", "cannot be entered after 3s: the workspace runs, and agent \"main\" is not connected yet (timeout); it goes on without this command, and --start-timeout waits longer"}},
+		}, want: answer{1, "", "is not ready for a session after 3s: the workspace is running, but agent \"main\" is not connected yet (timeout); it continues to start without this command, and --start-timeout waits longer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, api := newDesk(), scene(t)
+			d, api := newHarness(), sampleAPI(t)
 			newInside(t, api, "coder.bo.dev")
 			taking(api, "start", "coder.bo.dev")
 			api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", text("Terraform applies\x1b[2J\n"))
@@ -285,12 +285,12 @@ func TestStartBeforeEntering(t *testing.T) {
 
 // TestSSHStdio checks that data from OpenSSH's ProxyCommand reaches the agent of the host.
 func TestSSHStdio(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	i := newInside(t, api, "coder.ada.dev")
 	// The fake runs the command in the query, and the query for SSH contains none.
-	newDesk().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", "ada.dev--gpu.cws")
+	newHarness().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", "ada.dev--gpu.cws")
 	if len(i.asked) != 1 || i.asked[0] != "agent=gpu&ssh=true&stdin=true&stdout=true" {
 		t.Errorf("it asked for %q", i.asked)
 	}
-	newDesk().run(t, api, "-n", "coder", "ssh", "--stdio", "ada.dev", "--", "true").want(t, 2, "", "--stdio takes no command")
+	newHarness().run(t, api, "-n", "coder", "ssh", "--stdio", "ada.dev", "--", "true").want(t, 2, "", "--stdio takes no command")
 }

@@ -81,7 +81,7 @@ func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {
 		return &cli.ExitError{Code: exit.ExitStatus()}
 	case errors.As(err, new(*websocket.CloseError)):
 		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced; "+
-			"whether the command ended is not known: %w", ws.Name, err)
+			"it is not known whether the command has finished: %w", ws.Name, err)
 	}
 	return fmt.Errorf("workspace %s: %w", ws.Name, err)
 }

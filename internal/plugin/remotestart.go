@@ -60,9 +60,9 @@ func (t *target) started(ctx context.Context, c *Cluster, ws *aggregationv1alpha
 		}
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
-			return &cli.InterruptedError{GoesOn: fmt.Sprintf("workspace %s goes on starting without this command", ws.Name)}
+			return &cli.InterruptedError{GoesOn: fmt.Sprintf("workspace %s continues to start without this command", ws.Name)}
 		case err != nil:
-			return fmt.Errorf("workspace %s cannot be entered after %s: %s; it goes on without this command, and --start-timeout waits longer", ws.Name, t.timeout, state)
+			return fmt.Errorf("workspace %s is not ready for a session after %s: %s; it continues to start without this command, and --start-timeout waits longer", ws.Name, t.timeout, state)
 		}
 		if err := s.refresh(ctx); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 		return s.agentState()
 	case "pending", "starting":
 		s.follow(ctx, build.Number)
-		return "the start build is under way", false, nil
+		return "the start build is in progress", false, nil
 	case "stopping", "canceling":
 		return "it can start when its " + build.Transition + " build has ended", false, nil
 	case "deleting", "deleted":
@@ -96,7 +96,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 			return "", false, fmt.Errorf("starting workspace %s: %w", s.ws.Name, err)
 		}
 		s.asked, s.ordered = true, build.Number
-		return "start asked for", false, nil
+		return "start requested", false, nil
 	case failed && (build.Number > s.ordered || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused):
 		return "", false, fmt.Errorf("workspace %s did not start: %s; kubectl coder logs -n %s %[1]s shows the whole log",
 			s.ws.Name, cli.Clean(stalled.Message), s.ws.Namespace)
@@ -113,7 +113,7 @@ func (s *starting) agentState() (state string, ready bool, err error) {
 		if agent.Status == "connected" {
 			return "", true, nil
 		}
-		state = fmt.Sprintf("the workspace runs, and agent %q is not connected yet (%s)", agent.Name, agent.Status)
+		state = fmt.Sprintf("the workspace is running, but agent %q is not connected yet (%s)", agent.Name, agent.Status)
 	}
 	// If there is no such agent, the request itself returns the error.
 	return state, state == "", nil

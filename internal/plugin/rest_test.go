@@ -19,22 +19,22 @@ import (
 const helloPath = inCoder + "/codertemplates/coder.hello"
 
 func TestTree(t *testing.T) {
-	got := newDesk().run(t, scene(t), "tree", "-n", "coder")
+	got := newHarness().run(t, sampleAPI(t), "tree", "-n", "coder")
 	got.want(t, 0, "CoderControlPlane/coder", "")
 	golden(t, "tree.golden", got.out)
-	d := newDesk()
+	d := newHarness()
 	d.coloured = true
-	golden(t, "tree-coloured.golden", d.run(t, scene(t), "tree", "-n", "coder", "workspace/ada.dev").out)
-	golden(t, "tree-json.golden", newDesk().run(t, scene(t), "tree", "-n", "coder", "workspace/ada.dev", "-o", "json").out)
+	golden(t, "tree-coloured.golden", d.run(t, sampleAPI(t), "tree", "-n", "coder", "workspace/ada.dev").out)
+	golden(t, "tree-json.golden", newHarness().run(t, sampleAPI(t), "tree", "-n", "coder", "workspace/ada.dev", "-o", "json").out)
 
-	newDesk().run(t, scene(t), "tree", "-n", "empty").want(t, 1, "", "there is no such control plane in namespace empty")
-	api := scene(t)
+	newHarness().run(t, sampleAPI(t), "tree", "-n", "empty").want(t, 1, "", "there is no such control plane in namespace empty")
+	api := sampleAPI(t)
 	api.answer("GET /api/v1/namespaces/coder/secrets", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list secrets"))
-	newDesk().run(t, api, "tree", "-n", "coder").want(t, 3, "Deployment/coder", "secrets: you may not list secrets")
+	newHarness().run(t, api, "tree", "-n", "coder").want(t, 3, "Deployment/coder", "secrets: you may not list secrets")
 }
 
 func TestBuildLogs(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	log := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { text(body+r.URL.RawQuery+"\n")(w, r) }
 	}
@@ -52,23 +52,23 @@ func TestBuildLogs(t *testing.T) {
 		"logs template/hello":               {0, "template \n", ""},
 		"logs template/hello --version two": {0, "template version=22222222-2222-2222-2222-222222222222\n", ""},
 		"logs template/hello --version one": {1, "", `template coder.hello has no version "one"; the newest of its 1 are two`},
-		"logs ada.dev --version two":        {2, "", "--version does not count here"},
-		"logs ada.dev --previous":           {2, "", "--previous does not count here"},
-		"logs template/hello --agent":       {2, "", "--agent does not count here"},
+		"logs ada.dev --version two":        {2, "", "--version does not apply here"},
+		"logs ada.dev --previous":           {2, "", "--previous does not apply here"},
+		"logs template/hello --agent":       {2, "", "--agent does not apply here"},
 		"logs ada.dev --tail -2":            {2, "", "--tail is -2"},
-		"logs":                              {2, "", "whose log?"},
+		"logs":                              {2, "", "give the name of one workspace"},
 	} {
 		t.Run(line, func(t *testing.T) {
-			newDesk().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
 		})
 	}
-	if got := newDesk().run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b\x1b[2J\n3 \n" {
+	if got := newHarness().run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b\x1b[2J\n3 \n" {
 		t.Errorf("the last two lines are %q", got.out)
 	}
-	if got := newDesk().run(t, api, "-n", "coder", "logs", "ada.dev", "-f", "--tail", "1"); got.out != "3 follow=true\n" {
+	if got := newHarness().run(t, api, "-n", "coder", "logs", "ada.dev", "-f", "--tail", "1"); got.out != "3 follow=true\n" {
 		t.Errorf("the last line, followed, is %q", got.out)
 	}
-	d := newDesk()
+	d := newHarness()
 	d.coloured = true
 	if got := d.run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b[2J\n3 \n" {
 		t.Errorf("on a terminal it is %q", got.out)
@@ -76,7 +76,7 @@ func TestBuildLogs(t *testing.T) {
 }
 
 func TestPodLogs(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	api.answer("GET /api/v1/namespaces/coder/pods/coder-new-1/log", func(w http.ResponseWriter, r *http.Request) { text("coderd "+r.URL.RawQuery)(w, r) })
 	api.answer("GET /api/v1/namespaces/pods-of-ada/pods/ada-dev/log", func(w http.ResponseWriter, r *http.Request) {
 		text("of "+r.URL.Query().Get("container")+" "+r.URL.Query().Get("previous"))(w, r)
@@ -92,13 +92,13 @@ func TestPodLogs(t *testing.T) {
 		"logs bo.dev --agent":                            {1, "", "has no pod in coder, pods-of-ada"},
 	} {
 		t.Run(line, func(t *testing.T) {
-			newDesk().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
 		})
 	}
 }
 
 // forwarding replaces port-forwards by one that lasts until the command is interrupted.
-func forwarding(t *testing.T, d *desk) {
+func forwarding(t *testing.T, d *harness) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.ctx = ctx
 	d.forward = func(_ context.Context, _ *Cluster, to Endpoint, local int, ready func(int)) error {
@@ -120,43 +120,43 @@ func TestOpen(t *testing.T) {
 		"open controlplane/coder --port 8080": "http://localhost:8080/",
 		"open ada.dev":                        "http://localhost:43210/@ada/dev",
 	} {
-		d := newDesk()
+		d := newHarness()
 		forwarding(t, d)
-		got := d.run(t, scene(t), append([]string{"-n", "coder"}, strings.Fields(line)...)...)
+		got := d.run(t, sampleAPI(t), append([]string{"-n", "coder"}, strings.Fields(line)...)...)
 		got.want(t, 130, want+"\n", "until this command is interrupted")
 		if len(d.browsed) != 1 || d.browsed[0] != want {
 			t.Errorf("%s: the browser got %q, want %q", line, d.browsed, want)
 		}
 	}
-	d := newDesk()
+	d := newHarness()
 	forwarding(t, d)
-	d.run(t, scene(t), "-n", "coder", "open", "--no-browser").want(t, 130, "http://localhost:43210/\n", "until")
+	d.run(t, sampleAPI(t), "-n", "coder", "open", "--no-browser").want(t, 130, "http://localhost:43210/\n", "until")
 	if len(d.browsed) > 0 {
 		t.Errorf("the browser got %q", d.browsed)
 	}
-	newDesk().run(t, scene(t), "-n", "coder", "open", "--port", "99999").want(t, 2, "", "--port is 99999")
-	newDesk().run(t, scene(t), "-n", "coder", "open", "--access-url").want(t, 1, "", "does not say where it is reached")
-	newDesk().run(t, scene(t), "-n", "empty", "open").want(t, 1, "", "there is no control plane in namespace empty")
+	newHarness().run(t, sampleAPI(t), "-n", "coder", "open", "--port", "99999").want(t, 2, "", "--port is 99999")
+	newHarness().run(t, sampleAPI(t), "-n", "coder", "open", "--access-url").want(t, 1, "", "has no access URL")
+	newHarness().run(t, sampleAPI(t), "-n", "empty", "open").want(t, 1, "", "there is no control plane in namespace empty")
 	for _, evil := range []string{"file:///usr/bin/calculator", "vscode://host/open", "javascript:alert(1)", "-new-window", `\\\\server\share\a.exe`, "https://\x1b[2J"} {
-		api, d := scene(t), newDesk()
+		api, d := sampleAPI(t), newHarness()
 		api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = evil })
-		d.run(t, api, "-n", "coder", "open", "--access-url").want(t, 1, "", "which is no address of the web")
+		d.run(t, api, "-n", "coder", "open", "--access-url").want(t, 1, "", "is not an HTTP or HTTPS URL")
 		if len(d.browsed) > 0 {
 			t.Errorf("%s: the browser got %q", evil, d.browsed)
 		}
 	}
-	api := scene(t)
+	api := sampleAPI(t)
 	api.change(planes, "coder/coder", func(o map[string]any) { delete(o["status"].(map[string]any), "url") })
-	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "has no address yet")
-	api = scene(t)
+	newHarness().run(t, api, "-n", "coder", "open").want(t, 1, "", "has no URL yet")
+	api = sampleAPI(t)
 	api.change("/api/v1/pods", "coder/coder-new-1", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") })
-	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
+	newHarness().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
 }
 
 // TestOpenApp checks that an app is opened through the port-forward, or at its own host, and that a
 // URL that is not a web page is only printed.
 func TestOpenApp(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = "https://coder.example.com" })
 	api.change(workspaces, "coder/coder.ada.dev", func(o map[string]any) {
 		app := func(slug, url string) any { return map[string]any{"slug": slug, "url": url} }
@@ -178,7 +178,7 @@ func TestOpenApp(t *testing.T) {
 		"sub":     {"https://sub--main--dev--ada.example.net", true},
 		"ide":     {"vscode://open?x=[2J", false},
 	} {
-		d := newDesk()
+		d := newHarness()
 		forwarding(t, d)
 		// A port-forward lasts until it is interrupted.
 		code := 0
@@ -197,36 +197,36 @@ func TestOpenApp(t *testing.T) {
 		"a b c":                "one thing at a time",
 		"--start":              "--start is for a workspace",
 	} {
-		if got := newDesk().run(t, api, append([]string{"-n", "coder", "open"}, strings.Fields(line)...)...); got.code == 0 || !strings.Contains(got.err, says) {
+		if got := newHarness().run(t, api, append([]string{"-n", "coder", "open"}, strings.Fields(line)...)...); got.code == 0 || !strings.Contains(got.err, says) {
 			t.Errorf("open %s: %+v, want %q", line, got, says)
 		}
 	}
-	newDesk().run(t, api, "-n", "coder", "__complete", "open", "ada.dev", "p").want(t, 0, "path\n:4\n", "ShellCompDirectiveNoFileComp")
+	newHarness().run(t, api, "-n", "coder", "__complete", "open", "ada.dev", "p").want(t, 0, "path\n:4\n", "ShellCompDirectiveNoFileComp")
 }
 
 // TestLogin checks that the password is printed only with the flag.
 func TestLogin(t *testing.T) {
-	d := newDesk()
+	d := newHarness()
 	forwarding(t, d)
-	got := d.run(t, scene(t), "-n", "coder", "login")
+	got := d.run(t, sampleAPI(t), "-n", "coder", "login")
 	got.want(t, 130, "http://localhost:43210/login\n", "Log in as admin@example.com. The password is on the clipboard.")
 	if strings.Contains(got.out+got.err, "sesame") || len(d.copied) != 1 || d.copied[0] != "open sesame" {
 		t.Errorf("the clipboard got %q; the outputs are %q and %q", d.copied, got.out, got.err)
 	}
-	d = newDesk()
+	d = newHarness()
 	d.copyError = errors.New("no clipboard")
 	forwarding(t, d)
-	got = d.run(t, scene(t), "-n", "coder", "login")
+	got = d.run(t, sampleAPI(t), "-n", "coder", "login")
 	got.want(t, 130, "http://localhost:43210/login\n", "could not be copied: no clipboard. This prints it:\n  kubectl coder login -n coder coder --show-password\n")
 	if strings.Contains(got.out+got.err, "sesame") {
 		t.Errorf("without a clipboard: %+v", got)
 	}
-	golden(t, "login.golden", newDesk().run(t, scene(t), "-n", "coder", "login", "--show-password").out)
-	newDesk().run(t, scene(t), "-n", "coder", "login", "--show-password", "-o", "json").want(t, 0, `"password": "open sesame"`, "")
-	newDesk().run(t, scene(t), "-n", "coder", "login", "-o", "json").want(t, 2, "", "add --show-password")
-	api := scene(t)
+	golden(t, "login.golden", newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "--show-password").out)
+	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "--show-password", "-o", "json").want(t, 0, `"password": "open sesame"`, "")
+	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "-o", "json").want(t, 2, "", "add --show-password")
+	api := sampleAPI(t)
 	delete(api.objects["/api/v1/secrets"], "coder/coder-initial-admin")
-	newDesk().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
+	newHarness().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
 }
 
 // directory creates a directory with files.
@@ -276,24 +276,24 @@ func TestTemplatePush(t *testing.T) {
 		"variable":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
 		"no value":        {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
 		"not text":        {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
-		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "do not go with files that are not text"},
-		"missing":         {files: changed, line: "coder.new", code: 1, err: "--create makes it"},
+		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
+		"missing":         {files: changed, line: "coder.new", code: 1, err: "add --create to create it"},
 		"created":         {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
-		"no template":     {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is no template: it has no file that ends with .tf"},
+		"no template":     {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is not a template: it has no file that ends with .tf"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := scene(t)
+			api := sampleAPI(t)
 			api.answer("PUT "+helloPath+"/files", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, map[string]any{}) })
 			args := strings.Fields(c.line)
-			got := newDesk().run(t, api, append([]string{"-n", "coder", "template", "push", args[0], directory(t, c.files)}, args[1:]...)...)
+			got := newHarness().run(t, api, append([]string{"-n", "coder", "template", "push", args[0], directory(t, c.files)}, args[1:]...)...)
 			got.want(t, c.code, c.out, c.err)
 			if writes := strings.Join(api.writes, "\n"); writes != c.writes {
 				t.Errorf("the writes are %q, want %q", writes, c.writes)
 			}
 		})
 	}
-	api := scene(t)
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1")
+	api := sampleAPI(t)
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1")
 	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
 		spec := o["spec"].(map[string]any)
 		if files := spec["files"].(map[string]any); len(files) != 2 || files["main.tf"] != "# two\n" || files["lib/a.tf"] != "# a\n" || spec["versionMessage"] != "why" {
@@ -305,26 +305,26 @@ func TestTemplatePush(t *testing.T) {
 		}
 	})
 	// An unchanged template whose version could not be built is not a success.
-	api = scene(t)
+	api = sampleAPI(t)
 	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
 		o["status"].(map[string]any)["conditions"] = []any{
 			condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", "it failed\x1b[2J"),
 		}
 	})
 	same := directory(t, map[string]string{"main.tf": "# one\n", "README.md": "hello\n"})
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", same, "--wait").want(t, 1, "coder.hello unchanged\n", "template coder.hello: it failed[2J")
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello").want(t, 2, "", "give the name of the template, and the directory")
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", "/nowhere").want(t, 2, "", "no such file or directory")
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", same, "--wait").want(t, 1, "coder.hello unchanged\n", "template coder.hello: it failed[2J")
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello").want(t, 2, "", "give the name of the template, and the directory")
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", "/nowhere").want(t, 2, "", "no such file or directory")
 	linked := directory(t, map[string]string{"main.tf": ""})
 	if err := os.Symlink("/etc/passwd", filepath.Join(linked, "link.tf")); err != nil {
 		t.Fatal(err)
 	}
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", linked).want(t, 1, "", "link.tf is no regular file")
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", linked).want(t, 1, "", "link.tf is not a regular file")
 }
 
 func TestTemplatePushWaits(t *testing.T) {
 	push := func(conditions ...any) (answer, *fakeAPI) {
-		d, api := newDesk(), scene(t)
+		d, api := newHarness(), sampleAPI(t)
 		api.answer("GET "+helloPath+"/log", text("downloading\nno such provider\n"))
 		tell := func(conditions ...any) {
 			api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
@@ -349,66 +349,66 @@ func TestTemplatePushWaits(t *testing.T) {
 	got.want(t, 1, "coder.hello pushed\n", "downloading\nno such provider\n")
 	got.want(t, 1, "coder.hello pushed\n", `template coder.hello: building version "two" failed: no such provider`)
 	got, _ = push(condition("Ready", "False", "BuildRunning", "still"))
-	got.want(t, 1, "coder.hello pushed\n", "after 9s the new version of template coder.hello is not active")
+	got.want(t, 1, "coder.hello pushed\n", "the new version of template coder.hello is not active after 9s")
 }
 
 func TestTemplatePull(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	holding(t, api, map[string]string{"main.tf": "# one\n", "lib/a.tf": "# a\n"})
 	into := filepath.Join(t.TempDir(), "new")
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 0, "", "2 files of template coder.hello are in "+into)
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 0, "", "2 files of template coder.hello are in "+into)
 	for name, want := range map[string]string{"main.tf": "# one\n", "lib/a.tf": "# a\n"} {
 		if got, err := os.ReadFile(filepath.Join(into, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q (%v)", name, got, err)
 		}
 	}
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 2, "", "is not empty")
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "2 files")
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", "-").want(t, 0, "main.tf", "")
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 2, "", "is not empty")
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "2 files")
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", "-").want(t, 0, "main.tf", "")
 
 	// Git would run programs from its configuration.
 	holding(t, api, map[string]string{"main.tf": "# one\n", ".git/config": "x", "lib/.Git/hooks/post-checkout": "x", "GIT~1/config": "x"})
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "1 files of template")
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "1 files of template")
 
 	// Neither the archive nor a link in the directory can be used to write outside of it.
 	for _, evil := range []string{"../evil.tf", "/evil.tf", "a/../../evil.tf"} {
 		holding(t, api, map[string]string{evil: "x"})
-		newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "lies outside of it")
+		newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "which leads out of the archive")
 	}
 	outside := t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(into, "out")); err != nil {
 		t.Fatal(err)
 	}
 	holding(t, api, map[string]string{"out/evil.tf": "x"})
-	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "writing out/evil.tf")
+	newHarness().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "writing out/evil.tf")
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 		t.Errorf("outside are %v (%v)", entries, err)
 	}
 }
 
 func TestTemplateDiff(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	holding(t, api, map[string]string{"main.tf": "# one\n", "gone.tf": "# gone\n"})
 	same := directory(t, map[string]string{"main.tf": "# one\n", "gone.tf": "# gone\n"})
-	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", same).want(t, 0, "", "")
+	newHarness().run(t, api, "-n", "coder", "template", "diff", "hello", same).want(t, 0, "", "")
 	other := directory(t, map[string]string{"main.tf": "# two\n"})
 	t.Setenv("TZ", "UTC")
-	got := newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other)
+	got := newHarness().run(t, api, "-n", "coder", "template", "diff", "hello", other)
 	if got.code != 1 || got.err != "" || !strings.Contains(got.out, "-# one\n+# two\n") || !strings.Contains(got.out, "-# gone\n") {
 		t.Errorf("the difference is %+v", got)
 	}
-	screen := newDesk()
+	screen := newHarness()
 	screen.coloured = true
 	screen.run(t, api, "-n", "coder", "template", "diff", "hello", directory(t, map[string]string{"main.tf": "# \x1b[2J\r\u009bowned\n"})).want(t, 1, "+# [2Jowned\n", "")
 	t.Setenv("KUBECTL_EXTERNAL_DIFF", "diff -q -N -r")
-	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 1, "Files live/main.tf and local/main.tf differ", "")
+	newHarness().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 1, "Files live/main.tf and local/main.tf differ", "")
 	t.Setenv("KUBECTL_EXTERNAL_DIFF", "no-such-program")
-	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 2, "", "no-such-program could not show how")
-	newDesk().run(t, api, "-n", "coder", "template", "diff", "nobody", other).want(t, 2, "", "not found")
+	newHarness().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 2, "", "no-such-program could not show how")
+	newHarness().run(t, api, "-n", "coder", "template", "diff", "nobody", other).want(t, 2, "", "not found")
 }
 
 func TestVersion(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	api.apply(t, `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: coder-k8s, namespace: coder-system, labels: {app.kubernetes.io/name: coder-k8s}}
@@ -416,15 +416,15 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 	api.answer("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, map[string]any{"gitVersion": "v1.37.0"})
 	})
-	newDesk().run(t, api, "version").want(t, 0, "Deployment coder-k8s   example.com/coder-k8s:v1\n", "")
-	newDesk().run(t, api, "version", "-o", "json").want(t, 0, `"kubernetes": "v1.37.0"`, "")
+	newHarness().run(t, api, "version").want(t, 0, "Deployment coder-k8s   example.com/coder-k8s:v1\n", "")
+	newHarness().run(t, api, "version", "-o", "json").want(t, 0, `"kubernetes": "v1.37.0"`, "")
 	api.Close()
-	newDesk().run(t, api, "version").want(t, 0, "kubectl coder", "Kubernetes was not asked")
-	newDesk().run(t, api, "version", "--client").want(t, 0, "kubectl coder", "")
+	newHarness().run(t, api, "version").want(t, 0, "kubectl coder", "Kubernetes was not asked")
+	newHarness().run(t, api, "version", "--client").want(t, 0, "kubectl coder", "")
 }
 
 func TestCompletion(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	for line, want := range map[string][]string{
 		"stop -n coder coder.a":        {"coder.ada.dev"},
 		"logs -n coder t":              {"template/coder.hello"},
@@ -442,7 +442,7 @@ func TestCompletion(t *testing.T) {
 		if strings.HasSuffix(line, "--build") {
 			fields = append(fields, "")
 		}
-		got := newDesk().run(t, api, append([]string{"__complete", "--server", api.URL}, fields...)...)
+		got := newHarness().run(t, api, append([]string{"__complete", "--server", api.URL}, fields...)...)
 		for _, name := range want {
 			if !strings.Contains("\n"+got.out, "\n"+name) {
 				t.Errorf("%s completes to %q, want %q", line, got.out, name)
@@ -456,11 +456,11 @@ func TestCompletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := newDesk().run(t, api, "completion", "kubectl"); got.out != string(script) || !strings.Contains(got.out, "exec kubectl-coder __complete") {
+	if got := newHarness().run(t, api, "completion", "kubectl"); got.out != string(script) || !strings.Contains(got.out, "exec kubectl-coder __complete") {
 		t.Errorf("kubectl's program is %q, and in the repository %q", got.out, script)
 	}
-	newDesk().run(t, api, "completion", "bash").want(t, 0, "__start_kubectl-coder", "")
-	newDesk().run(t, api, "completion").want(t, 2, "", "for what?")
+	newHarness().run(t, api, "completion", "bash").want(t, 0, "__start_kubectl-coder", "")
+	newHarness().run(t, api, "completion").want(t, 2, "", "for what?")
 }
 
 // TestNothingOfCoder checks that the plugin contains nothing of Coder's own modules, which have

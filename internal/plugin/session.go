@@ -96,7 +96,7 @@ func (s *Session) Confirm(ctx context.Context, yes bool, question string) error 
 		return nil
 	}
 	if !s.Interactive {
-		return cli.Usage("%s Nobody can be asked, because standard input is no terminal: add --yes", question)
+		return cli.Usage("%s This cannot be confirmed, because standard input is not a terminal: add --yes", question)
 	}
 	agreed, err := cli.Ask(ctx, s.In, s.ErrOut, question)
 	if err != nil {

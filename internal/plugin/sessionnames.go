@@ -46,7 +46,7 @@ func ParseTarget(text string, allowed ...string) (Target, error) {
 	resource, _, _ := strings.Cut(strings.ToLower(kind), ".")
 	known := aliases[resource]
 	if !slices.Contains(allowed, known) {
-		return Target{}, cli.Usage("%q: this command knows no %q, only %s", text, kind, strings.Join(allowed, ", "))
+		return Target{}, cli.Usage("%q: this command does not support %q, only %s", text, kind, strings.Join(allowed, ", "))
 	}
 	return Target{Kind: known, Name: name}, nil
 }
@@ -136,5 +136,5 @@ func explainAbsence(err error, resource string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	return fmt.Errorf("%w; kubectl get %s -A lists those that there are", err, resource)
+	return fmt.Errorf("%w; kubectl get %s -A lists all versions", err, resource)
 }

@@ -35,21 +35,21 @@ func newStatusCommand(s *Session) *cobra.Command {
 	r := &statusRun{Session: s}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how Coder is on this cluster, what is wrong and since when",
-		Long: "Shows control planes, provisioners, workspace proxies, and templates and workspaces by their state, and then what\n" +
-			"is wrong with them and with the installation of the operator, since when, and what to do.\n\n" +
-			"Exit codes: 0 nothing is wrong; 1 nothing could be seen; 2 wrong command line; 3 nothing is wrong with what could\n" +
-			"be seen, and the rest is named; 4 something is wrong.",
+		Short: "Show the state of Coder on this cluster, its problems and since when they exist",
+		Long: "Shows control planes, provisioners, workspace proxies, and templates and workspaces by their state, and then the\n" +
+			"problems of these objects and of the operator's installation, since when they exist, and what to do.\n\n" +
+			"Exit codes: 0 no problems; 1 nothing could be read; 2 wrong command line; 3 no problems in the objects that could\n" +
+			"be read, and the others are named; 4 problems were found.",
 		Example: "  kubectl coder status -A\n  kubectl coder status -n coder --watch\n  kubectl coder status -A -o json | jq .problems",
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
 	}
 	r.format.AddFlag(cmd, cli.Wide, cli.JSON, cli.YAML)
 	flags := cmd.Flags()
-	flags.BoolVarP(&r.everywhere, "all-namespaces", "A", false, "look at all namespaces")
-	flags.BoolVarP(&r.watch, "watch", "w", false, "go on until interrupted; without a terminal a report is printed when it changes")
-	flags.DurationVar(&r.interval, "interval", 2*time.Second, "with --watch: how often to look, at least 1s")
-	flags.BoolVar(&r.installation, "installation", true, "look at the installation of the operator too, which needs rights beyond a namespace")
+	flags.BoolVarP(&r.everywhere, "all-namespaces", "A", false, "show all namespaces")
+	flags.BoolVarP(&r.watch, "watch", "w", false, "continue until interrupted; without a terminal, print a report whenever it changes")
+	flags.DurationVar(&r.interval, "interval", 2*time.Second, "with --watch: the interval, at least 1s")
+	flags.BoolVar(&r.installation, "installation", true, "check the installation of the operator too, which needs cluster-wide permissions")
 	flags.StringVar(&r.operatorNamespace, "operator-namespace", installation.Namespace, "where the operator is installed")
 	s.CompleteNamespaces(cmd, "operator-namespace")
 	return cmd
@@ -77,7 +77,7 @@ func (r *statusRun) do(ctx context.Context) error {
 		}
 		switch {
 		case err != nil:
-			fmt.Fprintf(r.ErrOut, "could not look: %v\n", err)
+			fmt.Fprintf(r.ErrOut, "the state could not be read: %v\n", err)
 		case r.Screen || !reflect.DeepEqual(before, report):
 			err = r.show(report)
 		}

@@ -20,8 +20,8 @@ const (
 	inCoder    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder"
 )
 
-// scene returns the API with a small installation in namespace coder.
-func scene(t *testing.T) *fakeAPI {
+// sampleAPI returns the API with a small installation in namespace coder.
+func sampleAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	manifests, err := os.ReadFile("testdata/coder.yaml")
 	if err != nil {
@@ -47,9 +47,9 @@ func TestStatusScreens(t *testing.T) {
 		"status-yaml.golden":     {args: []string{"-n", "coder", "-o", "yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk()
+			d := newHarness()
 			d.coloured, d.problems = c.coloured, c.problems
-			got := d.run(t, scene(t), append([]string{"status"}, c.args...)...)
+			got := d.run(t, sampleAPI(t), append([]string{"status"}, c.args...)...)
 			if got.code != 4 || got.err != "" {
 				t.Errorf("exit code %d, standard error %q", got.code, got.err)
 			}
@@ -63,43 +63,43 @@ func TestStatusCodes(t *testing.T) {
 	forbidden := refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list that")
 	away := refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints available")
 	for name, c := range map[string]struct {
-		prepare func(d *desk, api *fakeAPI)
+		prepare func(d *harness, api *fakeAPI)
 		args    []string
 		code    int
 		out     string
 		err     string
 	}{
-		"nothing there": {args: []string{"-n", "empty"}, out: "Nothing is wrong."},
-		"nothing there in any namespace": {args: []string{"-A"}, out: "There is no control plane on this cluster.", prepare: func(_ *desk, api *fakeAPI) {
+		"nothing there": {args: []string{"-n", "empty"}, out: "No problems."},
+		"nothing there in any namespace": {args: []string{"-A"}, out: "There is no control plane on this cluster.", prepare: func(_ *harness, api *fakeAPI) {
 			for _, objects := range api.objects {
 				clear(objects)
 			}
 		}},
-		"installation broken": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *desk, _ *fakeAPI) {
+		"installation broken": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *harness, _ *fakeAPI) {
 			d.problems = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}
 		}},
-		"installation not to be seen": {args: []string{"-n", "empty"}, code: 3, out: "Not looked at: the installation: no rights", prepare: func(d *desk, _ *fakeAPI) {
+		"installation not to be seen": {args: []string{"-n", "empty"}, code: 3, out: "Not checked: the installation: no rights", prepare: func(d *harness, _ *fakeAPI) {
 			d.checkError = errors.New("no rights")
 		}},
-		"installation not asked for": {args: []string{"-n", "empty", "--installation=false"}, out: "Nothing is wrong.", prepare: func(d *desk, _ *fakeAPI) {
+		"installation not requested": {args: []string{"-n", "empty", "--installation=false"}, out: "No problems.", prepare: func(d *harness, _ *fakeAPI) {
 			d.checkError = errors.New("no rights")
 		}},
-		"one kind forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Not looked at: codercontrolplanes.coder.com: you may not list that", prepare: func(_ *desk, api *fakeAPI) {
+		"one kind forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Not checked: codercontrolplanes.coder.com: you may not list that", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET /apis/coder.com/v1alpha1/namespaces/empty/codercontrolplanes", forbidden)
 		}},
-		"aggregated API away": {args: []string{"-n", "empty"}, code: 4, out: "There is no control plane in namespace empty (-A looks at all).\n\nWrong (1)\nresource coderworkspaces.aggregation.coder.com\n  cannot be read now", prepare: func(_ *desk, api *fakeAPI) {
+		"aggregated API away": {args: []string{"-n", "empty"}, code: 4, out: "There is no control plane in namespace empty (-A looks at all).\n\nWrong (1)\nresource coderworkspaces.aggregation.coder.com\n  cannot be read now", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET /apis/aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces", away)
 		}},
-		"aggregated API away, with a control plane": {args: []string{"-n", "coder"}, code: 4, out: "Workspaces   not seen", prepare: func(_ *desk, api *fakeAPI) {
+		"aggregated API away, with a control plane": {args: []string{"-n", "coder"}, code: 4, out: "Workspaces   not seen", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET "+inCoder+"/coderworkspaces", away)
 		}},
-		"control planes forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Templates    none\nWorkspaces   none\n\nNot looked at", prepare: func(_ *desk, api *fakeAPI) {
+		"control planes forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Templates    none\nWorkspaces   none\n\nNot checked", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET /apis/coder.com/v1alpha1/namespaces/empty/codercontrolplanes", forbidden)
 		}},
-		"kind missing": {args: []string{"-n", "empty"}, code: 4, out: "resource coderprovisioners.coder.com\n  is not served", prepare: func(_ *desk, api *fakeAPI) {
+		"kind missing": {args: []string{"-n", "empty"}, code: 4, out: "resource coderprovisioners.coder.com\n  is not served", prepare: func(_ *harness, api *fakeAPI) {
 			delete(api.objects, "/apis/coder.com/v1alpha1/coderprovisioners")
 		}},
-		"nothing to be seen": {args: []string{"-n", "empty"}, code: 1, err: "kubectl coder: the cluster cannot be reached", prepare: func(d *desk, api *fakeAPI) {
+		"nothing to be seen": {args: []string{"-n", "empty"}, code: 1, err: "kubectl coder: the cluster cannot be reached", prepare: func(d *harness, api *fakeAPI) {
 			d.checkError = errors.New("no cluster")
 			api.Close()
 		}},
@@ -108,7 +108,7 @@ func TestStatusCodes(t *testing.T) {
 		"argument":           {args: []string{"coder"}, code: 2, err: "takes none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, api := newDesk(), scene(t)
+			d, api := newHarness(), sampleAPI(t)
 			if c.prepare != nil {
 				c.prepare(d, api)
 			}
@@ -120,7 +120,7 @@ func TestStatusCodes(t *testing.T) {
 // TestStatusFaults checks that objects with the same fault are one line with a count, and that
 // objects that are scaled to zero are shown as such.
 func TestStatusFaults(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	for _, name := range []string{"a", "b", "c"} {
 		api.apply(t, strings.ReplaceAll(`apiVersion: aggregation.coder.com/v1alpha1
 kind: CoderWorkspace
@@ -134,7 +134,7 @@ status:
 	api.change(planes, "coder/coder", func(object map[string]any) {
 		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}
 	})
-	alone := newDesk().run(t, api, "status", "-n", "coder")
+	alone := newHarness().run(t, api, "status", "-n", "coder")
 	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl coder logs -n coder coder.cy.b --agent\n"} {
 		if !strings.Contains(alone.out, want) {
 			t.Errorf("there is no %q in\n%s", want, alone.out)
@@ -143,21 +143,21 @@ status:
 	for _, name := range []string{"coder.cy.a", "coder.cy.b", "coder.cy.c"} {
 		becomes(api, name, "Running", 1, condition("Ready", "False", "AgentsUnavailable", "the agent is disconnected"))
 	}
-	newDesk().run(t, api, "status", "-n", "coder").want(t, 4, "3 CoderWorkspaces (coder/coder.cy.a, coder/coder.cy.b, coder/coder.cy.c)\n  not ready, AgentsUnavailable: the agent is disconnected\n", "")
+	newHarness().run(t, api, "status", "-n", "coder").want(t, 4, "3 CoderWorkspaces (coder/coder.cy.a, coder/coder.cy.b, coder/coder.cy.c)\n  not ready, AgentsUnavailable: the agent is disconnected\n", "")
 }
 
 // TestStatusOfWhatIsReadyAndDoesNotWork checks that a false condition is shown even if it does not
 // affect Ready.
 func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	api.change(planes, "coder/coder", func(object map[string]any) {
 		object["status"].(map[string]any)["conditions"] = []any{
 			condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
-			condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are asked for"),
+			condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
 		}
 	})
-	got := newDesk().run(t, api, "status", "-n", "coder")
-	got.want(t, 4, "  HighAvailabilityEntitled is False, NotEntitled: 2 replicas are asked for\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
+	got := newHarness().run(t, api, "status", "-n", "coder")
+	got.want(t, 4, "  HighAvailabilityEntitled is False, NotEntitled: 2 replicas are requested\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
 	if strings.Contains(got.out, "WorkspaceAccess") {
 		t.Errorf("what is not known yet is shown as wrong:\n%s", got.out)
 	}
@@ -166,7 +166,7 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 // TestStatusWatch checks that a changed report is printed again, and that the exit code is the one
 // of the last report.
 func TestStatusWatch(t *testing.T) {
-	d, api := newDesk(), scene(t)
+	d, api := newHarness(), sampleAPI(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	d.ctx = ctx
@@ -182,7 +182,7 @@ func TestStatusWatch(t *testing.T) {
 		}
 	}
 	got := d.run(t, api, "status", "-n", "coder", "--watch")
-	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "Nothing is wrong.\n") {
+	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "No problems.\n") {
 		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
 	}
 }

@@ -36,10 +36,10 @@ func (r *statusRun) draw(out io.Writer, report *statusReport) {
 	s.counts()
 	s.problems()
 	for _, what := range report.NotSeen {
-		s.wrapped("", s.paint.Text(cli.Yellow, "Not looked at:"), cli.Clean(what))
+		s.wrapped("", s.paint.Text(cli.Yellow, "Not checked:"), cli.Clean(what))
 	}
 	if len(report.Problems)+len(report.NotSeen) == 0 {
-		fmt.Fprintln(s.out, s.paint.Text(cli.Green, "Nothing is wrong."))
+		fmt.Fprintln(s.out, s.paint.Text(cli.Green, "No problems."))
 	}
 }
 

@@ -20,8 +20,8 @@ func newTemplateCommand(s *Session) *cobra.Command {
 		Use:     "template",
 		Aliases: []string{"templates"},
 		Short:   "Push, pull and compare the files of a template",
-		Long: "Brings the files of a template from a directory to the cluster and back, and compares the two.\n" +
-			"The end of a name will do where it is clear: hello for coder.hello.",
+		Long: "Copies the files of a template from a directory to the cluster and back, and compares the two.\n" +
+			"The end of a name is sufficient if it is unique: hello for coder.hello.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return cli.UnknownCommand(cmd, args[0], nil)
@@ -130,7 +130,7 @@ func newTemplatePullCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "pull NAME {DIR | -}",
 		Short:             "Write the files of a template into a directory",
-		Long:              "Writes the files of the template's newest version, or of another one, into a directory, which is made if it is not\nthere and must be empty. With - it writes a tar archive to standard output.",
+		Long:              "Writes the files of the template's newest version, or of another one, into a directory, which is created if it does not\nexist and must be empty. With - it writes a tar archive to standard output.",
 		Example:           "  kubectl coder template pull hello ./hello\n  kubectl coder template pull hello - --version v3 | tar tv",
 		Args:              nameAndPath("the directory into which its files are written, or - for a tar archive"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },

@@ -76,7 +76,7 @@ func readTemplateDirectory(root string) (templateFiles, error) {
 			return nil
 		}
 		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file (%s): put a copy of what it stands for in its place", at, entry.Type())
+			return fmt.Errorf("%s is not a regular file (%s): replace it by a copy of the file that it refers to", at, entry.Type())
 		}
 		relative, err := filepath.Rel(root, at)
 		if err != nil {
@@ -140,7 +140,7 @@ func readTemplateArchive(from io.Reader) (templateFiles, error) {
 			continue
 		}
 		if !filepath.IsLocal(filepath.FromSlash(name)) {
-			return nil, fmt.Errorf("the archive has a file %q, which lies outside of it", header.Name)
+			return nil, fmt.Errorf("the archive contains the path %q, which leads out of the archive", header.Name)
 		}
 		text, err := io.ReadAll(archive)
 		if err != nil {
@@ -160,7 +160,7 @@ func (f templateFiles) validate(from string) error {
 			return nil
 		}
 	}
-	return cli.Usage("%s is no template: it has no file that ends with .tf", from)
+	return cli.Usage("%s is not a template: it has no file that ends with .tf", from)
 }
 
 // inline returns the files for spec.files. It returns false if they are not all text or are too

@@ -44,26 +44,26 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 	p := &templatePush{Session: s}
 	cmd := &cobra.Command{
 		Use:   "push NAME {DIR | FILE}",
-		Short: "Make a new version of a template from a directory",
-		Long: "Makes a new version of the template from the files of the directory, from one .tf file, or from a .tar archive. It\n" +
-			"becomes active when its build has succeeded; until then, and where it fails, the one before stays. Files that are not\n" +
-			"in the directory are gone from the template. Not pushed are .git, .terraform, *.tfstate and *.tfplan. Variables that\n" +
-			"are not named keep their values; the value of a secret belongs in spec.variables of a manifest, with valueFrom.\n\n" +
+		Short: "Create a new version of a template from a directory",
+		Long: "Creates a new version of the template from the files of a directory, from one .tf file, or from a .tar archive. It\n" +
+			"becomes active when its build has succeeded; until then, or if the build fails, the previous version stays active.\n" +
+			"Files that are not in the directory are removed from the template. Not pushed are .git, .terraform, *.tfstate and\n" +
+			"*.tfplan. Variables that are not named keep their values; set secret values in spec.variables of a manifest with\nvalueFrom.\n\n" +
 			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
 		Example: "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run\n" +
 			"  kubectl coder template push kubernetes examples/templates/kubernetes --create --wait --variable image=example.com/dev:1",
-		Args:              nameAndPath("the directory or file that it is made of"),
+		Args:              nameAndPath("the directory or file with its source"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
 	}
 	p.format.AddFlag(cmd, cli.JSON, cli.YAML, cli.Name)
 	flags := cmd.Flags()
-	flags.BoolVar(&p.create, "create", false, "make the template if there is none of that name, which must then be given whole")
-	flags.BoolVar(&p.dryRun, "dry-run", false, "ask whether it would be accepted, and change nothing")
+	flags.BoolVar(&p.create, "create", false, "create the template if it does not exist; NAME must then be the complete name")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
 	flags.BoolVar(&p.wait, "wait", false, "wait until the version is active, and show the end of its log if it fails")
-	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
-	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; made of the files' hash if not given")
-	flags.StringVar(&p.message, "message", "", "what the version is about")
+	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
+	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; derived from the hash of the files if not given")
+	flags.StringVar(&p.message, "message", "", "a description of the version")
 	flags.StringToStringVar(&p.variables, "variable", nil, "the value of a Terraform variable, as `NAME=VALUE` (repeatable)")
 	return cmd
 }
@@ -87,7 +87,7 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 		tmpl, err = p.made(ctx, name)
 		verb = "created"
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w; --create makes it", err)
+		return fmt.Errorf("%w; add --create to create it", err)
 	case err == nil:
 		verb, err = p.update(ctx, tmpl)
 	}
@@ -107,7 +107,7 @@ const templateUnchanged = "unchanged"
 // made creates the template.
 func (p *templatePush) made(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	if !p.allText {
-		return nil, cli.Usage("a new template is made of text files of %d MiB at most: create it with those, and push the rest then", maxInlineBytes>>20)
+		return nil, cli.Usage("a new template can only be created from text files of at most %d MiB: create it with these, and push the other files afterwards", maxInlineBytes>>20)
 	}
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
@@ -141,7 +141,7 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 		return "pushed", p.updateSpec(ctx, tmpl)
 	}
 	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
-		return "", cli.Usage("--version-name, --message and --variable do not go with files that are not text, or more than %d MiB", maxInlineBytes>>20)
+		return "", cli.Usage("--version-name, --message and --variable cannot be used with files that are not text, or with more than %d MiB", maxInlineBytes>>20)
 	}
 	archive, err := p.files.archive()
 	if err != nil {
@@ -235,10 +235,10 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 			}
 		}
 		if p.timeout > 0 && p.Clock.Now().Sub(began) >= p.timeout {
-			return tmpl, fmt.Errorf("after %s the new version of template %s is not active; its build goes on without this command", p.timeout, tmpl.Name)
+			return tmpl, fmt.Errorf("the new version of template %[2]s is not active after %[1]s; its build continues without this command", p.timeout, tmpl.Name)
 		}
 		if err := p.Clock.Wait(ctx, PollInterval); err != nil {
-			return tmpl, &cli.InterruptedError{GoesOn: "the build goes on without this command"}
+			return tmpl, &cli.InterruptedError{GoesOn: "the build continues without this command"}
 		}
 	}
 }

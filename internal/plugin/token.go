@@ -32,7 +32,7 @@ func newTokenCommand(s *Session) *cobra.Command {
 		Aliases: []string{"tokens"},
 		Short:   "Create, list and revoke tokens that are restricted to one workspace",
 		Long: "Creates, lists and revokes tokens of Coder that are restricted to one workspace, for agents and CI.\n" +
-			"The end of a name will do where it is clear: dev for coder.ada.dev.",
+			"The end of a name is sufficient if it is unique: dev for coder.ada.dev.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return cli.UnknownCommand(cmd, args[0], nil)
@@ -111,7 +111,7 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&r.all, "all", false, "revoke all tokens of the workspace")
-	flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -19,7 +19,7 @@ func TestTokens(t *testing.T) {
 	status := func(id string) object {
 		return object{"tokenID": id, "coderUser": "ada", "requestedBy": "oidc:alice", "workspaceID": "w-1", "expirationTimestamp": "2026-11-23T12:00:00Z"}
 	}
-	api := scene(t)
+	api := sampleAPI(t)
 	api.answer("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var asked aggregationv1alpha1.CoderWorkspaceToken
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || ptr.Deref(asked.Spec.ExpirationSeconds, 0) > 3600 {
@@ -72,7 +72,7 @@ func TestTokens(t *testing.T) {
 		"token":                             {0, "revoke", ""},
 	} {
 		t.Run(line, func(t *testing.T) {
-			newDesk().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestWhoami(t *testing.T) {
 		map[string]any{"controlPlane": "coder", "actsAs": "CoderUser", "rule": 1, "coderUser": "ada", "reason": "spec.identity.rules[1] matches the user name"},
 		map[string]any{"controlPlane": "other", "actsAs": "Unmapped", "reason": "no rule matches", "permission": "the verb impersonate"},
 		map[string]any{"controlPlane": "third", "actsAs": "CoderUser", "rule": 0, "reason": "spec.identity.rules[0] matches", "problem": "user ada is suspended"}))
-	got := newDesk().run(t, api, "whoami", "-n", "team")
+	got := newHarness().run(t, api, "whoami", "-n", "team")
 	got.want(t, 0, `In Kubernetes you are "oidc:ada".
 CONTROL PLANE   ACTS AS           RULE   WHY
 team/coder      Coder user ada    1      spec.identity.rules[1] matches the user name
@@ -106,11 +106,11 @@ team/other      unmapped          -      no rule matches; changes need the verb 
 team/third      nobody, refused   0      user ada is suspended
 `, "")
 	api.answer(path+"empty/coderselfreviews", review())
-	newDesk().run(t, api, "whoami", "-n", "empty").want(t, 0, "There is no control plane here that could be asked.", "")
+	newHarness().run(t, api, "whoami", "-n", "empty").want(t, 0, "There is no control plane in this namespace.", "")
 	api.answer(path+"closed/coderselfreviews", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusForbidden, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no role"})
 	})
-	newDesk().run(t, api, "whoami", "-A").want(t, 3, "team/coder", `asking in namespace "closed": no role`)
-	newDesk().run(t, api, "whoami", "-n", "closed").want(t, 1, "", "no role")
-	newDesk().run(t, api, "whoami", "-A", "-o", "json").want(t, 3, `"coderUser": "ada"`, "closed")
+	newHarness().run(t, api, "whoami", "-A").want(t, 3, "team/coder", `asking in namespace "closed": no role`)
+	newHarness().run(t, api, "whoami", "-n", "closed").want(t, 1, "", "no role")
+	newHarness().run(t, api, "whoami", "-A", "-o", "json").want(t, 3, `"coderUser": "ada"`, "closed")
 }

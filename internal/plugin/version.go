@@ -39,7 +39,7 @@ func newVersionCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the versions of the plugin, of Kubernetes and of the operator",
-		Long:    "Prints the versions of the plugin and of Kubernetes, and the images of the operator's Deployments. What cannot be\nread is said on standard error, and is no failure.",
+		Long:    "Prints the versions of the plugin and of Kubernetes, and the images of the operator's Deployments. Versions that\ncannot be read are reported on standard error and are not an error.",
 		Example: "  kubectl coder version\n  kubectl coder version --client -o json",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +55,7 @@ func newVersionCommand(s *Session) *cobra.Command {
 		},
 	}
 	format.AddFlag(cmd, cli.JSON, cli.YAML)
-	cmd.Flags().BoolVar(&own, "client", false, "that of the plugin only, without asking the cluster")
+	cmd.Flags().BoolVar(&own, "client", false, "print only the version of the plugin, without requests to the cluster")
 	cmd.Flags().StringVar(&namespace, "operator-namespace", installation.Namespace, "where the operator is installed")
 	return cmd
 }

@@ -27,15 +27,15 @@ func newWhoamiCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show who you are in each Coder, and why",
-		Long: "Shows as whom you act in the Coder of each control plane of the namespace: as a Coder user, as the operator, as nobody,\n" +
+		Long: "Shows the identity that you act as in the Coder of each control plane of the namespace: a Coder user, the operator, nobody,\n" +
 			"or unmapped, and which rule of spec.identity.rules of the control plane decided that.\n\n" +
-			"Exit codes: 0 you were told; 1 you were not; 2 wrong command line; 3 you were told about some namespaces, the others are named.",
+			"Exit codes: 0 success; 1 failure; 2 wrong command line; 3 success for some namespaces, the others are named.",
 		Example: "  kubectl coder whoami -n coder\n  kubectl coder whoami -A -o json\n  kubectl coder whoami -n coder --as alice",
 		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
 	}
 	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
-	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "ask in all namespaces that have a control plane")
+	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "show all namespaces that have a control plane")
 	return cmd
 }
 
@@ -105,7 +105,7 @@ func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
 		fmt.Fprintf(r.Out, "In Kubernetes you are %q.\n", reviews[0].Status.User)
 	}
 	if len(table.Rows) == 0 {
-		fmt.Fprintln(r.Out, "There is no control plane here that could be asked.")
+		fmt.Fprintln(r.Out, "There is no control plane in this namespace.")
 	}
 	table.Write(r.Out, r.Paint)
 }

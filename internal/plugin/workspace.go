@@ -41,8 +41,8 @@ func newUpdateCommand(s *Session) *cobra.Command {
 	cmd.Short = "Bring workspaces to the active version of their templates"
 	cmd.Long = "Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n" +
 		"into spec.templateVersionID of the workspace. Those that have that version already are left as they are.\n" +
-		"The end of a name will do where it is clear: dev for coder.ada.dev.\n" +
-		"Without --wait the command ends as soon as Coder has taken the order.\n\n" +
+		"The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n" +
+		"Without --wait the command ends as soon as Coder has accepted the request.\n\n" +
 		"Exit codes: 0 all were updated; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named."
 	return cmd
 }
@@ -52,8 +52,8 @@ func newActionCommand(s *Session, a workspaceAction) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   a.verb + " {NAME... | -l SELECTOR | --all}",
 		Short: map[string]string{"start": "Start workspaces", "stop": "Stop workspaces", "restart": "Stop workspaces and start them again"}[a.verb],
-		Long: fmt.Sprintf("%s workspaces. The end of a name will do where it is clear: dev for coder.ada.dev.\n"+
-			"Without --wait the command ends as soon as Coder has taken the order.\n\n"+
+		Long: fmt.Sprintf("%s workspaces. The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n"+
+			"Without --wait the command ends as soon as Coder has accepted the request.\n\n"+
 			"Exit codes: 0 all were %s; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named.",
 			map[string]string{"start": "Starts", "stop": "Stops", "restart": "Restarts"}[a.verb], a.done),
 		Example: fmt.Sprintf("  kubectl coder %[1]s coder.ada.dev --wait\n  kubectl coder %[1]s -n coder -l team=compilers\n"+
@@ -65,10 +65,10 @@ func newActionCommand(s *Session, a workspaceAction) *cobra.Command {
 	r.format.AddFlag(cmd, cli.JSON, cli.YAML, cli.Name)
 	flags := cmd.Flags()
 	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")
-	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
-	flags.BoolVar(&r.dryRun, "dry-run", false, "ask whether it would be accepted, and do nothing")
+	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
 	if a.ends {
-		flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+		flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
 	}
 	return cmd
 }

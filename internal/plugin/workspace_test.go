@@ -40,31 +40,31 @@ func TestWorkspaceCommandLines(t *testing.T) {
 		"start dev --owner ada":            {2, "", "give names, or choose"},
 		"start -l a==b==c":                 {2, "", "--selector"},
 		"start dev -n coder":               {2, "", `"dev" could be any of coder.ada.dev, coder.bo.dev: give the whole name`},
-		"start template/x":                 {2, "", `this command knows no "template"`},
+		"start template/x":                 {2, "", `this command does not support "template"`},
 		"start nobody -n coder":            {1, "", `"nobody" not found; kubectl get coderworkspaces -A lists`},
 		"start --all -n empty":             {1, "", "there is no such workspace in namespace empty"},
-		"stop ada.dev -n coder":            {2, "", "Stop workspace coder.ada.dev of ada? What runs in it ends. Nobody can be asked"},
+		"stop ada.dev -n coder":            {2, "", "Stop workspace coder.ada.dev of ada? Its processes are stopped. This cannot be confirmed"},
 		"restart --all -n coder":           {2, "", "Restart 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev)?"},
-		"start ada.dev -n coder":           {0, "coderworkspace.aggregation.coder.com/coder.ada.dev start asked for\n", ""},
-		"start cws/ada.dev -n coder":       {0, "coder.ada.dev start asked for\n", ""},
+		"start ada.dev -n coder":           {0, "coderworkspace.aggregation.coder.com/coder.ada.dev start requested\n", ""},
+		"start cws/ada.dev -n coder":       {0, "coder.ada.dev start requested\n", ""},
 		"start ada.dev -n coder -o name":   {0, "coderworkspace.aggregation.coder.com/coder.ada.dev\n", ""},
 		"start ada.dev -n coder -o json":   {0, `"kind": "CoderWorkspace"`, ""},
 		"start --all -n coder -o yaml":     {0, "kind: CoderWorkspaceList", ""},
 		"start ada.dev -n coder --dry-run": {0, "coder.ada.dev started (server dry run)\n", ""},
-		"stop ada.dev -n coder --yes":      {0, "coder.ada.dev stop asked for\n", ""},
+		"stop ada.dev -n coder --yes":      {0, "coder.ada.dev stop requested\n", ""},
 		"stop ada.dev -n coder --dry-run":  {0, "coder.ada.dev stopped (server dry run)\n", ""},
-		"frobnicate":                       {2, "", `"frobnicate" is no command of kubectl coder`},
-		"statsu":                           {2, "", `"statsu" is no command of kubectl coder; did you mean status?`},
+		"frobnicate":                       {2, "", `"frobnicate" is not a command of kubectl coder`},
+		"statsu":                           {2, "", `"statsu" is not a command of kubectl coder; did you mean status?`},
 		"get":                              {2, "", `kubectl get coderworkspaces,codertemplates does that`},
 		"template psuh":                    {2, "", `did you mean push?`},
 		"tree coder -A":                    {2, "", `give a name or -A, not both`},
 		"start --frobnicate":               {2, "", "unknown flag: --frobnicate"},
 	} {
 		t.Run(line, func(t *testing.T) {
-			api := scene(t)
+			api := sampleAPI(t)
 			taking(api, "start", "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
 			taking(api, "stop", "coder.ada.dev")
-			newDesk().run(t, api, strings.Fields(line)...).want(t, want.code, want.out, want.err)
+			newHarness().run(t, api, strings.Fields(line)...).want(t, want.code, want.out, want.err)
 			if want.code != 0 && len(api.writes) > 0 {
 				t.Errorf("it wrote %q", api.writes)
 			}
@@ -84,9 +84,9 @@ func TestWorkspaceSelection(t *testing.T) {
 		"coder.ada.dev bo.api":         {"coder.ada.dev", "coder.bo.api"},
 	} {
 		t.Run(line, func(t *testing.T) {
-			api := scene(t)
+			api := sampleAPI(t)
 			taking(api, "start", names...)
-			got := newDesk().run(t, api, append([]string{"start", "-n", "coder"}, strings.Fields(line)...)...)
+			got := newHarness().run(t, api, append([]string{"start", "-n", "coder"}, strings.Fields(line)...)...)
 			var want []string
 			for _, name := range names {
 				want = append(want, "POST "+inCoder+"/coderworkspaces/"+name+"/start")
@@ -102,12 +102,12 @@ func TestWorkspaceSelection(t *testing.T) {
 // TestWorkspaceQuestions checks that a disruptive action requires a confirmation.
 func TestWorkspaceQuestions(t *testing.T) {
 	for input, want := range map[string]answer{
-		"y\n":   {0, "stop asked for", "[y/N]"},
-		"yes\n": {0, "stop asked for", "[y/N]"},
+		"y\n":   {0, "stop requested", "[y/N]"},
+		"yes\n": {0, "stop requested", "[y/N]"},
 		"n\n":   {1, "", "not confirmed: nothing was done"},
 		"":      {1, "", "not confirmed: nothing was done"},
 	} {
-		d, api := newDesk(), scene(t)
+		d, api := newHarness(), sampleAPI(t)
 		taking(api, "stop", "coder.ada.dev")
 		d.interactive, d.input = true, input
 		d.run(t, api, "stop", "-n", "coder", "coder.ada.dev").want(t, want.code, want.out, want.err)
@@ -119,22 +119,22 @@ func TestWorkspaceQuestions(t *testing.T) {
 
 // TestAggregatedAPIAway checks that the error contains the cause.
 func TestAggregatedAPIAway(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints"))
-	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status shows what is wrong\n")
+	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status shows what is wrong\n")
 	// If the list of workspaces cannot be read, a short name is not reported as "not found".
 	api.answer("GET "+inCoder+"/coderworkspaces", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "Coder cannot be reached"))
 	api.change(planes, "coder/coder", func(object map[string]any) {
 		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "False", "CrashLooping", "it fell over")}
 	})
-	newDesk().run(t, api, "start", "-n", "coder", "dev").want(t, 1, "", "kubectl coder: Coder cannot be reached\nkubectl coder: control plane coder/coder is CrashLooping: it fell over\n")
+	newHarness().run(t, api, "start", "-n", "coder", "dev").want(t, 1, "", "kubectl coder: Coder cannot be reached\nkubectl coder: control plane coder/coder is CrashLooping: it fell over\n")
 }
 
 // TestUpdate checks that the active version of the template is written to the spec, unless it is
 // set already.
 func TestUpdate(t *testing.T) {
 	const v2 = "22222222-2222-2222-2222-222222222222"
-	api := scene(t)
+	api := sampleAPI(t)
 	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(object map[string]any) {
 		object["status"].(map[string]any)["activeVersionID"] = v2
 	})
@@ -149,9 +149,9 @@ func TestUpdate(t *testing.T) {
 			respond(w, http.StatusOK, map[string]any{"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspace", "metadata": map[string]any{"name": name, "namespace": "coder"}})
 		})
 	}
-	newDesk().run(t, api, "update", "-n", "coder", "ada.dev").want(t, 2, "", "Update workspace coder.ada.dev of ada? What runs in it ends.")
-	newDesk().run(t, api, "update", "-n", "coder", "--all", "--yes").
-		want(t, 0, "coder.ada.dev update asked for\ncoderworkspace.aggregation.coder.com/coder.bo.dev update asked for\n", "coder.bo.api has the active version already\n")
+	newHarness().run(t, api, "update", "-n", "coder", "ada.dev").want(t, 2, "", "Update workspace coder.ada.dev of ada? Its processes are stopped.")
+	newHarness().run(t, api, "update", "-n", "coder", "--all", "--yes").
+		want(t, 0, "coder.ada.dev update requested\ncoderworkspace.aggregation.coder.com/coder.bo.dev update requested\n", "coder.bo.api has the active version already\n")
 	if want := `{"spec":{"templateVersionID":"` + v2 + `"}}`; len(bodies) != 2 || bodies[0] != want || bodies[1] != want {
 		t.Errorf("the patches are %q", bodies)
 	}
@@ -159,19 +159,19 @@ func TestUpdate(t *testing.T) {
 
 // TestWorkspacePartly checks that the command continues after a refused workspace.
 func TestWorkspacePartly(t *testing.T) {
-	api := scene(t)
+	api := sampleAPI(t)
 	taking(api, "start", "coder.bo.dev")
 	api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
-	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev").
-		want(t, 3, "coder.bo.dev start asked for", "workspace coder/coder.ada.dev: you may not")
-	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
+	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev").
+		want(t, 3, "coder.bo.dev start requested", "workspace coder/coder.ada.dev: you may not")
+	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
 }
 
 // TestWorkspaceWait follows a build to its end, with output as lines and on a terminal.
 func TestWorkspaceWait(t *testing.T) {
-	running := condition("Ready", "True", "Running", "the workspace runs")
-	starting := condition("Ready", "False", "BuildRunning", "the start build is under way")
-	stopped := condition("Ready", "True", "Stopped", "the workspace is stopped, as its spec asks")
+	running := condition("Ready", "True", "Running", "the workspace is running")
+	starting := condition("Ready", "False", "BuildRunning", "the start build is in progress")
+	stopped := condition("Ready", "True", "Stopped", "the workspace is stopped, as its spec requests")
 	failed := condition("Stalled", "True", "BuildFailed", "the start build failed: no quota")
 	for name, c := range map[string]struct {
 		line  string
@@ -182,16 +182,16 @@ func TestWorkspaceWait(t *testing.T) {
 		"start": {line: "start bo.dev --wait", steps: map[int]func(*fakeAPI){
 			1: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Starting", 3, starting) },
 			4: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Running", 3, running) },
-		}, want: answer{0, "coder.bo.dev started\n", "coder.bo.dev: Starting, the start build is under way (after 1s)\ncoder.bo.dev: Running, the workspace runs (after 4s)\n"}},
+		}, want: answer{0, "coder.bo.dev started\n", "coder.bo.dev: Starting, the start build is in progress (after 1s)\ncoder.bo.dev: Running, the workspace is running (after 4s)\n"}},
 		"start on a terminal": {line: "start bo.dev --wait", live: true, steps: map[int]func(*fakeAPI){
 			1: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Running", 3, running) },
-		}, want: answer{0, "coder.bo.dev started\n", "\r\x1b[K[--------------------] 0/1 0s  coder.bo.dev: Stopped, the workspace is stopped, as its spec asks" +
-			"\r\x1b[K[####################] 1/1 1s  coder.bo.dev: Running, the workspace runs\r\x1b[K"}},
+		}, want: answer{0, "coder.bo.dev started\n", "\r\x1b[K[--------------------] 0/1 0s  coder.bo.dev: Stopped, the workspace is stopped, as its spec reques…" +
+			"\r\x1b[K[####################] 1/1 1s  coder.bo.dev: Running, the workspace is running\r\x1b[K"}},
 		// A restart is not finished while the workspace still runs as before.
 		"restart": {line: "restart ada.dev --wait --yes", steps: map[int]func(*fakeAPI){
 			2: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Stopped", 2, stopped) },
 			3: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Running", 3, running) },
-		}, want: answer{0, "coder.ada.dev restarted\n", "Stopped, the workspace is stopped, as its spec asks (after 2s)"}},
+		}, want: answer{0, "coder.ada.dev restarted\n", "Stopped, the workspace is stopped, as its spec requests (after 2s)"}},
 		// The failure of an earlier build does not affect this one.
 		"failed before": {line: "start bo.api --wait", steps: map[int]func(*fakeAPI){
 			2: func(api *fakeAPI) { becomes(api, "coder.bo.api", "Running", 5, running) },
@@ -211,11 +211,11 @@ func TestWorkspaceWait(t *testing.T) {
 				delete(api.objects[workspaces], "coder/coder.bo.dev")
 				api.mu.Unlock()
 			},
-		}, want: answer{1, "", "workspace coder/coder.bo.dev: somebody deleted it meanwhile"}},
-		"too long": {line: "start bo.dev --wait --timeout 3s", want: answer{1, "coder.bo.dev start asked for\n", "after 3s 1 of 1 workspaces are not yet started: coder.bo.dev is Stopped"}},
+		}, want: answer{1, "", "workspace coder/coder.bo.dev: it was deleted in the meantime"}},
+		"too long": {line: "start bo.dev --wait --timeout 3s", want: answer{1, "coder.bo.dev start requested\n", "after 3s 1 of 1 workspaces are not yet started: coder.bo.dev is Stopped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, api := newDesk(), scene(t)
+			d, api := newHarness(), sampleAPI(t)
 			d.live = c.live
 			for _, verb := range []string{"start", "restart"} {
 				taking(api, verb, "coder.ada.dev", "coder.bo.api", "coder.bo.dev")

@@ -78,7 +78,7 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 	verb := strings.ToUpper(r.verb[:1]) + r.verb[1:]
 	if len(found) == 1 {
 		ws := found[0]
-		return fmt.Sprintf("%s workspace %s of %s? What runs in it ends.", verb, ws.Name, ws.Status.OwnerName)
+		return fmt.Sprintf("%s workspace %s of %s? Its processes are stopped.", verb, ws.Name, ws.Status.OwnerName)
 	}
 	var names []string
 	for _, ws := range found[:min(len(found), mostNamedInQuestion)] {
@@ -87,7 +87,7 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 	if more := len(found) - mostNamedInQuestion; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%s %d workspaces (%s)? What runs in them ends.", verb, len(found), strings.Join(names, ", "))
+	return fmt.Sprintf("%s %d workspaces (%s)? Their processes are stopped.", verb, len(found), strings.Join(names, ", "))
 }
 
 // place requests the action for each workspace. It continues after a workspace that is refused.
@@ -156,7 +156,7 @@ func (r *workspaceRun) outcome(o *workspaceOrder) string {
 	case o.ended:
 		return r.done
 	}
-	return r.verb + " asked for"
+	return r.verb + " requested"
 }
 
 // failedOrders returns an error that lists the workspaces for which the action failed.

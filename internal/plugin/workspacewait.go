@@ -44,11 +44,11 @@ func (r *workspaceRun) await(ctx context.Context, c *Cluster, orders []*workspac
 		}
 		if r.timeout > 0 && r.Clock.Now().Sub(began) >= r.timeout {
 			o := waiting[0]
-			return fmt.Errorf("after %s %d of %d workspaces are not yet %s: %s is %s; it goes on without this command",
+			return fmt.Errorf("after %s %d of %d workspaces are not yet %s: %s is %s; the change continues without this command",
 				r.timeout, len(waiting), all, r.done, o.workspace.Name, workspaceState(o.workspace))
 		}
 		if err := r.Clock.Wait(ctx, PollInterval); err != nil {
-			return &cli.InterruptedError{GoesOn: "what was asked for goes on without this command"}
+			return &cli.InterruptedError{GoesOn: "the requested change continues without this command"}
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
 	switch {
 	case apierrors.IsNotFound(err):
-		o.err = errors.New("somebody deleted it meanwhile")
+		o.err = errors.New("it was deleted in the meantime")
 		return true, nil
 	case IsTemporary(err):
 		return false, nil

@@ -10,7 +10,7 @@ import (
 )
 
 // SeeDatabase is the advice if the error is unknown.
-const SeeDatabase = "see the database and its address"
+const SeeDatabase = "check the database and its connection URL"
 
 // Database is a database problem that coderd's log reports.
 type Database struct {
@@ -33,35 +33,35 @@ var knownDatabaseProblems = []struct {
 	what, do string
 }{
 	{regexp.MustCompile(`(?i)password authentication failed|no password supplied|SASL`),
-		"the database refuses the user or the password", "correct user and password in the Secret with the address of the database"},
+		"the database refuses the user or the password", "correct the user and the password in the Secret with the connection URL"},
 	{regexp.MustCompile(`(?i)no pg_hba\.conf entry`),
-		"the rules of the database (pg_hba.conf) do not let Coder in", "allow the user, the database and the pods' network in pg_hba.conf; where it says no encryption, add sslmode=require to the address"},
+		"the database rejects Coder's connection (pg_hba.conf)", "allow the user, the database and the pods' network in pg_hba.conf; if the message says no encryption, add sslmode=require to the connection URL"},
 	{regexp.MustCompile(`(?i)SSL is not enabled on the server`),
-		"the database speaks no TLS, and the address asks for it", "add sslmode=disable to the address, or enable TLS in PostgreSQL"},
+		"the database does not support TLS, but the connection URL requires it", "add sslmode=disable to the connection URL, or enable TLS in PostgreSQL"},
 	{regexp.MustCompile(`(?i)x509|certificate|tls: `),
-		"TLS with the database fails", "have Coder trust its certificate authority (spec.certs, sslrootcert), or correct sslmode in the address"},
+		"the TLS connection to the database fails", "have Coder trust its certificate authority (spec.certs, sslrootcert), or correct sslmode in the connection URL"},
 	{regexp.MustCompile(`(?i)database "[^"]*" does not exist`),
-		"the server has no database of that name", "make the database, or correct its name in the address"},
+		"the server has no database of that name", "create the database, or correct its name in the connection URL"},
 	{regexp.MustCompile(`(?i)role "[^"]*" does not exist`),
-		"the server has no user of that name", "make the user, or correct it in the address"},
+		"the server has no user of that name", "create the user, or correct it in the connection URL"},
 	{regexp.MustCompile(`(?i)too many clients|remaining connection slots`),
-		"the database takes no more connections", "raise max_connections of PostgreSQL, or take connections away from others"},
+		"the database accepts no more connections", "raise max_connections of PostgreSQL, or reduce the connections of other clients"},
 	{regexp.MustCompile(`(?i)the database system is (starting up|shutting down|in recovery|not yet accepting)`),
-		"the database is starting or ending", "see why PostgreSQL does not come up"},
+		"the database is starting or shutting down", "check why PostgreSQL does not start"},
 	{regexp.MustCompile(`(?i)permission denied for`),
-		"the user of the database may not do what Coder needs", "make the user the owner of the database"},
+		"the user of the database lacks permissions that Coder needs", "make the user the owner of the database"},
 	{regexp.MustCompile(`(?i)no such host|server misbehaving|name or service not known`),
-		"the name of the database server does not resolve", "correct the host in the address, or see whether the Service of the database exists"},
+		"the name of the database server does not resolve", "correct the host in the connection URL, or check whether the Service of the database exists"},
 	{regexp.MustCompile(`(?i)connection refused`),
-		"nothing listens at the address of the database (connection refused)", "see that PostgreSQL runs, and correct host and port in the address"},
+		"no server listens at the host and port of the database (connection refused)", "check that PostgreSQL runs, and correct host and port in the connection URL"},
 	{regexp.MustCompile(`(?i)i/o timeout|context deadline exceeded|no route to host|network is unreachable|connection timed out`),
-		"the database does not answer", "see that PostgreSQL runs, and that a NetworkPolicy or firewall lets Coder's pods reach it"},
+		"the database does not respond", "check that PostgreSQL runs, and that NetworkPolicies and firewalls allow connections from Coder's pods"},
 	{regexp.MustCompile(`(?i)escaping postgres URL|parse postgres url|invalid postgres url|cannot parse`),
-		"the address of the database is not one that Coder can read", "write it as postgres://user:password@host:port/name, with special characters escaped"},
+		"Coder cannot parse the connection URL of the database", "write it as postgres://user:password@host:port/name, with special characters escaped"},
 	{regexp.MustCompile(`(?i)PostgreSQL version must be`),
 		"PostgreSQL is too old for this Coder", "upgrade PostgreSQL to 13 or newer"},
 	{regexp.MustCompile(`(?i)Dirty database version|migrate up|migrations in database`),
-		"the schema of the database cannot be brought to this version of Coder", "go back to the version of Coder that wrote it, or restore the database; a newer Coder cannot be undone by an older one"},
+		"the database schema cannot be migrated to this version of Coder", "go back to the version of Coder that wrote the schema, or restore the database; an older Coder cannot downgrade the schema"},
 }
 
 // Lines of coderd's log while it cannot use its database. coderd retries for half a minute, logs a
@@ -117,7 +117,7 @@ func causeIn(line string) string {
 	case retryingLine.MatchString(line):
 		return stableCause(unquoted(firstGroup(fieldError, line)))
 	case badURLLine.MatchString(line):
-		return "the address of the database is not a URL that Coder can read"
+		return "Coder cannot parse the connection URL of the database"
 	case endLine.MatchString(line):
 		return stableCause(firstGroup(endLine, line))
 	case strings.Contains(line, "error:") && failedLine.MatchString(line):

@@ -262,13 +262,13 @@ func (p *Problem) Sentence(clean func(string) string) string {
 	case Sandbox:
 		return fmt.Sprintf("the node cannot create the pod's sandbox (%s)%s", p.Reason, withColon(clean(p.Message)))
 	case OutOfMemory:
-		return fmt.Sprintf("container %q used more memory than its limit (%s)", p.Container, p.Reason)
+		return fmt.Sprintf("container %q exceeded its memory limit (%s)", p.Container, p.Reason)
 	case Crash:
-		return fmt.Sprintf("container %q ended with exit code %d (%s)", p.Container, p.ExitCode, p.Reason)
+		return fmt.Sprintf("container %q exited with code %d (%s)", p.Container, p.ExitCode, p.Reason)
 	case Refused:
-		return "the API server refuses the pods" + withColon(clean(Refusal(p.Message)))
+		return "the API server rejects the pods" + withColon(clean(Refusal(p.Message)))
 	case Evicted:
-		return fmt.Sprintf("the node ended the pod (%s)%s", p.Reason, withColon(clean(p.Message)))
+		return fmt.Sprintf("the node terminated the pod (%s)%s", p.Reason, withColon(clean(p.Message)))
 	default:
 		return p.Reason
 	}

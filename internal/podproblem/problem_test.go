@@ -62,12 +62,12 @@ func TestFind(t *testing.T) {
 			`Config: container "main" cannot be created (CreateContainerConfigError): secret "x" not found`,
 		},
 		"claim":       {unschedulable, "Unschedulable: no node accepts the pod (Unschedulable): 0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
-		"evicted":     {evicted, "Evicted: the node ended the pod (Evicted): The node was low on resource: memory."},
-		"crash loop":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Error", 3)), `Crash: container "main" ended with exit code 3 (CrashLoopBackOff)`},
-		"exits well":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Completed", 0)), `Crash: container "main" ended with exit code 0 (CrashLoopBackOff)`},
-		"not again":   {podWith(ended("Error", 1), none), `Crash: container "main" ended with exit code 1 (Error)`},
-		"memory":      {podWith(waiting("CrashLoopBackOff", ""), ended("OOMKilled", 137)), `OutOfMemory: container "main" used more memory than its limit (OOMKilled)`},
-		"failed init": {failedInit, `Crash: container "home" ended with exit code 2 (CrashLoopBackOff)`},
+		"evicted":     {evicted, "Evicted: the node terminated the pod (Evicted): The node was low on resource: memory."},
+		"crash loop":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Error", 3)), `Crash: container "main" exited with code 3 (CrashLoopBackOff)`},
+		"exits well":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Completed", 0)), `Crash: container "main" exited with code 0 (CrashLoopBackOff)`},
+		"not again":   {podWith(ended("Error", 1), none), `Crash: container "main" exited with code 1 (Error)`},
+		"memory":      {podWith(waiting("CrashLoopBackOff", ""), ended("OOMKilled", 137)), `OutOfMemory: container "main" exceeded its memory limit (OOMKilled)`},
+		"failed init": {failedInit, `Crash: container "home" exited with code 2 (CrashLoopBackOff)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

@@ -28,7 +28,7 @@ var pullCauses = []struct {
 	signs, unless []string
 }{
 	{NeverPulled, "it is not on the node, and the pull policy is Never", []string{"errimageneverpull", "never pull"}, nil},
-	{InvalidName, "that is not the name of an image", []string{"invalidimagename", "invalid reference format", "couldn't parse image"}, nil},
+	{InvalidName, "the image name is not valid", []string{"invalidimagename", "invalid reference format", "couldn't parse image"}, nil},
 	{UnknownRegistry, "the name of the registry does not resolve", []string{"no such host", "server misbehaving", "name or service not known"}, nil},
 	{
 		NoSuchImage, "the registry has no such image or tag", []string{"not found", "manifest unknown", "does not exist"},
@@ -39,8 +39,8 @@ var pullCauses = []struct {
 		[]string{"unauthorized", "authentication required", "denied", "forbidden", "no basic auth", "authorization failed"}, nil,
 	},
 	{UntrustedCertificate, "the certificate of the registry is not trusted", []string{"x509", "certificate"}, nil},
-	{RateLimited, "the registry limits how much is pulled", []string{"too many requests", "toomanyrequests", "rate limit"}, nil},
-	{NoAnswer, "the registry does not answer", []string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil},
+	{RateLimited, "the rate limit of the registry is exceeded", []string{"too many requests", "toomanyrequests", "rate limit"}, nil},
+	{NoAnswer, "the registry does not respond", []string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil},
 }
 
 // PullCauseOf returns the cause that a message of a kubelet or a runtime reports.

@@ -183,7 +183,7 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 		},
 		"an answer that does not come": {
 			breaks: func(k *kubeAPI) { k.hang["/api/v1/namespaces/coder/pods/coder-1-a/log"] = true },
-			want:   "logs/coder/coder-1-a/coder.log: there was no time left", missing: "logs/coder/coder-1-a/coder.log",
+			want:   "logs/coder/coder-1-a/coder.log: the time of --timeout was over", missing: "logs/coder/coder-1-a/coder.log",
 			// This case always runs into the timeout. The steps before the logs need a part
 			// of it.
 			args: []string{"--timeout=15s"},
@@ -212,7 +212,7 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 			if _, there := b.files[test.missing]; there {
 				t.Errorf("%s is there", test.missing)
 			}
-			if warned := strings.Contains(b.files["README.md"], "Look twice"); warned != (name == "Secrets") {
+			if warned := strings.Contains(b.files["README.md"], "Check this archive carefully"); warned != (name == "Secrets") {
 				t.Errorf("that Secrets were not looked for is told: %v", warned)
 			}
 			if b.files["installation/pods/coder-k8s-1.yaml"] == "" {
@@ -329,7 +329,7 @@ func TestCommandLine(t *testing.T) {
 		"a file that is there":  {[]string{"-o", existing}, cli.ExitFailure, "choose another name with --output"},
 		"no token":              {[]string{"--metrics-token-file=/nowhere"}, cli.ExitFailure, "reading --metrics-token-file"},
 		"no cluster":            {[]string{"--kubeconfig=/nowhere"}, cli.ExitFailure, "finding the cluster"},
-		"nobody there":          {[]string{"--server=https://127.0.0.1:1"}, cli.ExitFailure, "kube-apiserver at https://127.0.0.1:1 does not answer"},
+		"nobody there":          {[]string{"--server=https://127.0.0.1:1"}, cli.ExitFailure, "kube-apiserver at https://127.0.0.1:1 does not respond"},
 		"a context that is not": {[]string{"--context=other"}, cli.ExitFailure, "finding the cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {

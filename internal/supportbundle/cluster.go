@@ -29,7 +29,7 @@ func (c *collector) reachable() error {
 	if err == nil || errors.As(err, &status) {
 		return nil
 	}
-	return fmt.Errorf("kube-apiserver at %s does not answer, so there is no archive; look at your kubeconfig: %w", c.config.Host, err)
+	return fmt.Errorf("kube-apiserver at %s does not respond, so there is no archive; check your kubeconfig: %w", c.config.Host, err)
 }
 
 // versions collects the versions of this program and of the cluster.

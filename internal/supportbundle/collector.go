@@ -107,7 +107,7 @@ func (c *collector) leave(what string, err error) {
 	var status apierrors.APIStatus
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		err = errors.New("there was no time left of --timeout")
+		err = errors.New("the time of --timeout was over")
 	case errors.As(err, &status) && apierrors.IsForbidden(err):
 		err = fmt.Errorf("you may not read it: %w", err)
 	}
@@ -222,7 +222,7 @@ func (c *collector) readme() string {
 	if c.metricsToken == "" {
 		b.WriteString("\nThere are no metrics, because no token was given for them (`--metrics-token-file`).\n")
 	}
-	b.WriteString("\n## What could not be had\n\n")
+	b.WriteString("\n## What could not be collected\n\n")
 	if len(c.left) == 0 {
 		b.WriteString("Nothing is missing.\n")
 	}
@@ -230,17 +230,17 @@ func (c *collector) readme() string {
 		fmt.Fprintf(&b, "- %s\n", strings.ReplaceAll(line, "\n", " "))
 	}
 	if len(c.unlearned) > 0 {
-		fmt.Fprintf(&b, "\nThe Secrets of namespace %s could not be read, so that their values could not be looked for in the rest.\n"+
-			"Look twice before you give this archive to anybody.\n", strings.Join(c.unlearned, ", "))
+		fmt.Fprintf(&b, "\nThe Secrets of namespace %s could not be read, so their values could not be removed from the rest of the archive.\n"+
+			"Check this archive carefully before you share it.\n", strings.Join(c.unlearned, ", "))
 	}
-	b.WriteString("\n## What was taken out\n\n" +
+	b.WriteString("\n## What was removed\n\n" +
 		"`[redacted]` stands in place of\n\n" +
 		"- all values of Secrets and ConfigMaps: keys and sizes are kept. The values of Secrets that could be read were\n" +
-		"  looked for in everything else, also encoded, and taken out there too, unless they have fewer than six characters;\n" +
+		"  removed from everything else too, also in encoded form, unless they have fewer than six characters;\n" +
 		"- values of variables of the environment, arguments, annotations, HTTP headers, parameters and template variables,\n" +
 		"  unless they are known to be harmless; the files of templates;\n" +
 		"- what has the form of a secret anywhere: tokens, private keys, passwords in addresses and behind words such as password.\n\n" +
-		"Names are kept: of namespaces, objects, users, organizations and hosts. Look through the archive before you\n" +
-		"give it to anybody.\n")
+		"Names are kept: of namespaces, objects, users, organizations and hosts. Check the archive before you\n" +
+		"share it.\n")
 	return b.String()
 }

@@ -47,12 +47,12 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Collect what an issue report needs, without secrets",
-		Long: "Support-bundle writes one archive with all that an issue report needs: versions, the objects of\n" +
-			"the installation and of the control planes, events, logs, readiness, and what is wrong. It reads\n" +
-			"with your own rights and changes nothing. Secrets are taken out; its README says how, and what\n" +
-			"could not be had.\n\n" +
-			"Exit code: 0 all is in it, 1 there is no archive, 2 the command line is wrong, 3 something is not\n" +
-			"in it.",
+		Long: "Support-bundle writes an archive with the data that an issue report needs: versions, the objects of\n" +
+			"the installation and of the control planes, events, logs, readiness, and problems. It reads\n" +
+			"with your own permissions and changes nothing. Secrets are removed; its README lists how, and what\n" +
+			"could not be collected.\n\n" +
+			"Exit code: 0 complete, 1 no archive, 2 the command line is wrong, 3 incomplete: the missing parts are\n" +
+			"named.",
 		Example: "  coder-k8s support-bundle\n" +
 			"  coder-k8s support-bundle -n coder --since 2h -o bundle.tar.gz",
 		Args: cli.NoArguments,
@@ -63,10 +63,10 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 	flags.StringVarP(&o.output, "output", "o", "", "the file to write; - is standard output (default coder-k8s-support-<time>.tar.gz)")
 	flags.DurationVar(&o.since, "since", 24*time.Hour, "how far back logs go")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long collecting may take")
-	flags.StringVar(&o.maxSize, "max-size", "100Mi", "how much is collected at most, before it is compressed")
-	flags.StringVar(&o.metricsTokenFile, "metrics-token-file", "", "the file with a token that may get /metrics; without it there are no metrics in the archive")
+	flags.StringVar(&o.maxSize, "max-size", "100Mi", "maximum size of the collected data, before compression")
+	flags.StringVar(&o.metricsTokenFile, "metrics-token-file", "", "the file with a token that has permission to get /metrics; without it the archive contains no metrics")
 	o.kube.AddFlags(flags)
-	flags.Lookup("namespace").Usage = "look only at the control planes of this namespace (default all)"
+	flags.Lookup("namespace").Usage = "collect only the control planes of this namespace (default all)"
 	return cmd
 }
 
@@ -99,12 +99,12 @@ func (o *options) run(ctx context.Context) error {
 	if err := c.reachable(); err != nil {
 		return err
 	}
-	fmt.Fprintln(o.streams.ErrOut, "Collecting with your rights. Nothing in the cluster is changed.")
+	fmt.Fprintln(o.streams.ErrOut, "Collecting with your permissions. Nothing in the cluster is changed.")
 	collecting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	c.collect(collecting)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("collecting was cut off, so there is no archive: %w", err)
+		return fmt.Errorf("collecting was interrupted, so there is no archive: %w", err)
 	}
 	return o.finish(c)
 }
@@ -161,7 +161,7 @@ func (o *options) finish(c *collector) error {
 	for _, line := range c.left {
 		fmt.Fprintln(o.streams.ErrOut, "left out: "+cli.Clean(c.redactor.Text(line)))
 	}
-	return &cli.PartialError{Err: fmt.Errorf("not all is in the archive: see above, or its README")}
+	return &cli.PartialError{Err: fmt.Errorf("the archive is incomplete: see above, or its README")}
 }
 
 // save creates the file with permissions for its owner only. It does not overwrite a file.

@@ -78,7 +78,7 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 		return "", err
 	}
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the answer is %s; the token of --metrics-token-file needs the right to get /metrics", response.Status)
+		return "", fmt.Errorf("the response is %s; the token of --metrics-token-file needs the permission to get /metrics", response.Status)
 	}
 	return string(body), nil
 }

@@ -137,9 +137,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"host:port of the OpenTelemetry collector to send traces to, over OTLP and gRPC (default: no traces)")
 	fs.BoolVar(&o.Insecure, flagInsecure, o.Insecure, "send traces without TLS")
 	fs.StringVar(&o.CAFile, flagCAFile, o.CAFile,
-		"file with the certificates that the collector is trusted by (default: those of the system)")
+		"file with the CA certificates that the collector's certificate is verified with (default: those of the system)")
 	fs.Float64Var(&o.SamplingRatio, flagRatio, o.SamplingRatio,
-		"the part of all traces that is kept, from 0 to 1; with the same ratio elsewhere the same traces are kept there")
+		"the fraction of traces that are sent, from 0 to 1; other programs with the same ratio send the same traces")
 }
 
 // Validate returns all errors in the options.

@@ -49,32 +49,32 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: clock.RealClock{}, timeout: defaultTimeout}
 	cmd := &cobra.Command{
 		Use:   "uninstall --control-planes=keep|remove",
-		Short: "Take coder-k8s out of a cluster, and keep or remove its Coders",
-		Long: "Uninstall takes coder-k8s out of a cluster: the operator, the aggregated API, rights, policy,\n" +
-			"definitions and the namespace. It can be run again where it was interrupted, and where part of it\n" +
-			"is gone already. It touches nothing that is not coder-k8s's.\n\n" +
-			"  --control-planes=keep    Coders go on running, with all that belongs to them. The objects that\n" +
+		Short: "Uninstall coder-k8s from a cluster, and keep or remove its Coders",
+		Long: "Uninstall removes coder-k8s from a cluster: the operator, the aggregated API, RBAC, policies,\n" +
+			"CRDs and the namespace. It can be run again if it was interrupted, or if parts of the installation\n" +
+			"no longer exist. It does not change objects of other software.\n\n" +
+			"  --control-planes=keep    Coders keep running, with all their objects. The custom resources that\n" +
 			"                           described them are written to standard output: keep that file.\n" +
-			"  --control-planes=remove  Coders, provisioners and proxies are removed, and what the operator made\n" +
-			"                           in Coder is taken back. Databases and the pods of workspaces stay.\n\n" +
-			"Exit code: 0 all was done, 1 it was not done, 2 the command line is wrong, 3 something stayed that\n" +
-			"was named.",
+			"  --control-planes=remove  Coders, provisioners and proxies are removed, and what the operator created\n" +
+			"                           in Coder is removed too. Databases and the pods of workspaces stay.\n\n" +
+			"Exit code: 0 complete, 1 failed, 2 the command line is wrong, 3 complete except for the objects that\n" +
+			"are named.",
 		Example: "  coder-k8s uninstall --control-planes=remove --dry-run\n" +
 			"  coder-k8s uninstall --control-planes=keep --yes >coders.yaml",
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.controlPlanes, "control-planes", "", "what becomes of the Coders: keep or remove (required)")
+	flags.StringVar(&o.controlPlanes, "control-planes", "", "whether to keep or to remove the Coders: keep or remove (required)")
 	flags.BoolVar(&o.controlPlanesOnly, "control-planes-only", false,
-		"leave the operator and its definitions to what installed them, for example Helm; with keep the operator is stopped")
+		"do not remove the operator and its CRDs, because another tool such as Helm does; with keep the operator is stopped")
 	flags.BoolVar(&o.keepDefinitions, "keep-definitions", false,
-		"with keep: leave the definitions and their objects too, so that the next installation goes on with them")
+		"with keep: do not remove the CRDs and their objects either, so that the next installation uses them")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil,
-		"with --control-planes-only: the namespaces in which the operator worked, where its Deployment, which says them, may be gone")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.DurationVar(&o.timeout, "timeout", o.timeout, "how long the operator may take to give back what it made in Coder; deletions in Kubernetes come on top, a minute each at most")
+		"with --control-planes-only: the namespaces that the operator watched, if its Deployment, which lists them, may no longer exist")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "how long the operator may take to remove what it created in Coder; deletions in Kubernetes take additional time, at most a minute each")
 	o.kube.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "the namespace of the operator (default " + installation.Namespace + ")"
 	return cmd
@@ -83,11 +83,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 func (o *options) validate() error {
 	switch {
 	case o.controlPlanes != keep && o.controlPlanes != remove:
-		return cli.Usage("--control-planes is %q: say whether Coders go on running (keep) or are removed (remove)", o.controlPlanes)
+		return cli.Usage("--control-planes is %q: specify whether Coders keep running (keep) or are removed (remove)", o.controlPlanes)
 	case o.keepDefinitions && o.controlPlanes != keep:
-		return cli.Usage("--keep-definitions goes with --control-planes=keep alone")
+		return cli.Usage("--keep-definitions requires --control-planes=keep")
 	case len(o.watchNamespaces) > 0 && !o.controlPlanesOnly:
-		return cli.Usage("--watch-namespaces goes with --control-planes-only alone: without it the definitions go, and with them the objects in all namespaces")
+		return cli.Usage("--watch-namespaces requires --control-planes-only: without it the CRDs are removed, and with them the objects in all namespaces")
 	case o.timeout <= 0:
 		return cli.Usage("--timeout is %s; give how long to wait, for example 5m", o.timeout)
 	}
@@ -118,7 +118,7 @@ func (o *options) run(ctx context.Context) error {
 func (o *options) uninstaller(config *rest.Config) (*uninstaller, error) {
 	kube, err := client.New(config, client.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	namespace := installation.Namespace
 	if given := *o.kube.Namespace; given != "" {
@@ -139,9 +139,9 @@ func (o *options) confirm(summary string) error {
 		return nil
 	}
 	if !cli.IsTerminal(o.streams.In) {
-		return cli.Usage("nobody can be asked, because standard input is no terminal: say --yes, or look first with --dry-run")
+		return cli.Usage("this cannot be confirmed, because standard input is not a terminal: add --yes, or try --dry-run first")
 	}
-	fmt.Fprint(o.streams.ErrOut, "Go on? Type yes: ")
+	fmt.Fprint(o.streams.ErrOut, "Continue? Type yes: ")
 	answer, err := bufio.NewReader(o.streams.In).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("reading the answer: %w", err)

@@ -58,8 +58,8 @@ func (u *uninstaller) stillStopped(ctx context.Context) error {
 	}
 	stopped, err := u.noOperatorPods(ctx)
 	if err == nil && !stopped {
-		err = fmt.Errorf("the operator runs again in namespace %s, because something scales its Deployment, for example Argo CD or Flux; "+
-			"stop that and run this again: nothing was deleted", u.namespace)
+		err = fmt.Errorf("the operator runs again in namespace %s, because another controller scales its Deployment, for example Argo CD or Flux; "+
+			"stop that controller and run this again: nothing was deleted", u.namespace)
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMet
 func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]any) error {
 	what := nameOf(child)
 	if u.dryRun {
-		u.say("%s does not belong to %s any more", what, owner)
+		u.say("%s no longer belongs to %s", what, owner)
 		return nil
 	}
 	changed, err := u.patchMetadata(ctx, child, what, "owner", func() map[string]any {
@@ -126,7 +126,7 @@ func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObj
 		return map[string]any{"ownerReferences": rest, "annotations": annotations}
 	})
 	if changed {
-		u.say("%s does not belong to %s any more", what, owner)
+		u.say("%s no longer belongs to %s", what, owner)
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (u *uninstaller) release(ctx context.Context, o object) error {
 		}
 	}
 	if changed {
-		u.say("%s is not held back by the operator any more", o)
+		u.say("the operator's finalizer is removed from %s", o)
 	}
 	return nil
 }

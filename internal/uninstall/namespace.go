@@ -28,7 +28,7 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 		return fmt.Errorf("reading %s: %w", what, err)
 	}
 	if namespace.Labels[installation.LabelName] != installation.Name {
-		u.say("%s stays: it does not carry %s=%s, so it is not the installation's", what, installation.LabelName, installation.Name)
+		u.say("%s stays: it does not have the label %s=%s, so it is not part of the installation", what, installation.LabelName, installation.Name)
 		return nil
 	}
 	others, err := u.others(ctx)
@@ -36,7 +36,7 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 		return err
 	}
 	if len(others) > 0 {
-		u.leave("%s stays, because there is more in it than coder-k8s: %s", what, strings.Join(others, ", "))
+		u.leave("%s stays, because it contains objects of other software: %s", what, strings.Join(others, ", "))
 		return nil
 	}
 	if err := u.delete(ctx, namespace, what); err != nil {
@@ -141,16 +141,16 @@ func whyNot(namespace *corev1.Namespace) string {
 // operator again.
 func (u *uninstaller) wayBack() string {
 	if u.keepDefinitions {
-		return "The Coders go on running. To take them back, install coder-k8s again: their objects are still there, and nothing has to be applied."
+		return "The Coders keep running. To manage them again, install coder-k8s again: their objects still exist, and nothing has to be applied."
 	}
 	lines := []string{
-		"The Coders go on running. To take them back, with what was written to standard output as coders.yaml:",
+		"The Coders keep running. To manage them again, with the standard output of this command as coders.yaml:",
 		"1. Install coder-k8s again.",
-		"2. Apply the objects. What belonged to them has the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it:",
+		"2. Apply the objects. The objects that belonged to them have the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it:",
 		"  kubectl apply -f coders.yaml",
 	}
 	if len(u.secrets) > 0 {
-		lines = append(lines, "3. Give the Secrets their owners. They hold credentials, so the operator takes none because of an annotation:")
+		lines = append(lines, "3. Give the Secrets their owners. They contain credentials, so the operator does not adopt them because of an annotation:")
 		for _, command := range u.secrets {
 			lines = append(lines, "  "+command)
 		}

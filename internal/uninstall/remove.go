@@ -24,7 +24,7 @@ import (
 func (u *uninstaller) removeAll(ctx context.Context) error {
 	runs := u.operatorRuns()
 	if !runs && len(u.objects) > 0 {
-		u.say("No pod of the operator is available in namespace %s, so nothing is taken back in Coder.", u.namespace)
+		u.say("No pod of the operator is available in namespace %s, so nothing is removed in Coder.", u.namespace)
 	}
 	// Objects that are registered with a control plane are deleted first, while it still
 	// responds.
@@ -157,7 +157,7 @@ func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]boo
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(noun + "List"))
 		if err := u.kube.List(ctx, list, client.MatchingLabels{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy}); err != nil {
-			return fmt.Errorf("listing the %ss that the operator made: %w", noun, err)
+			return fmt.Errorf("listing the %ss that the operator created: %w", noun, err)
 		}
 		for i := range list.Items {
 			item := &list.Items[i]
@@ -193,11 +193,11 @@ func inCoder(o object) string {
 		}
 	default:
 		if url := status("url"); url != "" {
-			return fmt.Sprintf("%s: the operator's token stays in the database of the Coder at %s; it runs out by itself, "+
-				"and ends at once when somebody deletes it there", o, url)
+			return fmt.Sprintf("%s: the operator's token stays in the database of the Coder at %s; it expires by itself; "+
+				"delete it there to revoke it at once", o, url)
 		}
 	}
-	return fmt.Sprintf("%s: it is not known what of it is in Coder", o)
+	return fmt.Sprintf("%s: its keys and registrations in Coder are not known", o)
 }
 
 // definitionsOf returns all definitions of an installation, including those of the records.

@@ -123,7 +123,7 @@ func (u *uninstaller) deleteAPIService(ctx context.Context) error {
 		return value
 	}
 	if ours := u.namespace + "/" + installation.APIServiceService; ref("namespace")+"/"+ref("name") != ours {
-		u.leave("%s points to Service %s/%s, not to %s, so it is not this installation's and stays", what, ref("namespace"), ref("name"), ours)
+		u.leave("%s points to Service %s/%s, not to %s, so it is not part of this installation and stays", what, ref("namespace"), ref("name"), ours)
 		return nil
 	}
 	return u.delete(ctx, service, what)
@@ -142,7 +142,7 @@ func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 			return fmt.Errorf("reading %s: %w", what, err)
 		}
 		if name, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind"); err != nil || name != d.Kind {
-			u.leave("%s defines %q, not %s, so it is somebody else's and stays", what, name, d.Kind)
+			u.leave("%s defines %q, not %s, so it belongs to other software and stays", what, name, d.Kind)
 			continue
 		}
 		if err := u.delete(ctx, crd, what); err != nil {
@@ -229,7 +229,7 @@ func (u *uninstaller) holders(ctx context.Context, d installation.Definition) st
 	for _, o := range objects {
 		names = append(names, fmt.Sprintf("%s (%s)", o, strings.Join(o.GetFinalizers(), ", ")))
 	}
-	return ", because these have finalizers of others: " + strings.Join(names, "; ")
+	return ", because these objects have finalizers of other controllers: " + strings.Join(names, "; ")
 }
 
 // sweep deletes the installation's objects of one kind.

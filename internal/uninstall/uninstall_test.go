@@ -45,14 +45,14 @@ func TestKeep(t *testing.T) {
 	if !strings.Contains(said, "Labels and annotations of 1 workspaces and templates, which Coder cannot store, are lost") {
 		t.Errorf("it does not say what is lost:\n%s", said)
 	}
-	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder does not belong to CoderControlPlane team/coder any more") {
+	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder no longer belongs to CoderControlPlane team/coder") {
 		t.Errorf("the dry run says:\n%s", said)
 	}
 	if diff := cmp.Diff(before, c.left(t)); diff != "" {
 		t.Errorf("the dry run changed something (-before +after):\n%s", diff)
 	}
 	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
-	if !strings.Contains(said, "The Coders go on running.") {
+	if !strings.Contains(said, "The Coders keep running.") {
 		t.Errorf("it says:\n%s", said)
 	}
 	if left := c.left(t); len(left) > 0 {
@@ -138,7 +138,7 @@ func TestRemove(t *testing.T) {
 	if order := operator(); len(order) != 3 || order[2] != "CoderControlPlane" {
 		t.Errorf("the order is %v", order)
 	}
-	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: ConfigMap mine") {
+	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: ConfigMap mine") {
 		t.Errorf("it says:\n%s", said)
 	}
 	if diff := cmp.Diff([]string{"Namespace coder-system"}, c.left(t)); diff != "" {
@@ -191,7 +191,7 @@ func TestRemoveWithoutOperator(t *testing.T) {
 	}
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
 	for _, want := range []string{
-		"No pod of the operator is available in namespace coder-system, so nothing is taken back in Coder.",
+		"No pod of the operator is available in namespace coder-system, so nothing is removed in Coder.",
 		`CoderProvisioner team/builders: its key "team-builders" stays in Coder; delete it there: coder provisioner keys delete team-builders`,
 		`CoderWorkspaceProxy team/paris: its registration "paris" stays in Coder; delete it there: coder wsproxy delete paris`,
 		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com",
@@ -263,7 +263,7 @@ func TestRemoveIsBounded(t *testing.T) {
 	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")
 	for _, want := range []string{
 		"CoderControlPlane team/coder still waits for example.com/hold, which are not coder-k8s's finalizers",
-		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these have finalizers of others: CoderControlPlane team/coder (example.com/hold)",
+		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these objects have finalizers of other controllers: CoderControlPlane team/coder (example.com/hold)",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
@@ -379,7 +379,7 @@ func TestDeletedByMistake(t *testing.T) {
 		return nil
 	})
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
-	if !strings.Contains(said, "is being deleted already, which cannot be taken back") {
+	if !strings.Contains(said, "is already being deleted, which cannot be undone") {
 		t.Errorf("it says:\n%s", said)
 	}
 	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
@@ -420,7 +420,7 @@ func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
-	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: PersistentVolumeClaim database-1") {
+	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: PersistentVolumeClaim database-1") {
 		t.Errorf("it says:\n%s", said)
 	}
 	if err := c.kube.Delete(t.Context(), volume); err != nil {
@@ -435,7 +435,7 @@ func TestKeepDefinitionsKeepsTheNamespaceOfACoder(t *testing.T) {
 	c.team = installation.Namespace
 	c.all(t)
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=keep", "--keep-definitions", "--yes")
-	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: ") {
+	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: ") {
 		t.Errorf("it says:\n%s", said)
 	}
 	for _, name := range []string{"coder", "builders", "paris"} {
@@ -567,11 +567,11 @@ func TestKeepDeletesNothingWhileTheOperatorRuns(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                      `--control-planes is "": say whether Coders go on running (keep) or are removed (remove)`,
+		"":                      `--control-planes is "": specify whether Coders keep running (keep) or are removed (remove)`,
 		"--control-planes=stop": `--control-planes is "stop"`,
-		"--control-planes=remove --keep-definitions":      "--keep-definitions goes with --control-planes=keep alone",
+		"--control-planes=remove --keep-definitions":      "--keep-definitions requires --control-planes=keep",
 		"--control-planes=keep --timeout=0s":              "--timeout is 0s",
-		"--control-planes=remove --watch-namespaces=team": "--watch-namespaces goes with --control-planes-only alone",
+		"--control-planes=remove --watch-namespaces=team": "--watch-namespaces requires --control-planes-only",
 		"everything": `"everything" is one argument too many`,
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -89,8 +89,8 @@ func (u *uninstaller) look(ctx context.Context) error {
 	for _, d := range list.Items {
 		switch release := d.Annotations[helmRelease]; {
 		case d.Namespace != u.namespace:
-			return fmt.Errorf("there is another installation, Deployment %s/%s, which needs the same definitions and roles; "+
-				"uninstall that one first, or use --control-planes-only and delete Deployment and namespace %s by hand",
+			return fmt.Errorf("there is another installation, Deployment %s/%s, which needs the same CRDs and roles; "+
+				"uninstall that one first, or use --control-planes-only and delete Deployment and namespace %s manually",
 				d.Namespace, d.Name, u.namespace)
 		case release != "" && !u.controlPlanesOnly:
 			return fmt.Errorf("the operator, Deployment %s/%s, was installed by Helm: use helm uninstall %s -n %s, or --control-planes-only",
@@ -118,7 +118,7 @@ func (u *uninstaller) look(ctx context.Context) error {
 		// The object's finalizer is all that prevents the deletion of the objects that it
 		// owns.
 		if u.keepDefinitions && o.GetDeletionTimestamp() != nil {
-			return fmt.Errorf("%s is being deleted already, which cannot be taken back, and its Coder would go with it; "+
+			return fmt.Errorf("%s is already being deleted, which cannot be undone, and its Coder would be deleted too; "+
 				"--control-planes=keep without --keep-definitions keeps the Coder", o)
 		}
 	}
@@ -176,17 +176,17 @@ func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Def
 // summary describes to the user what will be done.
 func (u *uninstaller) summary() string {
 	var b strings.Builder
-	what := "coder-k8s is taken out of the cluster"
+	what := "coder-k8s will be removed from the cluster"
 	switch {
 	case u.controlPlanesOnly:
 		what = "coder-k8s itself stays installed"
 	case u.keepDefinitions:
-		what += ", apart from its definitions and their objects"
+		what += ", except for its CRDs and their objects"
 	}
 	fmt.Fprintf(&b, "%s (namespace %s).", what, u.namespace)
-	verb := "These and their pods are removed:"
+	verb := "These objects and their pods will be removed:"
 	if u.keep {
-		verb = "What belongs to these goes on running without an operator:"
+		verb = "The workloads of these objects keep running without an operator:"
 	}
 	if len(u.objects) > 0 {
 		fmt.Fprintf(&b, "\n%s", verb)
@@ -254,7 +254,7 @@ func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(conte
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return false, fmt.Errorf("interrupted; run it again to go on: %w", ctx.Err())
+			return false, fmt.Errorf("interrupted; run it again to continue: %w", ctx.Err())
 		case <-timer.C():
 		}
 	}
@@ -297,7 +297,7 @@ func (u *uninstaller) stopOperator(ctx context.Context) error {
 		if ptr.Deref(d.Spec.Replicas, 1) == 0 {
 			continue
 		}
-		u.say("Deployment %s/%s is scaled to no pods", d.Namespace, d.Name)
+		u.say("Deployment %s/%s is scaled to 0", d.Namespace, d.Name)
 		if u.dryRun {
 			continue
 		}
@@ -308,7 +308,7 @@ func (u *uninstaller) stopOperator(ctx context.Context) error {
 	}
 	stopped, err := u.wait(ctx, u.patience(), u.noOperatorPods)
 	if err == nil && !stopped {
-		err = fmt.Errorf("the operator's pods in namespace %s did not end within %s; look why (kubectl -n %s get pods), and run it again",
+		err = fmt.Errorf("the operator's pods in namespace %s did not stop within %s; check why (kubectl -n %s get pods), and run it again",
 			u.namespace, u.step, u.namespace)
 	}
 	return err

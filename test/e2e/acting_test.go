@@ -51,7 +51,7 @@ var actingCallers = []actingCaller{
 	{name: "gitops", rule: "operator: true", whoami: "the operator", may: [3]string{operatorUser, operatorUser, operatorUser}},
 	{
 		name: "banned", rule: "nobody: true", whoami: "nobody",
-		may: [3]string{"no: lets you change and enter nothing", "no: lets you change and enter nothing", "no: lets you change and enter nothing"},
+		may: [3]string{"no: denies all changes and all sessions", "no: denies all changes and all sessions", "no: denies all changes and all sessions"},
 	},
 	{name: "carol", whoami: "unmapped", may: [3]string{noRule, noRule, noRule}},
 	{
@@ -120,7 +120,7 @@ func testActing(t *testing.T) {
 			permit(t, "e2e-"+caller.name, resource, names)
 		}
 		r := newAccount(t, sampleNamespace, "e2e-"+caller.name, role)
-		robots[caller.name], assistants[caller.name] = r, r.connect(t, legacyEra, r.throughService(t), newDeeds())
+		robots[caller.name], assistants[caller.name] = r, r.connect(t, legacyProtocol, r.throughService(t), newDeeds())
 		if caller.rule != "" {
 			key, value, _ := strings.Cut(caller.rule, ": ")
 			rules = append(rules, fmt.Sprintf("- match: {serviceAccount: {namespace: %s, name: %s}}\n  %s: %s", sampleNamespace, r.name, key, value))
@@ -284,7 +284,7 @@ func newestBuild(t *testing.T, owner string) actingBuild {
 // and that unmapped callers need a separate permission.
 func testActingOnTemplates(t *testing.T, robots map[string]robot) {
 	for caller, want := range map[string]string{
-		"alice": `user "alice"`, "bob": `user "bob"`, "root": "", "would-be-root": asOwn[4:], "gitops": "", "banned": "lets you change and enter nothing",
+		"alice": `user "alice"`, "bob": `user "bob"`, "root": "", "would-be-root": asOwn[4:], "gitops": "", "banned": "denies all changes and all sessions",
 		"carol": "coderusers/operator", "helper": "coderusers/operator", "superhelper": "coderusers/operator", "lost": "nobody-there", "spectator": "spectator",
 	} {
 		out, err := tryKubectl(t, "--as="+robots[caller].user(), "-n", sampleNamespace, "patch", "ctpl", "coder.hello", "--type=merge",
@@ -307,7 +307,7 @@ func testActingOnNew(t *testing.T, robots map[string]robot) {
 		{"alice", "bob", `user "alice"`},
 		{"bob", "alice", `user "bob"`},
 		{"carol", "alice", noRule[4:]},
-		{"banned", "alice", "lets you change and enter nothing"},
+		{"banned", "alice", "denies all changes and all sessions"},
 		{"would-be-root", "alice", asOwn[4:]},
 		{"helper", "admin", asOwn[4:]},
 		{"alice", "alice", ""},

@@ -70,7 +70,7 @@ func testEval(t *testing.T, dir string) {
 
 	// Accounts have the name of their eval, because some are in the same namespace.
 	asker := newRobot(t, e.Caller.Namespace, "eval-"+filepath.Base(dir), e.Caller.ClusterRoles...)
-	a := asker.connect(t, modernEra, asker.throughService(t), newDeeds())
+	a := asker.connect(t, modernProtocol, asker.throughService(t), newDeeds())
 	var told answers
 	polltest.Eventually(t, "the cause is named", func() error {
 		told = e.ask(t, a)

@@ -15,7 +15,7 @@ import (
 func testLiveMCP(t *testing.T, object string) {
 	maker := newRobot(t, sampleNamespace, "e2e-inside", "view", "coder-k8s-workspace-access")
 	outsider := newRobot(t, sampleNamespace, "e2e-outside", "view")
-	if offered(t, maker.connect(t, modernEra, maker.throughService(t), newDeeds()))["run_in_workspace"] {
+	if offered(t, maker.connect(t, modernProtocol, maker.throughService(t), newDeeds()))["run_in_workspace"] {
 		t.Error("toolset inside is on by default")
 	}
 	kubectl(t, "apply", "-k", "../../config/mcp-inside")
@@ -28,14 +28,14 @@ func testLiveMCP(t *testing.T, object string) {
 	})
 	serving(t)
 	did := newDeeds()
-	for _, era := range []string{modernEra, legacyEra} {
-		t.Run(era, func(t *testing.T) {
-			liveMCPWork(t, maker.connect(t, era, maker.throughService(t), did), object, "~/mcp-"+era)
+	for _, protocol := range []string{modernProtocol, legacyProtocol} {
+		t.Run(protocol, func(t *testing.T) {
+			liveMCPWork(t, maker.connect(t, protocol, maker.throughService(t), did), object, "~/mcp-"+protocol)
 		})
 	}
 	checkAudit(t, maker, did)
 	t.Run("who may not enter", func(t *testing.T) {
-		a := outsider.connect(t, modernEra, outsider.throughService(t), newDeeds())
+		a := outsider.connect(t, modernProtocol, outsider.throughService(t), newDeeds())
 		if offered(t, a)["run_in_workspace"] {
 			t.Error("a caller who may not enter any workspace is offered run_in_workspace")
 		}

@@ -30,7 +30,7 @@ func auditLines(logs string, r robot) []auditLine {
 	var lines []auditLine
 	for text := range strings.Lines(logs) {
 		var line auditLine
-		if json.Unmarshal([]byte(text), &line) != nil || line.Msg != "Answered a call" || line.Method != "tools/call" {
+		if json.Unmarshal([]byte(text), &line) != nil || line.Msg != "Handled a call" || line.Method != "tools/call" {
 			continue
 		}
 		if line.User == r.user() && line.Time.After(r.since) {

@@ -23,8 +23,8 @@ const (
 	// mcpHost is the address of the MCP server in the cluster.
 	mcpHost = "coder-k8s.coder-system.svc:8090"
 
-	legacyEra = "2025-11-25"
-	modernEra = "2026-07-28"
+	legacyProtocol = "2025-11-25"
+	modernProtocol = "2026-07-28"
 )
 
 // robot is a ServiceAccount with permission to use the MCP server, and a token for
@@ -184,7 +184,7 @@ func (r *route) send(request *http.Request) (*http.Response, error) {
 // assistant is an AI tool that uses a robot's token.
 type assistant struct {
 	*mcp.ClientSession
-	era, user string
+	protocol, user string
 	// asks reports whether it can ask its user, who always agrees.
 	asks bool
 	// asked, progress and news count the messages of the server.
@@ -192,11 +192,11 @@ type assistant struct {
 	did                   *deeds
 }
 
-// connect opens a session in one era. It retries, because a new account may not have
+// connect opens a session in one protocol. It retries, because a new account may not have
 // access immediately, and a new server may not be reachable immediately.
-func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assistant {
+func (r robot) connect(t *testing.T, protocol string, way *route, did *deeds) *assistant {
 	t.Helper()
-	a := &assistant{era: era, user: r.user(), did: did, asks: era == modernEra}
+	a := &assistant{protocol: protocol, user: r.user(), did: did, asks: protocol == modernProtocol}
 	options := &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { a.progress.Add(1) },
 		ResourceUpdatedHandler:      func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { a.news.Add(1) },
@@ -209,20 +209,20 @@ func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assist
 		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "v0"}, options)
-	polltest.Eventually(t, r.name+" is connected with "+era, func() (err error) {
+	polltest.Eventually(t, r.name+" is connected with "+protocol, func() (err error) {
 		a.ClientSession, err = client.Connect(context.WithoutCancel(t.Context()), &mcp.StreamableClientTransport{
 			Endpoint:   "http://" + mcpHost + "/mcp",
 			HTTPClient: &http.Client{Transport: way},
 			MaxRetries: -1,
-		}, &mcp.ClientSessionOptions{ProtocolVersion: era})
+		}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 		return err
 	})
 	t.Cleanup(func() {
 		_ = a.Close()
 		way.next.CloseIdleConnections()
 	})
-	if got := a.InitializeResult(); got.ProtocolVersion != era || got.Instructions == "" || got.ServerInfo.Version == "" {
-		t.Errorf("the server says %+v, not %s with instructions and a version", got, era)
+	if got := a.InitializeResult(); got.ProtocolVersion != protocol || got.Instructions == "" || got.ServerInfo.Version == "" {
+		t.Errorf("the server says %+v, not %s with instructions and a version", got, protocol)
 	}
 	return a
 }

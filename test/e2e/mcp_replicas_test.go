@@ -32,10 +32,10 @@ func (r robot) throughPods(t *testing.T) *route {
 func testMCPReplicas(t *testing.T) {
 	scaleOperator(t, 2)
 	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
-	for _, era := range []string{legacyEra, modernEra} {
-		t.Run(era, func(t *testing.T) {
-			robot, did := newRobot(t, sampleNamespace, "e2e-twice-"+era, "edit"), newDeeds()
-			a := robot.connect(t, era, robot.throughPods(t), did)
+	for _, protocol := range []string{legacyProtocol, modernProtocol} {
+		t.Run(protocol, func(t *testing.T) {
+			robot, did := newRobot(t, sampleNamespace, "e2e-twice-"+protocol, "edit"), newDeeds()
+			a := robot.connect(t, protocol, robot.throughPods(t), did)
 			for range 10 {
 				a.does(t, "list_workspaces", map[string]any{})
 			}
@@ -121,7 +121,7 @@ func endingOf(w *watching, pod string) (ending, error) {
 func testMCPRollout(t *testing.T) {
 	const uri = "coder://controlplanes/coder/coder"
 	robot, did := newRobot(t, sampleNamespace, "e2e-stayer", "view"), newDeeds()
-	a := robot.connect(t, modernEra, robot.throughService(t), did)
+	a := robot.connect(t, modernProtocol, robot.throughService(t), did)
 	subscribe := func() {
 		t.Helper()
 		a.subscribe(t, uri, "ccp", "coder")
@@ -148,7 +148,7 @@ func testMCPRollout(t *testing.T) {
 	}
 	polltest.Eventually(t, "its log has come to its end", log.hasEnded)
 	told := log.text()
-	if !strings.Contains(told, `"msg":"Stopped"`) || strings.Contains(told, "Cutting connections") || strings.Contains(told, "Cancelled calls") {
+	if !strings.Contains(told, `"msg":"Stopped"`) || strings.Contains(told, "Closing connections") || strings.Contains(told, "Cancelled calls") {
 		t.Errorf("its MCP server did not end by itself:\n%s", told[max(0, len(told)-4000):])
 	}
 	scaleOperator(t, 1)

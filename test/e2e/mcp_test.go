@@ -39,7 +39,7 @@ func postMCP(t *testing.T, token, body string) (response *http.Response, answer 
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("MCP-Protocol-Version", legacyEra)
+	request.Header.Set("MCP-Protocol-Version", legacyProtocol)
 	client := &http.Client{Transport: robot{token: token}.throughService(t), Timeout: 30 * time.Second}
 	response, err = client.Do(request)
 	if err != nil {
@@ -101,7 +101,7 @@ func testMCPViewer(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	viewer, did := newRobot(t, sampleNamespace, "e2e-viewer", "view"), newDeeds()
-	a := viewer.connect(t, modernEra, viewer.throughService(t), did)
+	a := viewer.connect(t, modernProtocol, viewer.throughService(t), did)
 	listed, err := a.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func testMCPViewer(t *testing.T) {
 		for name, value := range more {
 			arguments[name] = value
 		}
-		if said := a.refused(t, tool, arguments); !containsAll(said, viewer.user(), "may not", "ask an administrator for the right") {
+		if said := a.refused(t, tool, arguments); !containsAll(said, viewer.user(), "may not", "ask an administrator for the permission") {
 			t.Errorf("%s by one who may only view: %s", tool, said)
 		} else {
 			t.Logf("%s: %s", tool, said)
@@ -153,11 +153,11 @@ func testMCPContent(t *testing.T) {
 	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	reader := newRobot(t, sampleNamespace, "e2e-mcp-reader", "view")
-	for _, era := range []string{legacyEra, modernEra} {
-		a := reader.connect(t, era, reader.throughService(t), newDeeds())
-		t.Run("resources with "+era, func(t *testing.T) { mcpResources(t, a) })
-		t.Run("prompts with "+era, func(t *testing.T) { mcpPrompts(t, a) })
-		t.Run("completion with "+era, func(t *testing.T) { mcpCompletion(t, a) })
+	for _, protocol := range []string{legacyProtocol, modernProtocol} {
+		a := reader.connect(t, protocol, reader.throughService(t), newDeeds())
+		t.Run("resources with "+protocol, func(t *testing.T) { mcpResources(t, a) })
+		t.Run("prompts with "+protocol, func(t *testing.T) { mcpPrompts(t, a) })
+		t.Run("completion with "+protocol, func(t *testing.T) { mcpCompletion(t, a) })
 	}
 	t.Run("subscription", func(t *testing.T) { mcpSubscription(t, reader) })
 	noTokenTold(t, operatorLogs(t), reader.token)
@@ -238,7 +238,7 @@ func mcpCompletion(t *testing.T, a *assistant) {
 // and then reads it.
 func mcpSubscription(t *testing.T, reader robot) {
 	const uri = "coder://workspaces/coder/coder.admin.hello"
-	a := reader.connect(t, modernEra, reader.throughService(t), newDeeds())
+	a := reader.connect(t, modernProtocol, reader.throughService(t), newDeeds())
 	a.subscribe(t, uri, "cws", "coder.admin.hello")
 	client := login(t, sampleNamespace, "coder")
 	running := buildStatus(t, client, "admin", "hello", "running")

@@ -18,9 +18,9 @@ func testMCPTools(t *testing.T) {
 	keeper, did := newRobot(t, sampleNamespace, "e2e-keeper", "admin"), newDeeds()
 	unlicensedParts(t)
 	var offered []string
-	for _, era := range []string{legacyEra, modernEra} {
-		t.Run(era, func(t *testing.T) {
-			a := keeper.connect(t, era, keeper.throughService(t), did)
+	for _, protocol := range []string{legacyProtocol, modernProtocol} {
+		t.Run(protocol, func(t *testing.T) {
+			a := keeper.connect(t, protocol, keeper.throughService(t), did)
 			listed, err := a.ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -116,12 +116,12 @@ func mcpLooks(t *testing.T, a *assistant) {
 
 // mcpTemplate creates a template with two versions, and a workspace that uses it.
 func mcpTemplate(t *testing.T, a *assistant) {
-	name := "coder.mcp-" + a.era
+	name := "coder.mcp-" + a.protocol
 	files := func(machine string) map[string]any {
 		return map[string]any{"main.tf": "resource \"terraform_data\" \"machine\" {\n  input = " + machine + "\n}\n"}
 	}
 	t.Cleanup(func() {
-		cleanup("-n", sampleNamespace, "delete", "cws", "coder.admin.mcp-"+a.era, "--ignore-not-found", "--timeout=5m")
+		cleanup("-n", sampleNamespace, "delete", "cws", "coder.admin.mcp-"+a.protocol, "--ignore-not-found", "--timeout=5m")
 		cleanup("-n", sampleNamespace, "delete", "ctpl", name, "--ignore-not-found", "--timeout=5m")
 	})
 	progress := a.progress.Load()
@@ -156,7 +156,7 @@ func mcpTemplate(t *testing.T, a *assistant) {
 // mcpWorkspace tests a workspace from its creation to its deletion, with an update to
 // another version of its template.
 func mcpWorkspace(t *testing.T, a *assistant, template, first string) {
-	client, name := login(t, sampleNamespace, "coder"), "coder.admin.mcp-"+a.era
+	client, name := login(t, sampleNamespace, "coder"), "coder.admin.mcp-"+a.protocol
 	own := strings.TrimPrefix(name, "coder.admin.")
 	is := func(answer map[string]any, phase string) {
 		t.Helper()
@@ -211,7 +211,7 @@ func mcpControlPlane(t *testing.T, a *assistant) {
 	if after := asked(t, "-n", sampleNamespace, "ccp", "coder"); after != before {
 		t.Errorf("dry runs have changed the control plane: %s to %s", before, after)
 	}
-	if a.era == legacyEra {
+	if a.protocol == legacyProtocol {
 		return
 	}
 	old := coderPods(t)

@@ -129,7 +129,7 @@ func toldAway(t *testing.T) {
 		if err != nil || !strings.Contains(out, "coder.admin.hello") {
 			t.Fatalf("the list is %q: %v %s", out, err, warned)
 		}
-		if !strings.Contains(warned, "Warning: what CoderControlPlane coder/coder has is shown as it was last seen") {
+		if !strings.Contains(warned, "Warning: the objects of CoderControlPlane coder/coder are in their last known state") {
 			return fmt.Errorf("it says %q", warned)
 		}
 		t.Logf("kubectl get coderworkspaces: %s", strings.TrimSpace(warned))

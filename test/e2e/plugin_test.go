@@ -107,7 +107,7 @@ spec: {organization: coder, files: {main.tf: "resource \"nothing\" {"}}
 func testPluginWorkspace(t *testing.T) {
 	// There is no terminal for the confirmation, so nothing is stopped.
 	coderGives(t, 2, "", "add --yes", "stop", "-n", sampleNamespace, "admin.hello")
-	coderGives(t, 0, "coder.admin.hello stopped", "the stop build is under way", "stop", "-n", sampleNamespace, "coder.admin.hello", "--wait", "--yes")
+	coderGives(t, 0, "coder.admin.hello stopped", "the stop build is in progress", "stop", "-n", sampleNamespace, "coder.admin.hello", "--wait", "--yes")
 	if phase := field(get(t, "-n", sampleNamespace, "cws", "coder.admin.hello"), "status", "phase"); phase != "Stopped" {
 		t.Errorf("after stop --wait the workspace is %s", phase)
 	}
@@ -134,7 +134,7 @@ func testPluginTemplate(t *testing.T) {
 	coderGives(t, 0, "", "2 files of template coder.hello", in("pull", "hello", pulled)...)
 	coderGives(t, 0, "", "", in("diff", "hello", pulled)...)
 	coderGives(t, 0, "coder.hello unchanged", "", in("push", "hello", pulled, "--wait")...)
-	coderGives(t, 1, "", "--create makes it", in("push", pluginTemplate, pulled)...)
+	coderGives(t, 1, "", "add --create to create it", in("push", pluginTemplate, pulled)...)
 	coderGives(t, 0, "coder.plugin created", "", in("push", pluginTemplate, pulled, "--create", "--wait")...)
 
 	main := filepath.Join(pulled, "main.tf")

@@ -208,7 +208,7 @@ func testWorkspaceTokens(t *testing.T, object string) {
 	if _, err := agent.Workspace(t.Context(), idOf(object)); !coderd.IsUnauthorized(err) {
 		t.Errorf("a token that was revoked: %v, want 401", err)
 	}
-	if log := operatorLogs(t); strings.Contains(log, value) || !strings.Contains(log, "Made a token for a workspace") {
+	if log := operatorLogs(t); strings.Contains(log, value) || !strings.Contains(log, "Created a token for a workspace") {
 		t.Error("the operator's log has the token, or does not say that one was made")
 	}
 	// It ends with the workspace.

@@ -15,22 +15,22 @@ import (
 
 // The eras of the protocol: with a handshake, and without.
 const (
-	legacyEra = "2025-11-25"
-	modernEra = "2026-07-28"
+	legacyProtocol = "2025-11-25"
+	modernProtocol = "2026-07-28"
 )
 
 // mcpURL returns the MCP endpoint of a process.
 func mcpURL(p *process) string { return "http://127.0.0.1:" + p.mcpPort + "/mcp" }
 
 // connectMCP opens a session with a token, over connections of its own.
-func connectMCP(t *testing.T, url, token, era string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
+func connectMCP(t *testing.T, url, token, protocol string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
 	t.Helper()
 	connections := &http.Transport{}
 	t.Cleanup(connections.CloseIdleConnections)
-	return connectMCPOver(t, connections, url, token, era, options)
+	return connectMCPOver(t, connections, url, token, protocol, options)
 }
 
-func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, era string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
+func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, protocol string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
 	t.Helper()
 	transport := &mcp.StreamableClientTransport{
 		Endpoint:   url,
@@ -38,7 +38,7 @@ func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, era
 		MaxRetries: -1,
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, options)
-	session, err := client.Connect(context.Background(), transport, &mcp.ClientSessionOptions{ProtocolVersion: era})
+	session, err := client.Connect(context.Background(), transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err == nil {
 		t.Cleanup(func() { _ = session.Close() })
 	}
@@ -46,11 +46,11 @@ func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, era
 }
 
 // mustConnectMCP opens a session, and fails the test if that is not possible.
-func mustConnectMCP(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
+func mustConnectMCP(t *testing.T, url, token, protocol string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	session, err := connectMCP(t, url, token, era, options)
+	session, err := connectMCP(t, url, token, protocol, options)
 	if err != nil {
-		t.Fatalf("connecting with %s: %v", era, err)
+		t.Fatalf("connecting with %s: %v", protocol, err)
 	}
 	return session
 }
@@ -158,7 +158,7 @@ func (s *mcpFixture) contentNeedsItsRights(t *testing.T, callerOf func(*testing.
 		session := caller.connect(t)
 		// In the older protocol the response to a subscription reports whether it is
 		// accepted.
-		subscriber := mustConnectMCP(t, caller.url, caller.token, legacyEra, nil)
+		subscriber := mustConnectMCP(t, caller.url, caller.token, legacyProtocol, nil)
 		for _, uri := range s.resources() {
 			if answer, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err != nil || answer.Contents[0].Text+string(answer.Contents[0].Blob) == "" {
 				t.Errorf("reading %s: %+v, %v", uri, answer, err)

@@ -111,7 +111,7 @@ func TestMCPReadiness(t *testing.T) {
 	p := startProcessAs(t, config, "", "--app=mcp-http", "--mcp-enabled-tools=list_control_planes,get_events")
 	p.ready(t)
 	probes := []string{"http://127.0.0.1:" + p.port + "/readyz", "http://127.0.0.1:" + p.mcpPort + "/readyz"}
-	session := entered(t, mcpURL(p), token, modernEra, nil)
+	session := entered(t, mcpURL(p), token, modernProtocol, nil)
 	if diff := cmp.Diff([]string{"get_events", "list_control_planes"}, toolNames(t, session)); diff != "" {
 		t.Errorf("the tools (-want +got):\n%s", diff)
 	}
@@ -141,7 +141,7 @@ func TestMCPReadiness(t *testing.T) {
 	for _, probe := range probes {
 		polltest.Eventually(t, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
 	}
-	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "get_events", map[string]any{"namespace": ns})
+	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "get_events", map[string]any{"namespace": ns})
 }
 
 // TestMCPEnds checks that subscriptions do not delay the end of the process.
@@ -154,9 +154,9 @@ func TestMCPEnds(t *testing.T) {
 	metrics := freePort(t)
 	p := startMCP(t, "--mcp-rate-limit=0", fmt.Sprintf("--mcp-max-streams-per-user=%d", subscriptions), "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.ready(t)
-	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "list_control_planes", map[string]any{"namespace": ns})
+	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "list_control_planes", map[string]any{"namespace": ns})
 	for range subscriptions {
-		session := mustConnectMCP(t, mcpURL(p), token, modernEra, nil)
+		session := mustConnectMCP(t, mcpURL(p), token, modernProtocol, nil)
 		if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "coder://controlplanes/" + ns + "/coder"}); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestMCPEnds(t *testing.T) {
 		t.Errorf("the exit code is %d:\n%s", code, p.logs)
 	}
 	t.Logf("with %d open subscriptions the process ended %.1f s after SIGTERM", subscriptions, time.Since(begin).Seconds())
-	if strings.Contains(p.logs.String(), "Cutting connections") {
+	if strings.Contains(p.logs.String(), "Closing connections") {
 		t.Errorf("connections had to be cut:\n%s", p.logs)
 	}
 }
@@ -190,7 +190,7 @@ func TestMCPLocal(t *testing.T) {
 	p := startProcessAs(t, me, "", "--app=mcp-http", "--mcp-auth=none",
 		"--mcp-read-only", "--mcp-toolsets=controlplane,observe", "--mcp-disabled-tools=get_pod_logs,diagnose_control_plane")
 	p.ready(t)
-	session := mustConnectMCP(t, mcpURL(p), "", modernEra, nil)
+	session := mustConnectMCP(t, mcpURL(p), "", modernProtocol, nil)
 	want := []string{
 		"check_health", "get_control_plane_deployment_status", "get_control_plane_status", "get_events", "get_service_status",
 		"list_control_plane_pods", "list_control_planes", "list_provisioners", "list_workspace_proxies",
@@ -266,14 +266,14 @@ func TestMCPMemory(t *testing.T) {
 	p.environment = append(p.environment, "GOGC=50") // As in the Deployment.
 	p.run(t)
 	p.ready(t)
-	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "list_control_planes", map[string]any{"namespace": ns})
+	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "list_control_planes", map[string]any{"namespace": ns})
 	before := metricsOf(t, metrics)
 	idle, idleAnonymous := mebibytes(t, p)
 	connections := &http.Transport{MaxIdleConnsPerHost: clients}
 	begin := time.Now()
 	var all sync.WaitGroup
 	for i := range clients {
-		session, err := connectMCPOver(t, connections, mcpURL(p), token, []string{legacyEra, modernEra}[i%2], nil)
+		session, err := connectMCPOver(t, connections, mcpURL(p), token, []string{legacyProtocol, modernProtocol}[i%2], nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,20 +98,20 @@ func TestMCPReplicas(t *testing.T) {
 	two.ready(t)
 	service := inTurn(t, one, two)
 	listed, changed := 0, 0
-	for _, era := range []string{legacyEra, modernEra} {
-		session := entered(t, service, token, era, nil)
+	for _, protocol := range []string{legacyProtocol, modernProtocol} {
+		session := entered(t, service, token, protocol, nil)
 		listed += succeeds(t, session, "list_control_planes", map[string]any{"namespace": ns})
 		for range 6 {
 			listed++
 			if answer := callTool(t, session, "list_control_planes", map[string]any{"namespace": ns}); answer.IsError {
-				t.Errorf("with %s: %s", era, sentenceOf(answer))
+				t.Errorf("with %s: %s", protocol, sentenceOf(answer))
 			}
 			if names := toolNames(t, session); len(names) < 20 {
-				t.Errorf("with %s the tools are %v", era, names)
+				t.Errorf("with %s the tools are %v", protocol, names)
 			}
 			// An odd number of requests in each turn, so that each of them reaches both.
 			if _, err := session.ListPrompts(t.Context(), nil); err != nil {
-				t.Errorf("with %s: %v", era, err)
+				t.Errorf("with %s: %v", protocol, err)
 			}
 		}
 		answered(t, "list_control_planes", listed, one, two)
@@ -136,7 +136,7 @@ func TestMCPReplicas(t *testing.T) {
 func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *process) {
 	t.Helper()
 	var asked atomic.Int64
-	session := entered(t, service, token, modernEra, agreeing(&asked))
+	session := entered(t, service, token, modernProtocol, agreeing(&asked))
 	before := [2]int{callsOf(one, "change_control_plane"), callsOf(two, "change_control_plane")}
 	for i := range 5 {
 		answer := callTool(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": fmt.Sprintf("example.com/coder:%d", i)})
@@ -191,15 +191,15 @@ func TestMCPWithoutKey(t *testing.T) {
 	p.run(t)
 	p.ready(t)
 	polltest.Eventually(t, "the log warns", func(context.Context) error {
-		if n := strings.Count(p.logs.String(), "The Secret with the key of confirmations cannot be had"); n != 1 {
+		if n := strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations"); n != 1 {
 			return fmt.Errorf("it does so %d times", n)
 		}
 		return nil
 	})
 	var asked atomic.Int64
-	session := entered(t, mcpURL(p), token, modernEra, agreeing(&asked))
+	session := entered(t, mcpURL(p), token, modernProtocol, agreeing(&asked))
 	succeeds(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": "example.com/coder:1"})
-	if asked.Load() != 1 || strings.Count(p.logs.String(), "cannot be had") != 1 {
+	if asked.Load() != 1 || strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations") != 1 {
 		t.Errorf("the user was asked %d times, and the log is:\n%s", asked.Load(), p.logs)
 	}
 }

@@ -30,7 +30,7 @@ type mcpSession struct {
 func (c mcpCaller) connect(t *testing.T) *mcpSession {
 	t.Helper()
 	s := &mcpSession{}
-	s.ClientSession = mustConnectMCP(t, c.url, c.token, modernEra, &mcp.ClientOptions{
+	s.ClientSession = mustConnectMCP(t, c.url, c.token, modernProtocol, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, told *mcp.ProgressNotificationClientRequest) {
 			s.progress(told.Params.ProgressToken)
 		},

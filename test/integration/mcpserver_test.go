@@ -200,12 +200,12 @@ func allowed(ctx context.Context, user, ns, resource string) error {
 }
 
 // entered waits until a user has access, and connects.
-func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
+func entered(t *testing.T, url, token, protocol string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	var session *mcp.ClientSession
 	polltest.Eventually(t, "the caller gets in", func(context.Context) error {
 		var err error
-		session, err = connectMCP(t, url, token, era, options)
+		session, err = connectMCP(t, url, token, protocol, options)
 		return err
 	})
 	return session

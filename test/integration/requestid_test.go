@@ -71,7 +71,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 		t.Errorf("the program ends with %d", code)
 	}
 	if !slices.ContainsFunc(strings.Split(p.logs.String(), "\n"), func(line string) bool {
-		return strings.Contains(line, "Asked Coder") && strings.Contains(line, id) && strings.Contains(line, "/api/v2/workspaces/{}/builds")
+		return strings.Contains(line, "Sent a request to Coder") && strings.Contains(line, id) && strings.Contains(line, "/api/v2/workspaces/{}/builds")
 	}) {
 		t.Errorf("the log has no call to Coder under the id %s", id)
 	}
@@ -97,7 +97,7 @@ func postMCP(ctx context.Context, t *testing.T, p *process, token, trace, body s
 	}
 	for key, value := range map[string]string{
 		"Authorization": "Bearer " + token, "Traceparent": trace, "Content-Type": "application/json",
-		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": legacyEra,
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": legacyProtocol,
 	} {
 		r.Header.Set(key, value)
 	}

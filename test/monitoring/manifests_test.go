@@ -74,13 +74,13 @@ func (p panel) mayBeEmpty() bool {
 		"Overview: Alerts",
 		"Control planes, provisioners and proxies: Not Ready",
 		"Control planes, provisioners and proxies: Time until Ready",
-		"Control planes, provisioners and proxies: Licenses run out in",
-		"The aggregated API: Requests refused by priority and fairness",
-		"The aggregated API: Watches ended for being slow",
+		"Control planes, provisioners and proxies: Licenses expire in",
+		"The aggregated API: Requests rejected by API Priority and Fairness",
+		"The aggregated API: Watches closed because the client is too slow",
 		"MCP server: Calls by tool",
 		"MCP server: Calls by outcome",
-		"MCP server: Time of a call",
+		"MCP server: Duration of calls",
 		"MCP server: Requests by status",
-		"MCP server: Callers at the entrance",
+		"MCP server: Authentications",
 	}, p.row+": "+p.Title)
 }

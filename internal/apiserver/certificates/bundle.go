@@ -35,7 +35,7 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 		if out[keyCAKey], err = encodeKey(ca.key); err != nil {
 			return nil, "", err
 		}
-		done = "made a CA"
+		done = "created a CA"
 	}
 	out[keyCA] = encodeCertificates(trusted...)
 	if done == "" && !slices.Equal(out[keyCA], data[keyCA]) {
@@ -55,7 +55,7 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 	if done != "" {
 		done += ", "
 	}
-	return out, done + "made a serving certificate", nil
+	return out, done + "created a serving certificate", nil
 }
 
 // trustedAt returns the CAs of a bundle that have not expired.

@@ -90,7 +90,7 @@ func (m *Manager) WaitForFirst(ctx context.Context) error {
 			}
 			return nil
 		}
-		log.FromContext(ctx).Error(err, "Waiting for the serving certificate")
+		log.FromContext(ctx).Error(err, "There is no serving certificate yet; retrying")
 		if !m.wait(ctx, unsettledInterval) {
 			return fmt.Errorf("there is no serving certificate: %w", errors.Join(err, ctx.Err()))
 		}
@@ -102,7 +102,7 @@ func (m *Manager) Run(ctx context.Context) {
 	for {
 		settled, err := m.Look(ctx)
 		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Keeping the serving certificate")
+			log.FromContext(ctx).Error(err, "Could not renew the serving certificate")
 		}
 		pause := interval
 		if !settled {
@@ -131,7 +131,7 @@ func (m *Manager) wait(ctx context.Context, d time.Duration) bool {
 func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 	data, err := m.ensureSecret(ctx)
 	if err != nil {
-		return false, fmt.Errorf("keeping Secret %s/%s: %w", m.Namespace, m.Secret, err)
+		return false, fmt.Errorf("updating Secret %s/%s: %w", m.Namespace, m.Secret, err)
 	}
 	err = m.applyCA(ctx, data[keyCA])
 	absent := apierrors.IsNotFound(err)
@@ -144,7 +144,7 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 	}
 	if m.provider.set(data[keyLeaf], data[keyLeafKey]) {
 		m.Metrics.serving(m.Secret, data[keyLeaf])
-		log.FromContext(ctx).Info("Serving with a certificate", "secret", m.Namespace+"/"+m.Secret)
+		log.FromContext(ctx).Info("Serving with a new certificate", "secret", m.Namespace+"/"+m.Secret)
 	}
 	if absent {
 		// The APIService is part of the installation, and may be created a moment later.
@@ -188,10 +188,10 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		log.FromContext(ctx).Info("Renewing the serving certificate", "secret", m.Namespace+"/"+m.Secret, "done", done)
+		log.FromContext(ctx).Info("Renewed the serving certificate", "secret", m.Namespace+"/"+m.Secret, "done", done)
 		return data, nil
 	}
-	return nil, errors.New("it keeps changing; trying again later")
+	return nil, errors.New("other clients keep changing it; retrying later")
 }
 
 // ours reports whether this program manages the Secret.
@@ -202,7 +202,7 @@ func ours(secret *corev1.Secret) bool {
 // foreign validates a Secret that another component manages.
 func foreign(secret *corev1.Secret) (map[string][]byte, error) {
 	if len(secret.Data[keyLeaf]) == 0 || len(secret.Data[keyLeafKey]) == 0 {
-		return nil, fmt.Errorf("it has no label %s=%s, so it is not ours to fill, and %s or %s is empty; delete it or fill it",
+		return nil, fmt.Errorf("it has no label %s=%s, so the operator does not write it, and %s or %s is empty; delete it, or add the certificate and its key",
 			labelManagedBy, managedBy, keyLeaf, keyLeafKey)
 	}
 	return secret.Data, nil
@@ -239,6 +239,6 @@ func (m *Manager) applyCA(ctx context.Context, bundle []byte) error {
 	if _, err = m.Services.Apply(ctx, apiServiceName, wanted, metav1.ApplyOptions{FieldManager: FieldManager, Force: true}); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Applying the CA to the APIService", "apiService", apiServiceName)
+	log.FromContext(ctx).Info("Wrote the CA to the APIService", "apiService", apiServiceName)
 	return nil
 }

@@ -240,7 +240,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 	if _, err := w.kube.CoreV1().Secrets(podNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "not ours to fill") {
+	if _, err := m.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "so the operator does not write it") {
 		t.Errorf("an empty one: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "coder_k8s_certificate_expiry_timestamp_seconds",
-		Help: "When the certificate that is served with runs out, by the Secret that it comes from. There is none for one from files.",
+		Help: "Expiry time of the serving certificate, by the Secret that holds it. A certificate that is read from files has no series.",
 	}, []string{"secret"})}
 	return m, collector.Register(registerer, &m.expiry)
 }

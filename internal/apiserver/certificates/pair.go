@@ -65,10 +65,10 @@ func newLeaf(now time.Time, names []string, ca pair) (pair, error) {
 func issue(wanted *x509.Certificate, ca *pair) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair{}, fmt.Errorf("making a key: %w", err)
+		return pair{}, fmt.Errorf("generating a private key: %w", err)
 	}
 	if wanted.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return pair{}, fmt.Errorf("making a serial number: %w", err)
+		return pair{}, fmt.Errorf("generating a serial number: %w", err)
 	}
 	parent, signer := wanted, key
 	if ca != nil {

@@ -68,7 +68,7 @@ func withCoderRequest(err *apierrors.StatusError, id string) error {
 func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	switch {
 	case refusesActor(fault):
-		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("user %q, as whom you act, is refused by Coder: %w", fault.ActedAs, fault))
+		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("you act as user %q in Coder, and Coder rejects this request of the user: %w", fault.ActedAs, fault))
 	case coderd.IsNotFound(fault):
 		return apierrors.NewNotFound(s.Resource, s.Name)
 	case coderd.IsExternalAuthRequired(fault):
@@ -143,7 +143,7 @@ func (s Subject) Created(err error) error {
 	}
 	uncertain := *reported
 	uncertain.ErrStatus.Code, uncertain.ErrStatus.Reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout
-	uncertain.ErrStatus.Message = fmt.Sprintf("whether %s was created is not known; look whether it is there, or apply it again, nothing is made twice: %s",
+	uncertain.ErrStatus.Message = fmt.Sprintf("it is not known whether %s was created; get it to find out, or apply it again, which creates no duplicate: %s",
 		s.Name, reported.ErrStatus.Message)
 	if details := reported.ErrStatus.Details.DeepCopy(); details != nil {
 		details.RetryAfterSeconds = 0
@@ -205,7 +205,7 @@ func logFailure(ctx context.Context, status metav1.Status) {
 		values = append(values, "verb", info.Verb, "resource", info.Resource, "subresource", info.Subresource,
 			"namespace", info.Namespace, "name", info.Name)
 	}
-	log.FromContext(ctx).Info("Answering a request with a failure", values...)
+	log.FromContext(ctx).Info("A request failed", values...)
 }
 
 // withCause returns a copy of the status with an additional cause.

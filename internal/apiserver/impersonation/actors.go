@@ -148,10 +148,10 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 	found, err := a.known(connection, "id:"+as.ID.String(), func() (coderd.User, error) {
 		found, err := connection.Client.UserByName(ctx, as.ID.String())
 		if coderd.IsNotFound(err) {
-			err = problem("user %q, who asked for it, is not in Coder any more", as.Username)
+			err = problem("user %q, who requested the change, no longer exists in Coder", as.Username)
 		}
 		if err == nil && found.IsSuspended() {
-			err = problem("user %q, who asked for it, is suspended in Coder", found.Username)
+			err = problem("user %q, who requested the change, is suspended in Coder", found.Username)
 		}
 		return found, err
 	})
@@ -172,7 +172,7 @@ func (a *Actors) mapped(
 ) (_ *usertokens.Session, caller user.Info, outcome Outcome, err error) {
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
-		return nil, nil, "", apierrors.NewInternalError(errors.New("bug: a change of nobody"))
+		return nil, nil, "", apierrors.NewInternalError(errors.New("bug: the request has no user"))
 	}
 	d := Decide(connection.Rules, caller)
 	a.count(connection.ControlPlane, d.Rule)
@@ -180,11 +180,11 @@ func (a *Actors) mapped(
 	case d.Outcome == Unmapped && s.Deletes && caller.GetName() == garbageCollector:
 		return nil, caller, Operator, nil
 	case d.Outcome == Nobody:
-		return nil, caller, d.Outcome, s.forbidden("%s, and this rule of CoderControlPlane %s lets you change and enter nothing in its Coder", d.Reason, connection.ControlPlane)
+		return nil, caller, d.Outcome, s.forbidden("%s, and this rule of CoderControlPlane %s denies all changes and all sessions in workspaces", d.Reason, connection.ControlPlane)
 	case d.Outcome != CoderUser:
 		return nil, caller, d.Outcome, nil
 	case connection.Client == nil:
-		return nil, caller, d.Outcome, coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s cannot be asked now", connection.ControlPlane), 0)
+		return nil, caller, d.Outcome, coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available", connection.ControlPlane), 0)
 	}
 	by := "name:" + d.Username
 	if d.Username == "" {
@@ -213,7 +213,7 @@ func (a *Actors) session(ctx context.Context, connection connections.Connection,
 	case errors.Is(err, usertokens.ErrEnded):
 		return nil, coderfault.Unavailable(err.Error(), 0)
 	case coderd.IsForbidden(err), coderd.IsInvalid(err), coderd.IsNotFound(err), coderd.IsConflict(err):
-		return nil, s.forbidden("you act as user %q in Coder, for whom Coder lets the operator make no token that lives %s: %w",
+		return nil, s.forbidden("you act as user %q in Coder, but Coder does not let the operator create a token of this user with a lifetime of %s: %w",
 			found.Username, usertokens.SessionLifetime, err)
 	default:
 		return nil, s.status(err)
@@ -244,7 +244,7 @@ func (a *Actors) mayOperate(ctx context.Context, connection connections.Connecti
 	if slices.Contains(s.Grants, roleOwner) {
 		return a.mayMakeOwner(ctx, connection, caller, s)
 	}
-	return a.mayForOwner(ctx, connection, caller, s, "a rule lets you act with the operator's account")
+	return a.mayForOwner(ctx, connection, caller, s, "a rule maps you to the operator's account")
 }
 
 // mayForOwner checks the permission for Owners if the user of the subject is one. because is the
@@ -256,7 +256,7 @@ func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connect
 		return refused
 	}
 	if connection.Client == nil {
-		return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s cannot be asked now whether user %q is an Owner", connection.ControlPlane, s.Owner), 0)
+		return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available, so it cannot be checked whether user %q is an Owner", connection.ControlPlane, s.Owner), 0)
 	}
 	owner, err := a.known(connection, "owner:"+s.Owner, func() (coderd.User, error) { return connection.Client.UserByName(ctx, s.Owner) })
 	switch {
@@ -281,11 +281,11 @@ func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection
 	}
 	// An empty name means all users.
 	return a.require(ctx, caller, connection, s, "", "",
-		fmt.Sprintf("it gives user %q the roles %s, which give power over other users", s.Owner, strings.Join(s.Grants, ", ")))
+		fmt.Sprintf("user %q would get the roles %s, which have permissions on other users", s.Owner, strings.Join(s.Grants, ", ")))
 }
 
 func (a *Actors) mayMakeOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
-	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner))
+	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("user %q would become an Owner in Coder", s.Owner))
 }
 
 // roleOwner is the role that may do everything in Coder.
@@ -300,7 +300,7 @@ func (a *Actors) require(
 	decision, _, err := a.config.Authorizer.Authorize(ctx, impersonation(caller, namespace, subresource, name))
 	switch {
 	case err != nil:
-		return coderfault.Unavailable(fmt.Sprintf("what %q may do cannot be found out now: %v", caller.GetName(), err), 0)
+		return coderfault.Unavailable(fmt.Sprintf("the permissions of %q cannot be checked now: %v", caller.GetName(), err), 0)
 	case decision == authorizer.DecisionAllow:
 		return nil
 	}
@@ -313,7 +313,7 @@ func (a *Actors) require(
 		of = resource + " without resourceNames"
 	}
 	return s.forbidden("%s, so this needs the verb impersonate on %s of group aggregation.coder.com in namespace %q, "+
-		"which %q lacks: ask who administers the control plane for that, or for a rule that maps you to your Coder user",
+		"which %q lacks: ask an administrator of the control plane for this permission, or for a rule that maps you to your Coder user",
 		because, of, namespace, caller.GetName())
 }
 
@@ -364,7 +364,7 @@ func May(ctx context.Context, client *coderd.Client, s Subject, wanted ...coderd
 		return s.status(err)
 	}
 	if !ok {
-		return s.forbidden("user %q, as whom you act, may not %s this in Coder", actor.Username(), wanted[0].Action)
+		return s.forbidden("you act as user %q in Coder, who has no permission to %s this", actor.Username(), wanted[0].Action)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Metrics struct{ matches *prometheus.CounterVec }
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{matches: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "coder_k8s_identity_matches_total",
-		Help: "Requests to change or enter something in a Coder, or to read a log, by the rule of spec.identity.rules that matched the caller (its index, or none).",
+		Help: "Requests that change an object in Coder, open a session in a workspace or read a log, by the rule of spec.identity.rules that matched the caller: its index, or none.",
 	}, []string{"namespace", "name", "rule"})}
 	return m, collector.Register(registerer, &m.matches)
 }

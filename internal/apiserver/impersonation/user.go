@@ -32,7 +32,7 @@ func FindUser(ctx context.Context, client *coderd.Client, d Decision) (coderd.Us
 		user, err := client.UserByName(ctx, d.Username)
 		// Coder also accepts ids as names, and ignores case.
 		if coderd.IsNotFound(err) || err == nil && user.Username != d.Username {
-			return found, problem("%s, but there is no user %q in Coder; a user who was renamed there needs another rule", d.Reason, d.Username)
+			return found, problem("%s, but there is no user %q in Coder; if the user was renamed in Coder, the rule must be changed", d.Reason, d.Username)
 		}
 		if err != nil {
 			return found, err

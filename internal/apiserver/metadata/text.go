@@ -111,7 +111,7 @@ func checkSize(record *Record) error {
 	var errs field.ErrorList
 	check := func(path *field.Path, size int, biggest string) {
 		if size > largest {
-			errs = append(errs, field.Invalid(path, fmt.Sprintf("%d bytes", size), fmt.Sprintf("may not be larger than %d bytes; %s", largest, biggest)))
+			errs = append(errs, field.Invalid(path, fmt.Sprintf("%d bytes", size), fmt.Sprintf("must not be larger than %d bytes; %s", largest, biggest)))
 		}
 	}
 	var total, most int
@@ -137,7 +137,7 @@ func checkSize(record *Record) error {
 	}
 	check(path.Child("managedFields"), total, fmt.Sprintf("the largest are those of the manager %q with %d bytes; fewer managers, or fewer labels and annotations, make them smaller", biggest, most))
 
-	check(field.NewPath("spec"), len(record.Intent), "that is what has to be remembered until it is in Coder; write it in smaller parts")
+	check(field.NewPath("spec"), len(record.Intent), "this is the size of the changes that are not in Coder yet; split them into smaller requests")
 	if len(errs) == 0 {
 		return nil
 	}
@@ -164,7 +164,7 @@ func Read(kept string) (*Record, error) {
 	}
 	var t text
 	if err := json.Unmarshal([]byte(kept), &t); err != nil {
-		return nil, fmt.Errorf("what it keeps cannot be read: %w", err)
+		return nil, fmt.Errorf("the stored metadata cannot be decoded: %w", err)
 	}
 	r := &Record{
 		Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers, OwnerReferences: t.OwnerReferences,
@@ -191,7 +191,7 @@ func (r *Record) Text() (string, error) {
 // is an API status: Invalid if the record is too large.
 func Normalize(record *Record) error {
 	if record.Name == "" || record.ControlPlane.Namespace == "" {
-		return apierrors.NewInternalError(errors.New("what is to be kept does not name its object"))
+		return apierrors.NewInternalError(errors.New("the metadata record does not name its object"))
 	}
 	if err := normalize(record); err != nil {
 		return apierrors.NewInternalError(err)

@@ -32,7 +32,7 @@ type driftCheck struct {
 
 func newDriftCheck(p *plane) *driftCheck {
 	c := &driftCheck{plane: p, next: p.after(p.config.Timing.Count)}
-	c.task = newTask("census", c.step)
+	c.task = newTask("drift check", c.step)
 	return c
 }
 
@@ -84,7 +84,7 @@ func (c *driftCheck) step(ctx context.Context) time.Time {
 		c.next = p.after(recount)
 	default:
 		c.wrong = false
-		log.FromContext(ctx).Info("Reading all workspaces, because their number is not Coder's")
+		log.FromContext(ctx).Info("Reading all workspaces, because their number differs from the number in Coder")
 		p.note(ctx, "reading all workspaces", p.sync.readWorkspaces(ctx, connection, coder))
 	}
 	return c.next
@@ -121,7 +121,7 @@ func (c *driftCheck) sweep(ctx context.Context) {
 	c.swept = now
 	removed, err := p.collector.Sweep(ctx, p.name, now, p.exists)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Removing metadata without an object")
+		log.FromContext(ctx).Error(err, "Could not remove metadata without an object")
 	}
 	if len(removed) > 0 {
 		log.FromContext(ctx).Info("Removed metadata without an object", "records", len(removed))

@@ -96,7 +96,7 @@ func (e *epoch) all() []*member {
 func (e *epoch) tick(ctx context.Context) {
 	members, err := e.config.Connections.Members(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the control planes")
+		log.FromContext(ctx).Error(err, "Could not list the control planes")
 		// The last known list still holds. Only the time has passed.
 		for _, m := range e.all() {
 			m.lapse()

@@ -108,9 +108,9 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	defer batch.unlock()
 	for _, item := range items {
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
-		f.breaker.acquit(s.id)
+		f.breaker.clear(s.id)
 		if err := f.compose(ctx, connection, s); err != nil {
-			log.FromContext(ctx).Error(err, "Composing an object", "kind", f.kind, "id", s.id)
+			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind, "id", s.id)
 			f.queue.retry(s.id, f.plane.config.Clock.Now())
 			continue
 		}
@@ -158,10 +158,10 @@ func (f *feed[Item]) recompose(ctx context.Context, connection connections.Conne
 	}
 	object, err := f.Kind.Object(ctx, connection, s.item, s.record, previous)
 	if err != nil {
-		return fmt.Errorf("making the %s of %s: %w", f.kind, s.id, err)
+		return fmt.Errorf("building the %s of %s: %w", f.kind, s.id, err)
 	}
 	if controlPlaneOf(object) != f.plane.name || object.GetUID() != uidOf(s.id) {
-		return fmt.Errorf("the %s %q has not the labels of control plane %s and the uid %s, so it would not be found again",
+		return fmt.Errorf("bug: the %s %q does not have the labels of control plane %s and the uid %s",
 			f.kind, object.GetName(), f.plane.name, s.id)
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -253,7 +253,7 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 	if err != nil {
 		return fmt.Errorf("adopting the metadata of %s %q: %w", f.kind, s.object.GetName(), err)
 	}
-	log.FromContext(ctx).Info("Adopting the metadata of an object whose creation was interrupted", "kind", f.kind, "name", s.object.GetName())
+	log.FromContext(ctx).Info("Adopted the metadata of an object whose creation was interrupted", "kind", f.kind, "name", s.object.GetName())
 	if bound.Version != "" {
 		s.record = bound
 	}

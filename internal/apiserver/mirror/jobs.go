@@ -79,7 +79,7 @@ func (j *jobs) step(ctx context.Context) time.Time {
 		p.note(ctx, "reading the organizations", j.list(ctx, coder))
 	}
 	if o := j.choose(); o != nil {
-		p.note(ctx, "asking what is being built", j.poll(ctx, coder, o))
+		p.note(ctx, "reading the running builds", j.poll(ctx, coder, o))
 	}
 	return next
 }
@@ -235,8 +235,8 @@ func (j *jobs) notFound(ctx context.Context, coder Coder, o *organization, began
 	if !there {
 		return nil
 	}
-	err := fmt.Errorf("the operator's token may not read what is being built in organization %q; "+
-		"give the operator's user the role of an owner", o.name)
+	err := fmt.Errorf("the operator's token has no permission to read the builds of organization %q; "+
+		"give the operator's user the role owner", o.name)
 	j.plane.failed(callJobs, refused, began, err)
 	return err
 }

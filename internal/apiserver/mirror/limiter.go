@@ -189,8 +189,8 @@ func (b *breaker) expireLocked(now time.Time) {
 	}
 }
 
-// acquit removes an object from the suspects, because it exists or was deleted in another way.
-func (b *breaker) acquit(id uuid.UUID) {
+// clear removes an object from the suspects, because it exists or was deleted in another way.
+func (b *breaker) clear(id uuid.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.suspects, id)

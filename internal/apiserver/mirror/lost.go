@@ -52,7 +52,7 @@ func (l *lost) step(ctx context.Context) time.Time {
 		return l.next
 	}
 	l.next = p.after(p.config.Timing.Agents)
-	p.note(ctx, "asking for disconnected agents", l.look(ctx, connection))
+	p.note(ctx, "reading the disconnected agents", l.look(ctx, connection))
 	return l.next
 }
 

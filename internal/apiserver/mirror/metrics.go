@@ -27,31 +27,31 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_lag_seconds",
-			Help: "Time since Coder last said what it is building: what happened there since then is not served yet.",
+			Help: "Time since the last successful read of Coder's builds. Later changes in Coder are not served yet.",
 		}, []string{"namespace", "name"}),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mirror_syncs_total",
-			Help: "Full reads of a control plane, by result: first, recovery, takeover (which reads only what changes) or failed.",
+			Help: "Full reads of a control plane's objects, by result: first, recovery, takeover (by a new leader, which reads only changes) or failed.",
 		}, []string{"namespace", "name", "result"}),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_objects",
-			Help: "Objects of a control plane that are served.",
+			Help: "Number of objects of a control plane that are served.",
 		}, []string{"namespace", "name", "kind"}),
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_held_deletions",
-			Help: "Deletions that the circuit breaker holds back until they are confirmed. It is open where this is not 0.",
+			Help: "Deletions that the circuit breaker holds back until they are confirmed. The circuit breaker is open while the value is not 0.",
 		}, []string{"namespace", "name", "kind"}),
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_state",
-			Help: "1 for the state of a control plane (Syncing, Ready, Stale, Quarantined), 0 for the others.",
+			Help: "1 for the current state of a control plane (Syncing, Ready, Stale or Quarantined), 0 for the other states.",
 		}, []string{"namespace", "name", "state"}),
 		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mirror_changes_total",
-			Help: "Changes of objects that the mirror wrote into their records.",
+			Help: "Changed objects that the mirror wrote to their records.",
 		}, []string{"kind"}),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_leader",
-			Help: "1 while this replica is the one that reads the Coders.",
+			Help: "1 on the replica that reads from the Coders, 0 on the others.",
 		}),
 	}
 	return m, errors.Join(

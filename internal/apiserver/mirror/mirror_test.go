@@ -52,7 +52,7 @@ func TestTooManyWorkspaces(t *testing.T) {
 	few.fill(5)
 	s.until(time.Minute, "Ready", s.ready(few))
 	s.equal(few)
-	const says = "Coder says that it has 6 workspaces, and a control plane with more than 5 is not served"
+	const says = "Coder has 6 workspaces, but a control plane is served only up to 5"
 	s.until(time.Minute, "the message", func() bool { return s.state(many).Message == says })
 	if n := len(objects(s.workspaces, "team")); n != 0 || s.state(many).State != syncstatus.Syncing {
 		t.Errorf("%d objects, %+v", n, s.state(many))
@@ -180,7 +180,7 @@ func TestJobsAreRefusedAtFirst(t *testing.T) {
 		}
 		return nil
 	}
-	s.until(time.Minute, "the message", func() bool { return strings.Contains(s.state(c).Message, "may not read what is being built") })
+	s.until(time.Minute, "the message", func() bool { return strings.Contains(s.state(c).Message, "has no permission to read the builds") })
 	// The first answer has an active job.
 	id := c.ids()[0]
 	c.build(id, coderd.TransitionStop)

@@ -17,7 +17,7 @@ import (
 )
 
 // errNotHeld reports that another replica may mirror by now.
-var errNotHeld = errors.New("the Lease of the mirror was not renewed in time, so another replica may do the same")
+var errNotHeld = errors.New("the Lease of the mirror was not renewed in time, so another replica may have taken over")
 
 // errReleased reports that the objects of a control plane are being removed from the log.
 var errReleased = errors.New("the control plane is no longer served")

@@ -22,12 +22,12 @@ const (
 )
 
 // errBlind reports that Coder hides objects that it has, so its answer proves no deletion.
-var errBlind = errors.New("Coder no longer shows objects that it has, as if the operator's token had lost its rights; " +
-	"they are kept as they were last seen; give the operator's user the role of an owner again")
+var errBlind = errors.New("Coder no longer returns objects that still exist, as if the operator's token had lost permissions; " +
+	"the objects keep their last known state; give the operator's user the role owner again")
 
 // blindError returns errBlind for a number of objects.
 func blindError(kind string, n int) error {
-	return fmt.Errorf("%d objects of kind %s cannot be seen: %w", n, kind, errBlind)
+	return fmt.Errorf("%d objects of kind %s are missing: %w", n, kind, errBlind)
 }
 
 // missing handles known objects that are absent from Coder's answer. returned is the number of
@@ -37,7 +37,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
 		if entry == nil {
 			f.queue.forget(id)
-			f.breaker.acquit(id)
+			f.breaker.clear(id)
 		}
 		return entry == nil
 	})
@@ -178,7 +178,7 @@ func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 		allowed[id] = true
 	}
 	if len(held) > 0 {
-		log.FromContext(ctx).Info("Holding deletions back until they are confirmed", "kind", f.kind, "objects", len(held), "confirmedAt", again)
+		log.FromContext(ctx).Info("The circuit breaker holds back deletions until they are confirmed", "kind", f.kind, "objects", len(held), "confirmedAt", again)
 	}
 	for _, id := range held {
 		f.queue.setBusy(id, false, now)
@@ -217,7 +217,7 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 	}
 	f.plane.config.Metrics.committed(f.kind, 1)
 	f.queue.forget(d.id)
-	f.breaker.acquit(d.id)
+	f.breaker.clear(d.id)
 	if f.source.removed != nil {
 		f.source.removed(f.plane.name, d.id)
 	}
@@ -233,7 +233,7 @@ func (f *feed[Item]) dropRecord(ctx context.Context, id uuid.UUID) error {
 		return nil
 	}
 	if err := records.Delete(ctx, record); err != nil {
-		log.FromContext(ctx).Error(err, "Removing the metadata of an object that is gone", "kind", f.kind, "name", record.Name)
+		log.FromContext(ctx).Error(err, "Could not remove the metadata of an object that no longer exists", "kind", f.kind, "name", record.Name)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (b *batch[Item]) lock(ctx context.Context, connection connections.Connectio
 		return false
 	}
 	if err := b.complete(ctx, connection, s); err != nil {
-		log.FromContext(ctx).Error(err, "Keeping the metadata of an object", "kind", b.feed.kind, "id", s.id)
+		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind, "id", s.id)
 		b.unlockFrom(first)
 		return false
 	}
@@ -174,7 +174,7 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 		return err
 	}
 	if s.key != key {
-		return fmt.Errorf("the %s %q changed its name by its own metadata", b.feed.kind, s.object.GetName())
+		return fmt.Errorf("bug: the name of the %s %q changed with its own metadata", b.feed.kind, s.object.GetName())
 	}
 	return b.feed.keepGeneration(ctx, s)
 }

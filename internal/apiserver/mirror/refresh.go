@@ -27,7 +27,7 @@ func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
 			return earliest
 		}
 		if ids := f.queue.take(now, f.source.batch); len(ids) > 0 {
-			p.note(ctx, "reading what has changed", f.refresh(ctx, connection, ids))
+			p.note(ctx, "reading the changed objects", f.refresh(ctx, connection, ids))
 			now = p.config.Clock.Now()
 			earliest = now.Add(refreshGap)
 		}

@@ -20,7 +20,7 @@ func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedNa
 		for _, s := range e.stocks {
 			done, err := s.releasePlane(ctx, name)
 			if err != nil {
-				log.FromContext(ctx).Error(err, "Releasing the objects of a control plane", "controlPlane", name)
+				log.FromContext(ctx).Error(err, "Could not remove the objects of a control plane", "controlPlane", name)
 			}
 			all = all && done
 		}
@@ -31,7 +31,7 @@ func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedNa
 		e.mu.Lock()
 		delete(e.orphaned, name)
 		e.mu.Unlock()
-		log.FromContext(ctx).Info("Released the objects of a control plane", "controlPlane", name)
+		log.FromContext(ctx).Info("Removed the objects of a control plane that is no longer served", "controlPlane", name)
 	}
 	return left
 }

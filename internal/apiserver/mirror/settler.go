@@ -138,7 +138,7 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		log.FromContext(ctx).Error(err, "Settling an object", "kind", f.kind, "name", entry.Object.GetName())
+		log.FromContext(ctx).Error(err, "Could not apply the spec of an object to Coder", "kind", f.kind, "name", entry.Object.GetName())
 		f.queue.retry(id, config.Clock.Now())
 	default:
 		f.queue.worked(id)

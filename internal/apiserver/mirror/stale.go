@@ -24,7 +24,7 @@ func newStaleTask(p *plane) *task {
 		all := true
 		for _, f := range p.feeds {
 			done, err := f.desync(ctx)
-			p.note(ctx, "telling that Coder does not answer", err)
+			p.note(ctx, "reporting in conditions that Coder does not respond", err)
 			all = all && done && err == nil
 		}
 		if !all {

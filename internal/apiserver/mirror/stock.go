@@ -129,7 +129,7 @@ func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
 func readUser(ctx context.Context, coder Coder, id uuid.UUID) (coderd.User, error) {
 	user, err := coder.UserByID(ctx, id)
 	if coderd.IsNotFound(err) && !isGone(err) {
-		err = fmt.Errorf("user %s is shown as last seen, because the operator's token may not see the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
+		err = fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
 	}
 	return user, err
 }
@@ -215,7 +215,7 @@ func listUsers(ctx context.Context, ask asking, coder Coder) ([]coderd.User, err
 			return nil, err
 		}
 		if count = page.Count; count > maxUsers {
-			return nil, fmt.Errorf("Coder has %d users, and those of a Coder with more than %d are not served", count, maxUsers)
+			return nil, fmt.Errorf("Coder has %d users, but users are served only up to %d", count, maxUsers)
 		}
 		for _, user := range page.Users {
 			if !found[user.ID] {

@@ -72,7 +72,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 		s.failures = min(s.failures+1, 4)
 		p.config.Metrics.synced(p.name, "failed")
 	}
-	p.note(ctx, "bringing the log up to date", err)
+	p.note(ctx, "reading all objects of Coder", err)
 	s.next = p.after(delay)
 	return s.next
 }
@@ -273,7 +273,7 @@ func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read
 			var err error
 			read, err = coder.WorkspacePage(ctx, offset, limit)
 			if most := s.plane.config.MaxWorkspaces; err == nil && read.Count > most {
-				err = fmt.Errorf("Coder says that it has %d workspaces, and a control plane with more than %d is not served", read.Count, most)
+				err = fmt.Errorf("Coder has %d workspaces, but a control plane is served only up to %d", read.Count, most)
 			}
 			return err
 		}, nil)

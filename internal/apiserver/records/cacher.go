@@ -96,7 +96,7 @@ func (s *served) Watch(ctx context.Context, key string, options storage.ListOpti
 		}
 		if from > now {
 			return nil, apierrors.NewResourceExpired(fmt.Sprintf(
-				"resource version %d is not one of this cluster, which is at %d: list again, and watch from what the list tells", from, now))
+				"the resource version %d is from another cluster, because the newest one is %d: list again, and watch from the resource version of the list", from, now))
 		}
 	}
 	return s.Interface.Watch(ctx, key, options)
@@ -127,7 +127,7 @@ func (s *source) GetList(ctx context.Context, key string, options storage.ListOp
 		if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
 			return err
 		}
-		klog.FromContext(ctx).V(1).Info("Reading the records; it is tried again", "kind", s.Kind(), "error", err.Error())
+		klog.FromContext(ctx).V(1).Info("Could not read the records; retrying", "kind", s.Kind(), "error", err.Error())
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

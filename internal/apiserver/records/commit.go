@@ -121,7 +121,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	// The object exists in Coder: record it even if the client has disconnected.
 	h, err := s.put(context.WithoutCancel(ctx), key, w.next, object, object.GetName())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Recording an object that was made", "key", key)
+		klog.FromContext(ctx).Error(err, "Could not store the record of a created object", "key", key)
 		return nil, uncertain(key, err)
 	}
 	return h, nil
@@ -162,7 +162,7 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 	if errors.Is(err, ErrChanged) && w.claimed {
 		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
 		// would send the change to Coder twice.
-		return nil, unavailable(ctx, "recording "+current.key, errors.New("it was changed by somebody else meanwhile"))
+		return nil, unavailable(ctx, "recording "+current.key, errors.New("another client changed it in the meantime"))
 	}
 	return h, err
 }

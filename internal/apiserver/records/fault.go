@@ -35,7 +35,7 @@ func unavailable(ctx context.Context, what string, cause error) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("%s: the records in kube-apiserver cannot be used now; try again: %v%s", what, cause, advice(cause)),
+		Message: fmt.Sprintf("%s: the records in kube-apiserver are not available; try again: %v%s", what, cause, advice(cause)),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds},
 	}}
 }
@@ -46,13 +46,13 @@ func advice(cause error) string {
 	case apierrors.HasStatusCause(cause, "NamespaceTerminating"):
 		return "; the namespace is being deleted"
 	case apierrors.IsForbidden(cause), apierrors.IsUnauthorized(cause):
-		return "; see the role coder-k8s-apiserver, and quotas of the namespace"
+		return "; check the role coder-k8s-apiserver and the quotas of the namespace"
 	case apierrors.IsNotFound(cause):
-		return "; see whether the custom resource definitions of internal.coder.com are installed"
+		return "; check whether the custom resource definitions of internal.coder.com are installed"
 	case strings.Contains(cause.Error(), etcdFull):
-		return "; etcd is full: make room (compact and defragment it, or raise --quota-backend-bytes), and disarm its NOSPACE alarm"
+		return "; etcd is full: free space (compact and defragment it, or raise --quota-backend-bytes), and disarm its NOSPACE alarm"
 	case apierrors.IsRequestEntityTooLargeError(cause):
-		return "; the object is larger than etcd takes"
+		return "; the object is too large for etcd"
 	}
 	return ""
 }
@@ -61,7 +61,7 @@ func advice(cause error) string {
 // client that retried automatically would get a conflict with its own object.
 func uncertain(key string, cause error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf(
-		"whether %s was created is not known: %v; look whether it is there, and apply it again: nothing is made twice", key, cause), 0)
+		"it is not known whether %s was created: %v; get it to find out, or apply it again, which creates no duplicate", key, cause), 0)
 }
 
 // answered reports whether kube-apiserver has rejected the request, so that nothing was written.
@@ -86,7 +86,7 @@ func internal(err error) error {
 
 // errDamaged is in the error about a record whose text cannot be decoded. Only a manual edit of a
 // record causes this.
-var errDamaged = errors.New("its text cannot be read; the operator writes it again when it has read the object from Coder")
+var errDamaged = errors.New("it cannot be decoded; the operator replaces it when it next reads the object from Coder")
 
 func damagedError(record *Record, cause error) error {
 	return fmt.Errorf("record %s/%s: %w: %w", record.Namespace, record.Name, errDamaged, cause)
@@ -108,7 +108,7 @@ func (s *Store) holdShown(ctx context.Context, record *Record) (*held, error) {
 	if !errors.Is(err, errDamaged) {
 		return h, err
 	}
-	klog.FromContext(ctx).Error(err, "Ignoring a change of a record")
+	klog.FromContext(ctx).Error(err, "Ignoring a record that cannot be decoded")
 	h = &held{
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, damaged: true,
 		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},

@@ -84,7 +84,7 @@ func (h *heartbeat) now(ctx context.Context) (uint64, error) {
 	select {
 	case <-mine.done:
 		if mine.err != nil {
-			return 0, unavailable(ctx, "reading what is newest", mine.err)
+			return 0, unavailable(ctx, "reading the newest resource version", mine.err)
 		}
 		return mine.revision, nil
 	case <-ctx.Done():
@@ -143,7 +143,7 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			return 0, err
 		}
 	}
-	return 0, fmt.Errorf("record %s/%s is changed again and again by somebody else", h.record.Namespace, h.record.Name)
+	return 0, fmt.Errorf("record %s/%s is changed repeatedly by another client", h.record.Namespace, h.record.Name)
 }
 
 // progress starts a heartbeat so that the watch delivers an event. It does nothing while the last
@@ -154,7 +154,7 @@ func (h *heartbeat) progress(ctx context.Context) {
 	}
 	go func() {
 		if _, err := h.now(context.WithoutCancel(ctx)); err != nil {
-			klog.FromContext(ctx).V(2).Info("Writing a heartbeat", "error", err.Error())
+			klog.FromContext(ctx).V(2).Info("Could not write a heartbeat", "error", err.Error())
 		}
 	}()
 }
@@ -192,7 +192,7 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 		// The precondition fails if it has changed since.
 		err := h.cluster.Delete(ctx, other.Namespace, other.Name, other.Revision)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("removing the heartbeat %s/%s of a replica that is gone: %w", other.Namespace, other.Name, err))
+			errs = append(errs, fmt.Errorf("removing the heartbeat %s/%s of a stopped replica: %w", other.Namespace, other.Name, err))
 		}
 	}
 	return errors.Join(errs...)

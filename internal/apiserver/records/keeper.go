@@ -100,7 +100,7 @@ func (k *Keeper) Put(ctx context.Context, record *metadata.Record) (*metadata.Re
 		return known.kept, nil
 	case known.kept == nil && wanted.Version != "" && wanted.Version != formatRevision(known.revision),
 		known.kept != nil && wanted.Version != known.kept.Version:
-		return nil, kept(wanted, "was changed meanwhile")
+		return nil, kept(wanted, "was changed in the meantime")
 	}
 	if wanted.IsEmpty() && known.entry == nil && !wanted.Pending() {
 		return emptied(wanted), k.gone(wanted, s.remove(ctx, known))
@@ -112,7 +112,7 @@ func (k *Keeper) Put(ctx context.Context, record *metadata.Record) (*metadata.Re
 func (k *Keeper) prepare(record *metadata.Record) (*Store, string, error) {
 	s := k.stores[record.Kind]
 	if s == nil {
-		return nil, "", apierrors.NewInternalError(fmt.Errorf("%q is no kind that records are kept of", record.Kind))
+		return nil, "", apierrors.NewInternalError(fmt.Errorf("the kind %q has no records", record.Kind))
 	}
 	if err := metadata.Normalize(record); err != nil {
 		return nil, "", err
@@ -134,7 +134,7 @@ func (s *Store) keyOf(record *metadata.Record) string {
 func (s *Store) newRecord(key string, wanted *metadata.Record) (*held, error) {
 	switch {
 	case wanted.Version != "":
-		return nil, kept(wanted, "was removed meanwhile")
+		return nil, kept(wanted, "was removed in the meantime")
 	case wanted.IsEmpty():
 		return nil, nil
 	}
@@ -173,7 +173,7 @@ func (s *Store) lost(key string, wanted *metadata.Record) (*metadata.Record, err
 	if now := s.Table.get(key); now != nil && now.kept != nil && metadata.Same(now.kept, wanted) {
 		return now.kept, nil
 	}
-	return nil, kept(wanted, "was changed meanwhile")
+	return nil, kept(wanted, "was changed in the meantime")
 }
 
 func emptied(record *metadata.Record) *metadata.Record {
@@ -201,7 +201,7 @@ func (k *Keeper) Bind(ctx context.Context, pending *metadata.Record, uid types.U
 		return k.Put(ctx, bound)
 	}
 	if known.spec.ID != "" && known.spec.ID != string(uid) || known.controlPlane != bound.ControlPlane {
-		return nil, kept(bound, "belongs to another object by now")
+		return nil, kept(bound, "now belongs to another object")
 	}
 	return s.keep(ctx, known, bound)
 }
@@ -221,7 +221,7 @@ func (k *Keeper) Delete(ctx context.Context, record *metadata.Record) error {
 	case known == nil || known.kept == nil:
 		return nil
 	case record.Version != "" && record.Version != known.kept.Version:
-		return kept(record, "was changed meanwhile")
+		return kept(record, "was changed in the meantime")
 	case known.entry == nil:
 		return k.gone(record, s.remove(ctx, known))
 	}
@@ -239,11 +239,11 @@ func (k *Keeper) gone(record *metadata.Record, err error) error {
 	if s.Table.get(s.keyOf(record)) == nil {
 		return nil
 	}
-	return kept(record, "was changed meanwhile")
+	return kept(record, "was changed in the meantime")
 }
 
 // kept returns the conflict error for a record that was changed since it was read.
 func kept(record *metadata.Record, how string) error {
 	resource := schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: strings.ToLower(record.Kind) + "records"}
-	return apierrors.NewConflict(resource, record.Name, fmt.Errorf("what is kept of %s %q %s; read it again", record.Kind, record.Name, how))
+	return apierrors.NewConflict(resource, record.Name, fmt.Errorf("the record of %s %q %s; read it again", record.Kind, record.Name, how))
 }

@@ -103,7 +103,7 @@ func (r *resource) record() (Record, error) {
 func parseRevision(text string) (uint64, error) {
 	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("its resourceVersion %q is no number", text)
+		return 0, fmt.Errorf("its resourceVersion %q is not a number", text)
 	}
 	return revision, nil
 }

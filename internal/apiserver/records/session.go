@@ -138,6 +138,6 @@ func (w *session) release(ctx context.Context) {
 	free := *w.next
 	free.spec.Claim = ""
 	if _, err := w.store.update(ctx, &free, nil); err != nil {
-		klog.FromContext(ctx).Error(err, "Leaving a claim in a record", "key", w.key)
+		klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrChanged means that a record no longer has the expected revision.
-var ErrChanged = errors.New("the record changed meanwhile")
+var ErrChanged = errors.New("the record changed in the meantime")
 
 // Create implements storage.Interface.
 func (s *Store) Create(ctx context.Context, key string, object, out runtime.Object, _ uint64) error {

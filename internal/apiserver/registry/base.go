@@ -173,7 +173,7 @@ func (o Operations[T]) Write(ctx context.Context, key string, current, wanted re
 	case shall != none:
 		out, err = o.Create(ctx, shall)
 	default:
-		err = apierrors.NewInternalError(fmt.Errorf("a write of %T to %T at %s makes no sense", current, wanted, key))
+		err = apierrors.NewInternalError(fmt.Errorf("bug: a write of %T to %T at %s", current, wanted, key))
 	}
 	if err != nil || out == none {
 		// A nil pointer in an interface is not nil.
@@ -189,7 +189,7 @@ func ReadIntent[I any](record *metadata.Record) (I, error) {
 		return in, nil
 	}
 	if err := json.Unmarshal(record.Intent, &in); err != nil {
-		return in, fmt.Errorf("the intent in the record of %s %q cannot be read; it was changed by hand, or by a newer version: %w", record.Kind, record.Name, err)
+		return in, fmt.Errorf("the intent in the record of %s %q cannot be decoded; it was edited manually, or written by a newer version: %w", record.Kind, record.Name, err)
 	}
 	return in, nil
 }
@@ -225,7 +225,7 @@ func (s Secrets) Check(ctx context.Context, namespace, secret string, path *fiel
 	}
 	who, ok := request.UserFrom(ctx)
 	if !ok {
-		return field.Forbidden(path, "it is not known who asks, so no Secret is read")
+		return field.Forbidden(path, "the user of the request is not known, so no Secret is read")
 	}
 	switch err := s.MayRead(ctx, who, namespace, secret); {
 	case apierrors.IsForbidden(err):

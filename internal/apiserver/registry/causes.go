@@ -37,7 +37,7 @@ func (c *Causes) Learn(ctx context.Context, build uuid.UUID, reported string, en
 	}
 	cause, err := read(ctx, build)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Showing a failed build without the error of Terraform", "id", build, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not read the log of a failed build for the error of Terraform", "id", build, "reason", err.Error())
 		return
 	}
 	c.known.Put(build, cause)

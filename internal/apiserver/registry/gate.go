@@ -128,11 +128,11 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*syncstatus.
 // returns an error if they are not known yet.
 func (g *Gate) partitions(ctx context.Context, namespace string) ([]syncstatus.Status, error) {
 	if err := g.Filled(); err != nil {
-		return nil, coderfault.Unavailable("this replica does not know the workspaces and templates yet: "+err.Error(), retryAfter)
+		return nil, coderfault.Unavailable("this replica has not loaded the workspaces and templates yet: "+err.Error(), retryAfter)
 	}
 	all, known := g.Board.All()
 	if !known {
-		return nil, coderfault.Unavailable("no replica has looked for control planes yet", retryAfter)
+		return nil, coderfault.Unavailable("the control planes are not known yet", retryAfter)
 	}
 	if namespace == "" {
 		return all, nil
@@ -147,13 +147,13 @@ func (g *Gate) partitions(ctx context.Context, namespace string) ([]syncstatus.S
 		return nil, coderfault.Unavailable(fmt.Sprintf("the control planes of namespace %q cannot be read now: %v", namespace, err), retryAfter)
 	}
 	if serves {
-		return nil, coderfault.Unavailable(fmt.Sprintf("the control plane of namespace %q was not read yet", namespace), retryAfter)
+		return nil, coderfault.Unavailable(fmt.Sprintf("the control plane of namespace %q is not read yet", namespace), retryAfter)
 	}
 	return nil, nil
 }
 
 func unavailable(p syncstatus.Status) error {
-	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s cannot be asked now (%s since %s): %s",
+	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available (%s since %s): %s",
 		p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)), retryAfter)
 }
 
@@ -161,18 +161,18 @@ func unavailable(p syncstatus.Status) error {
 // read.
 func warn(ctx context.Context, p syncstatus.Status) {
 	if p.NeverServed {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the templates and workspaces of CoderControlPlane %s are left out, because it was never served (%s since %s): %s",
+		warning.AddWarning(ctx, "", fmt.Sprintf("the templates and workspaces of CoderControlPlane %s are missing from this response, because it was not served yet (%s since %s): %s",
 			p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)))
 		return
 	}
 	if p.State != syncstatus.Stale && p.State != syncstatus.Quarantined {
 		return
 	}
-	what := "is shown as it was last seen"
+	what := "are in their last known state"
 	if !p.Seen {
-		what = "is left out"
+		what = "are missing from this response"
 	}
-	warning.AddWarning(ctx, "", fmt.Sprintf("what CoderControlPlane %s has %s, because Coder cannot be asked since %s: %s",
+	warning.AddWarning(ctx, "", fmt.Sprintf("the objects of CoderControlPlane %s %s, because Coder is unavailable since %s: %s",
 		p.ControlPlane, what, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)))
 }
 
@@ -180,5 +180,5 @@ func orNoReason(message string) string {
 	if message = strings.TrimSpace(message); message != "" {
 		return message
 	}
-	return "no reason is known"
+	return "the reason is not known"
 }

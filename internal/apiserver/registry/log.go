@@ -81,7 +81,7 @@ func (r *logReader) Read(p []byte) (int, error) {
 			r.err = io.EOF
 		default:
 			// The response has begun, so the error can only be reported in the text.
-			r.rest, r.err = []byte("the log cannot be read further: "+err.Error()+"\n"), io.EOF
+			r.rest, r.err = []byte("the rest of the log cannot be read: "+err.Error()+"\n"), io.EOF
 		}
 	}
 	n := copy(p, r.rest)

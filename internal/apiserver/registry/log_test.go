@@ -44,7 +44,7 @@ func TestStream(t *testing.T) {
 		want string
 	}{
 		"to its end":            {t.Context(), io.EOF, text},
-		"that breaks":           {t.Context(), errors.New("no answer"), text + "the log cannot be read further: no answer\n"},
+		"that breaks":           {t.Context(), errors.New("no answer"), text + "the rest of the log cannot be read: no answer\n"},
 		"that nobody reads now": {gone, context.Canceled, text},
 	} {
 		source := &fakeLog{lines: lines, err: c.end}

@@ -45,10 +45,10 @@ func Unconnected(
 func NoControlPlane(namespace, prefix string) *field.Error {
 	if prefix == "" {
 		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
-			"no CoderControlPlane there serves objects without a control plane in their name; create one, or name the one that is meant")
+			"no CoderControlPlane of this namespace serves objects without a prefix in their names; create one, or add the prefix (status.objectNamePrefix)")
 	}
 	return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
-		fmt.Sprintf("no CoderControlPlane there serves objects whose names begin with %q; see its status.objectNamePrefix", prefix))
+		fmt.Sprintf("no CoderControlPlane of this namespace has the prefix %q in status.objectNamePrefix", prefix))
 }
 
 // Organization returns the organization of a new object.
@@ -69,12 +69,12 @@ func Organization(
 	}
 	if !strings.EqualFold(found.Name, inName) {
 		return found, field.Invalid(namePath, inName, fmt.Sprintf(
-			"%q is another name of organization %q, and objects are named after the real one: use %q in its place", inName, found.Name,
+			"%q is an alias of organization %q, and object names must contain the real name: use %q", inName, found.Name,
 			strings.ToLower(found.Name))), nil
 	}
 	if inSpec == coderd.DefaultOrganization && !found.IsDefault && !strings.EqualFold(found.Name, inSpec) {
 		return found, field.Invalid(specPath, inSpec, fmt.Sprintf(
-			"the default organization is not %q, which stands in metadata.name", inName)), nil
+			"the default organization is not %q, the organization in metadata.name", inName)), nil
 	}
 	return found, nil, nil
 }

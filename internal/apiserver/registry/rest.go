@@ -218,7 +218,7 @@ func (r *REST) DeleteCollection(
 // renamed adds to an error about a name in Coder that the object has another name, which it got
 // before a rename in Coder.
 func renamed(err *apierrors.StatusError, first string) error {
-	err.ErrStatus.Message = fmt.Sprintf("%s; what has this name in Coder now was renamed there, and its object is %q", err.ErrStatus.Message, first)
+	err.ErrStatus.Message = fmt.Sprintf("%s; it was renamed in Coder, and its object still has the name %q", err.ErrStatus.Message, first)
 	return err
 }
 

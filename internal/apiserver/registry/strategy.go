@@ -84,7 +84,7 @@ func Labels(controlPlane types.NamespacedName) map[string]string {
 // KeepsFirstName returns the validation error for a spec that uses the new name of something that
 // was renamed in Coder. An object keeps the name that it was created with.
 func KeepsFirstName(first string) string {
-	return fmt.Sprintf("is the name in Coder since a rename there; objects keep the names that they had first, so it must be %q", first)
+	return fmt.Sprintf("is the new name after a rename in Coder; objects keep their first name, so it must be %q", first)
 }
 
 // SameOrganization reports whether the organization in a spec can be the one in the object's name.

@@ -116,7 +116,7 @@ func ReadQuery(query url.Values, parameters ...QueryParameter) error {
 
 // TextParameter accepts any text.
 func TextParameter(name string, into *string) QueryParameter {
-	return QueryParameter{Name: name, Must: "a text", Read: func(text string) bool {
+	return QueryParameter{Name: name, Must: "a string", Read: func(text string) bool {
 		*into = text
 		return true
 	}}
@@ -133,7 +133,7 @@ func BoolParameter(name string, into *bool) QueryParameter {
 
 // NumberParameter accepts a whole number in the range of T.
 func NumberParameter[T int32 | int64](name string, into *T) QueryParameter {
-	return QueryParameter{Name: name, Must: "a whole number", Read: func(text string) bool {
+	return QueryParameter{Name: name, Must: "an integer", Read: func(text string) bool {
 		value, err := strconv.ParseInt(text, 10, 64)
 		*into = T(value)
 		return err == nil && int64(*into) == value

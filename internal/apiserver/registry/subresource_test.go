@@ -25,9 +25,9 @@ func TestReadQuery(t *testing.T) {
 		"limit=":                       {read{limit: 7}, ""},
 		"after=9223372036854775807":    {read{limit: 7, after: 9223372036854775807}, ""},
 		"follow=perhaps":               {problem: `follow is "perhaps", and must be true or false`},
-		"limit=3000000000":             {problem: `limit is "3000000000", and must be a whole number`},
-		"limit=1.5":                    {problem: `limit is "1.5", and must be a whole number`},
-		"after=9223372036854775808":    {problem: `after is "9223372036854775808", and must be a whole number`},
+		"limit=3000000000":             {problem: `limit is "3000000000", and must be an integer`},
+		"limit=1.5":                    {problem: `limit is "1.5", and must be an integer`},
+		"after=9223372036854775808":    {problem: `after is "9223372036854775808", and must be an integer`},
 	} {
 		values, err := url.ParseQuery(query)
 		if err != nil {

@@ -44,7 +44,7 @@ func (w *Watcher) lookAtEvents(ctx context.Context) {
 	for _, s := range w.due() {
 		problem, err := w.eventProblem(ctx, s)
 		if err != nil {
-			log.FromContext(ctx).V(1).Info("Events of a pod cannot be read", "namespace", s.namespace.name, "name", s.name, "error", err.Error())
+			log.FromContext(ctx).V(1).Info("Could not read the Events of a pod", "namespace", s.namespace.name, "name", s.name, "error", err.Error())
 			continue
 		}
 		w.report(s.namespace.name, w.take(s, problem))

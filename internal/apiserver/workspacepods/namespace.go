@@ -122,7 +122,7 @@ func (n *namespace) remove(name, why string, now time.Time) []uuid.UUID {
 	if len(g.records) == 0 {
 		g.gone = &gone{now, &Problem{
 			Reason:  aggregationv1alpha1.ReasonPodGone,
-			Message: fmt.Sprintf("pod %s/%s %s, and no other pod took its place; restart the workspace", n.name, name, why),
+			Message: fmt.Sprintf("pod %s/%s %s, and was not replaced; restart the workspace", n.name, name, why),
 		}}
 	}
 	return []uuid.UUID{r.workspace}

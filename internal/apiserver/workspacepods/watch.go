@@ -48,7 +48,7 @@ func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
 			return ctx.Err() == nil
 		}
 		if !reported {
-			log.FromContext(ctx).Info("Pods may not be read, so workspaces do not show problems of their pods", "error", err.Error())
+			log.FromContext(ctx).Info("No permission to read pods, so workspaces do not report problems of their pods", "error", err.Error())
 			reported = true
 		}
 		w.setRead(n)

@@ -195,7 +195,7 @@ func TestAPodThatIsGone(t *testing.T) {
 		t.Errorf("a pod that went before the workspace was built: %+v", p)
 	}
 	if p := f.Problem(cp, dev, time.Time{}, nil); p != nil {
-		t.Errorf("the workspace does not run: %+v", p)
+		t.Errorf("the workspace is not running: %+v", p)
 	}
 	next := pod("coder", "next", runs())
 	if _, err := f.kube.CoreV1().Pods("coder").Create(t.Context(), next, metav1.CreateOptions{}); err != nil {

@@ -142,7 +142,7 @@ func (p *pass) notOwned(kind string, obj client.Object) error {
 		return ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
-		"%s %q exists and is %s, so it was not touched; delete it or give it another name", kind, obj.GetName(), ensure.OwnerOf(obj))
+		"%s %q exists and is %s, so it was not changed; delete it or give it another name", kind, obj.GetName(), ensure.OwnerOf(obj))
 }
 
 // write puts values and annotations into a Secret, and creates the Secret if it is nil.
@@ -197,13 +197,13 @@ func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note strin
 	}
 	if settled == InitialAdminCreated {
 		p.result.Events.Normal(coderv1alpha1.ReasonInitialAdminCreated, fmt.Sprintf(
-			"made user %q with the role owner in Coder; email and password are in Secret %q", admin.username, admin.secret.Name))
+			"created user %q with the role owner in Coder; the email address and the password are in Secret %q", admin.username, admin.secret.Name))
 	}
 	return note, nil
 }
 
 func (p *pass) existsNote() string {
-	return fmt.Sprintf("; no initial admin was made, because Coder has a user of the name or email address of spec.initialAdmin (%q, %q)",
+	return fmt.Sprintf("; no initial admin was created, because Coder already has a user with the username or email address of spec.initialAdmin (%q, %q)",
 		p.adminName(), p.adminEmail())
 }
 

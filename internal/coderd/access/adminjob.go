@@ -70,7 +70,7 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 	if err := p.deleteJob(ctx); err != nil {
 		return err
 	}
-	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
+	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that creates the operator's account is being restarted: %s", why)
 }
 
 // wantedJob returns the Job as the controller builds it, or nil if no Job can be created.
@@ -123,7 +123,7 @@ func (p *pass) startJob(ctx context.Context) error {
 	job := p.wantedJob()
 	if job == nil {
 		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
-			"Coder has users and the operator has no account there, and no Job can be made for it; "+
+			"Coder already has users but the operator has no account, and no Job can be created that adds the account; "+
 				"give the operator a token in spec.operatorAccess.tokenSecretRef")
 	}
 	ensure.Annotate(job, map[string]string{AnnotationGeneration: p.generation()})
@@ -134,7 +134,7 @@ func (p *pass) startJob(ctx context.Context) error {
 		return fmt.Errorf("creating Job %q: %w", job.Name, err)
 	}
 	p.result.Events.Normal(coderv1alpha1.ReasonAdminJobRunning,
-		fmt.Sprintf("started Job %q, which makes the operator's account in a Coder that has users", job.Name))
+		fmt.Sprintf("started Job %q, which creates the operator's account, because Coder already has users", job.Name))
 	return jobRunning(job)
 }
 
@@ -188,7 +188,7 @@ func retryAt(creds *account, job *batchv1.Job) time.Time {
 
 func jobRunning(job *batchv1.Job) error {
 	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, soon,
-		"Coder has users already; Job %q makes the operator's account there", job.Name)
+		"Coder already has users; Job %q is creating the operator's account", job.Name)
 }
 
 func (p *pass) generation() string { return strconv.FormatInt(p.cp.Generation, 10) }
@@ -211,19 +211,19 @@ func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
 func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, after time.Duration) error {
 	if jobEnd(job) == batchv1.JobComplete {
 		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
-			"Job %q ended well, yet Coder does not accept the account that it made; "+
+			"Job %q succeeded, but Coder does not accept the account that it created; "+
 				"check that %s is the database of this Coder", job.Name, EnvPostgresURL)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
-		"Job %q could not make the operator's account in Coder: %s. It is tried again by itself; "+
-			"instead you can give the operator a token in spec.operatorAccess.tokenSecretRef",
+		"Job %q could not create the operator's account in Coder: %s. The operator retries automatically; "+
+			"alternatively, give the operator a token in spec.operatorAccess.tokenSecretRef",
 		job.Name, p.jobCause(ctx, creds, job))
 }
 
 // jobCause derives the cause of a failed Job from the termination message of its container, or else
 // from the Job's condition.
 func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) string {
-	said := p.lastWords(ctx, job)
+	said := p.lastOutput(ctx, job)
 	switch {
 	case strings.Contains(said, "duplicate key") && strings.Contains(said, "users"):
 		return fmt.Sprintf("a user named %q exists already and has another password; delete Secret %q, and the operator uses another name",
@@ -234,7 +234,7 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 		return fmt.Sprintf("the environment of coderd has no %s", EnvPostgresURL)
 	}
 	if line := quotable(said, creds.password); line != "" {
-		return fmt.Sprintf("it said %q", line)
+		return fmt.Sprintf("it reported %q", line)
 	}
 	for _, c := range job.Status.Conditions {
 		if c.Type == batchv1.JobFailed && c.Message != "" {
@@ -244,13 +244,13 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 	return fmt.Sprintf("see `kubectl logs -n %s job/%s`", job.Namespace, job.Name)
 }
 
-// lastWords returns the termination message of the Job's container, or an empty string if there is
+// lastOutput returns the termination message of the Job's container, or an empty string if there is
 // none.
-func (p *pass) lastWords(ctx context.Context, job *batchv1.Job) string {
+func (p *pass) lastOutput(ctx context.Context, job *batchv1.Job) string {
 	pods := &corev1.PodList{}
 	err := p.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(20))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Not looking at the pods of a failed Job", "job", job.Name, "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not list the pods of a failed Job", "job", job.Name, "error", err.Error())
 		return ""
 	}
 	said := ""

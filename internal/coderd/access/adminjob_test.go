@@ -63,7 +63,7 @@ func TestAdminJobFails(t *testing.T) {
 	}{
 		"and leaves no words": {says: "Job has reached the specified backoff limit (see `kubectl logs -n team job/dev-create-admin`)"},
 		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: "cannot reach the database of CODER_PG_CONNECTION_URL"},
-		"with a strange word": {said: "first\nsegmentation fault\n", says: `it said "segmentation fault"`},
+		"with a strange word": {said: "first\nsegmentation fault\n", says: `it reported "segmentation fault"`},
 		"and tells an address": {
 			said: "parse \"postgres://coder:hunter2@db/coder\": net/url: invalid", says: "backoff limit", saysNot: "hunter2",
 		},

@@ -19,7 +19,7 @@ type session struct {
 // end logs out. If that fails, the session expires after a day.
 func (s *session) end(ctx context.Context) {
 	if err := s.client.Logout(ctx); err != nil {
-		log.FromContext(ctx).V(1).Info("Leaving a session of the operator's account to run out", "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not log out the operator's account; the session expires by itself", "error", err.Error())
 	}
 }
 
@@ -41,7 +41,7 @@ func (p *pass) signIn(ctx context.Context) (*session, error) {
 	case !inUse:
 		return p.becomeFirstUser(ctx, anonymous, creds)
 	case creds.complete() && creds.known():
-		return p.comeBack(ctx, anonymous, creds)
+		return p.loginExisting(ctx, anonymous, creds)
 	case creds.complete() && creds.madeBy() == BootstrapFirstUser:
 		return p.resumeFirstUser(ctx, anonymous, creds)
 	default:
@@ -67,11 +67,11 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	})
 	switch {
 	case coderd.IsConflict(err):
-		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "another client created the first user of Coder at the same time; checking again")
 	case err != nil:
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
-	return p.comeBack(ctx, anonymous, creds)
+	return p.loginExisting(ctx, anonymous, creds)
 }
 
 // resumeFirstUser finds out whether the first user is the operator's account: an earlier pass may
@@ -84,8 +84,8 @@ func (p *pass) resumeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	return p.accountByJob(ctx, anonymous, creds)
 }
 
-// comeBack logs in with an existing account.
-func (p *pass) comeBack(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+// loginExisting logs in with an existing account.
+func (p *pass) loginExisting(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	s, err := p.login(ctx, anonymous, creds)
 	return s, p.loginFailure(creds, err)
 }
@@ -115,7 +115,7 @@ func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *accou
 func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
 	if !isOwner(user) {
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
-			"user %q in Coder does not have the role owner, which the operator needs; give it back in Coder", user.Username)
+			"user %q in Coder does not have the role owner, which the operator needs; assign it in Coder", user.Username)
 	}
 	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
 		if err := p.deleteJob(ctx); err != nil {
@@ -137,7 +137,7 @@ func (p *pass) loginFailure(creds *account, err error) error {
 	case coderd.IsUnauthorized(err):
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"Coder does not accept the password of the operator's user %q: the account was changed, suspended or deleted, or the database was "+
-				"restored. Set its password in Coder to the one in Secret %q, or delete that Secret, and the operator makes itself a new account",
+				"restored. Set its password in Coder to the one in Secret %q, or delete that Secret, and the operator creates a new account",
 			creds.username, name)
 	case coderd.IsForbidden(err):
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,

@@ -131,7 +131,7 @@ func TestInitialAdminExists(t *testing.T) {
 	for range 2 {
 		got := f.pass()
 		f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-		if !strings.Contains(got.Message, "no initial admin was made") || len(got.Events) != 0 {
+		if !strings.Contains(got.Message, "no initial admin was created") || len(got.Events) != 0 {
 			t.Errorf("message %q, events %v", got.Message, got.Events)
 		}
 		if f.HasSecret("dev-initial-admin") {

@@ -59,7 +59,7 @@ func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.Token
 // lifetime, but not earlier than warnBefore before the token expires. Since Coder 2.34.3, using a
 // token no longer extends its lifetime.
 func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretReference) {
-	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
+	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token of spec.operatorAccess.tokenSecretRef")
 	if life.ExpiresAt.IsZero() {
 		return
 	}
@@ -85,8 +85,8 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 			"Secret %q (spec.operatorAccess.tokenSecretRef) does not exist in namespace %q; create it, or remove tokenSecretRef", ref.Name, p.cp.Namespace)
 	case p.isTokenSecret(secret):
 		return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
-			"spec.operatorAccess.tokenSecretRef names Secret %q, which the operator made itself; "+
-				"remove tokenSecretRef, or name a Secret of your own", ref.Name)
+			"spec.operatorAccess.tokenSecretRef names Secret %q, which the operator created itself; "+
+				"remove tokenSecretRef, or use your own Secret", ref.Name)
 	}
 	token := strings.TrimSpace(string(secret.Data[ref.Key]))
 	if token == "" {

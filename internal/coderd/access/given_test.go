@@ -70,7 +70,7 @@ func TestGivenToken(t *testing.T) {
 				f.pass()
 				f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "dev-operator-token"}
 			},
-			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator made itself",
+			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator created itself",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

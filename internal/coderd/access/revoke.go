@@ -156,7 +156,7 @@ func (p *pass) revokeByLogin(ctx context.Context, creds *account) error {
 	value, err := anonymous.Login(ctx, creds.email, creds.password)
 	switch {
 	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
-		log.FromContext(ctx).Info("Leaving what may be left of the operator's tokens to run out, because Coder lets it in no more",
+		log.FromContext(ctx).Info("Coder no longer accepts the operator's credentials; remaining tokens expire by themselves",
 			"user", creds.username)
 		return nil
 	case err != nil:

@@ -192,7 +192,7 @@ func notOwner(user coderd.User, remedy string) error {
 }
 
 func describeToken(what string, t *storedToken) string {
-	return fmt.Sprintf("%s token %q of user %q in Coder; it runs out at %s", what, t.name, t.user, t.expires.Format(time.RFC3339))
+	return fmt.Sprintf("%s token %q of user %q in Coder; it expires at %s", what, t.name, t.user, t.expires.Format(time.RFC3339))
 }
 
 const acceptedMessage = "Coder accepts the operator's token"

@@ -80,7 +80,7 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	return exitOf(err)
 }
 
-var errClientGone = errors.New("the client is gone")
+var errClientGone = errors.New("the client disconnected")
 
 // feed copies the client's input to the command, and closes the command's input at its end.
 func feed(to io.WriteCloser, from io.Reader) {

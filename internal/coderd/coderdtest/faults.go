@@ -102,7 +102,7 @@ func (s *Server) late(r *http.Request) bool {
 	return latency == 0 || s.wait(&activeFault{Fault: Fault{Delay: latency}}, r)
 }
 
-// wait delays a request. It returns false if the client is gone or the server has stopped.
+// wait delays a request. It returns false if the client disconnected or the server has stopped.
 func (s *Server) wait(f *activeFault, r *http.Request) bool {
 	var delay <-chan time.Time
 	if f.Delay > 0 {

@@ -88,7 +88,7 @@ func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlP
 	case apierrors.IsNotFound(err):
 		return "", fmt.Sprintf("Secret %q with its token does not exist", ref.Name), nil
 	case apierrors.IsForbidden(err):
-		return "", fmt.Sprintf("the operator may not read Secret %q with its token", ref.Name), nil
+		return "", fmt.Sprintf("the operator has no permission to read Secret %q with its token", ref.Name), nil
 	case err != nil:
 		return "", fmt.Sprintf("Secret %q with its token cannot be read now: %v", ref.Name, err), err
 	}

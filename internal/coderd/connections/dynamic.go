@@ -239,9 +239,9 @@ func neverServed(status *coderv1alpha1.CoderControlPlaneStatus) bool {
 func notReady(cp *coderv1alpha1.CoderControlPlane) string {
 	switch {
 	case cp.Status.URL == "":
-		return "it has no address yet"
+		return "it has no URL yet"
 	case cp.Status.ObjectNamePrefix == nil:
-		return "the names of its objects are not settled yet"
+		return "its status.objectNamePrefix is not set yet"
 	case !cp.Status.OperatorAccessReady:
 		return "the operator has no access to it yet"
 	case cp.Status.OperatorTokenSecretRef == nil:

@@ -123,8 +123,8 @@ func TestEligibility(t *testing.T) {
 
 		{"no access yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, nil, false, "team/prod: the operator has no access to it yet", 0},
 		{"no token yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef = nil }, nil, false, "team/prod: the operator has no token for it yet", 0},
-		{"no address yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, nil, false, "team/prod: it has no address yet", 0},
-		{"no prefix yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ObjectNamePrefix = nil }, nil, false, "team/prod: the names of its objects are not settled yet", 0},
+		{"no address yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, nil, false, "team/prod: it has no URL yet", 0},
+		{"no prefix yet", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ObjectNamePrefix = nil }, nil, false, "team/prod: its status.objectNamePrefix is not set yet", 0},
 		{"Secret missing", func(*coderv1alpha1.CoderControlPlane) {}, nil, false, `team/prod: Secret "prod-operator-token" with its token does not exist`, 1},
 		{"Secret without token", func(*coderv1alpha1.CoderControlPlane) {}, tokenSecret("team", "prod", " "), false, `team/prod: Secret "prod-operator-token" has no token under the key "token"`, 1},
 		{"bad address", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "coder" }, tokenSecret("team", "prod", "t"), false, `team/prod: using the URL of Coder: "coder" must begin with http:// or https://`, 1},
@@ -226,12 +226,12 @@ func TestControlPlanesOfANamespace(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	got, err := c.provider().ForNamespace(t.Context(), "team")
-	expectUnavailable(t, err, "team/late: it has no address yet")
+	expectUnavailable(t, err, "team/late: it has no URL yet")
 	if want := "team/beta beta. http://beta, team/zeta  http://zeta"; names(got) != want {
 		t.Errorf("got %q, want %q", names(got), want)
 	}
 	got, err = c.provider().All(t.Context())
-	expectUnavailable(t, err, "team/late: it has no address yet")
+	expectUnavailable(t, err, "team/late: it has no URL yet")
 	if want := "ateam/prod  http://prod, team/beta beta. http://beta, team/zeta  http://zeta"; names(got) != want {
 		t.Errorf("got %q, want %q", names(got), want)
 	}
@@ -382,7 +382,7 @@ func TestASecretThatCannotBeReadIsUnavailable(t *testing.T) {
 		t.Errorf("a bad moment of the API server ends a good connection: %d, %v", len(got), err)
 	}
 	got, err := ask(forbidden)
-	expectUnavailable(t, err, `team/prod: the operator may not read Secret "prod-operator-token" with its token`)
+	expectUnavailable(t, err, `team/prod: the operator has no permission to read Secret "prod-operator-token" with its token`)
 	if len(got) != 0 {
 		t.Errorf("%d connections", len(got))
 	}

@@ -52,7 +52,7 @@ func TestMembers(t *testing.T) {
 		`ateam/prod ateam/prod prefix "" named true deleting false connection http://first: `,
 		`team/going team/going prefix "going." named true deleting true connection none: it is being deleted`,
 		`team/lost team/lost prefix "lost." named true deleting false connection none: Secret "lost-operator-token" with its token does not exist`,
-		`team/new team/new prefix "" named false deleting false connection none: it has no address yet`,
+		`team/new team/new prefix "" named false deleting false connection none: it has no URL yet`,
 		`team/next team/next prefix "next." named true deleting false connection http://next: `,
 		`team/prod team/prod prefix "" named true deleting false connection http://prod: `,
 	}

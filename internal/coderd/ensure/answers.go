@@ -67,5 +67,5 @@ func (a Answer) stop(state State, err error, retryAfter time.Duration) *Stop {
 
 // Fewer returns the Answer to a rate limit, with which Coder usually sends the time to wait.
 func Fewer(reason string, after, atLeast time.Duration) Answer {
-	return Answer{Reason: reason, After: after, AtLeast: atLeast, Format: "Coder asks for fewer requests: %s"}
+	return Answer{Reason: reason, After: after, AtLeast: atLeast, Format: "Coder's rate limit is exceeded: %s"}
 }

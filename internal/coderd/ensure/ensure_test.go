@@ -75,9 +75,9 @@ func TestAnswers(t *testing.T) {
 	}{
 		"forbidden":            {status(403, 0), &Stop{State: Failed, Reason: "Forbidden", After: time.Minute, Message: "no (" + text(403) + ")"}},
 		"unreachable, missing": {status(500, 0), &Stop{State: Failed, Reason: "Other", Message: text(500)}},
-		"without a time":       {status(429, 0), &Stop{State: Waiting, Reason: "Busy", After: 15 * time.Second, Message: "Coder asks for fewer requests: " + text(429)}},
-		"a short time":         {status(429, 1), &Stop{State: Waiting, Reason: "Busy", After: 5 * time.Second, Message: "Coder asks for fewer requests: " + text(429)}},
-		"a long time":          {status(429, time.Hour), &Stop{State: Waiting, Reason: "Busy", After: time.Hour, Message: "Coder asks for fewer requests: " + text(429)}},
+		"without a time":       {status(429, 0), &Stop{State: Waiting, Reason: "Busy", After: 15 * time.Second, Message: "Coder's rate limit is exceeded: " + text(429)}},
+		"a short time":         {status(429, 1), &Stop{State: Waiting, Reason: "Busy", After: 5 * time.Second, Message: "Coder's rate limit is exceeded: " + text(429)}},
+		"a long time":          {status(429, time.Hour), &Stop{State: Waiting, Reason: "Busy", After: time.Hour, Message: "Coder's rate limit is exceeded: " + text(429)}},
 	} {
 		if diff := cmp.Diff(c.want, Stopped(answers.Stop(c.err))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -42,7 +42,7 @@ func (p *pass) ensureHeld(ctx context.Context) (*ensure.Stop, error) {
 	if p.text != "" {
 		claims, err := coderd.ParseLicense(p.text)
 		if err != nil {
-			return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "what spec.licenseSecretRef names is %v", err), nil
+			return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "the value of spec.licenseSecretRef is %v", err), nil
 		}
 		p.claims, p.result.ExpiresAt = claims, claims.ExpiresAt
 	}
@@ -145,7 +145,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		return verdict{}, err
 	}
 	p.result.Applied = true
-	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, "added the license that spec.licenseSecretRef names to Coder"+until(p.claims.ExpiresAt))
+	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, "added the license of spec.licenseSecretRef to Coder"+until(p.claims.ExpiresAt))
 	return verdict{held: true, ours: true, since: added.UploadedAt}, nil
 }
 
@@ -173,9 +173,9 @@ func (p *pass) find(held []coderd.License) (verdict, bool) {
 
 // remove deletes licenses of the operator.
 func (p *pass) remove(ctx context.Context, old []coderd.License) error {
-	why := "because spec.licenseSecretRef names another one"
+	why := "because spec.licenseSecretRef has another license"
 	if p.text == "" {
-		why = "because spec.licenseSecretRef asks for none"
+		why = "because spec.licenseSecretRef is not set"
 	}
 	for _, l := range old {
 		p.Forget(p.req.Key)
@@ -225,5 +225,5 @@ func until(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return ", which runs until " + t.UTC().Format(time.DateOnly)
+	return ", which expires on " + t.UTC().Format(time.DateOnly)
 }

@@ -27,7 +27,7 @@ func TestReplacedLicensesGo(t *testing.T) {
 	if !result.Applied || result.Hash != hash(first) || !result.ExpiresAt.Equal(begin.AddDate(0, 0, 100)) || !result.AppliedAt.Truncate(time.Second).Equal(begin) {
 		t.Errorf("%+v", result)
 	}
-	if ensuretest.Reasons(result.Events) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
+	if ensuretest.Reasons(result.Events) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "expires on 2026-08-12") {
 		t.Errorf("events %+v", result.Events)
 	}
 	if result = f.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
@@ -68,7 +68,7 @@ func TestALicenseOfAPersonStays(t *testing.T) {
 	theirs := license(100)
 	f.Coder.AddLicense(theirs)
 	result := f.want(theirs, Ready, coderv1alpha1.ReasonApplied)
-	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "somebody else added it") {
+	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "the operator did not add it") {
 		t.Errorf("%+v", result)
 	}
 	f.wantHeld([]string{theirs}, nil)
@@ -142,7 +142,7 @@ func TestRefusedLicenses(t *testing.T) {
 	for _, test := range []struct{ name, text, said string }{
 		{"malformed", "not a license", "it must be a JSON web token"},
 		{"changed", license(200) + "x", "Invalid license: license has multiple issues; contact support; put a valid one"},
-		{"expired", license(-20), "contact support; its term has ended"},
+		{"expired", license(-20), "contact support; it has expired"},
 		{
 			"of another deployment", coderdtest.NewLicense(coderdtest.License{Expires: begin.AddDate(1, 0, 0), DeploymentIDs: []string{"another"}}),
 			`License cannot be used on this deployment: The provided license is locked to the following deployments: ["another"]`,

@@ -20,9 +20,9 @@ const (
 func (p *pass) judge(v verdict) *ensure.Stop {
 	switch {
 	case v.unsupported:
-		message := "this Coder takes no licenses: it is the AGPL build, or too old; "
+		message := "this Coder does not support licenses: it is the AGPL build, or too old; "
 		if p.text == "" {
-			message += "the license that the operator added before is removed once it takes them again"
+			message += "the operator removes the license that it added as soon as Coder supports licenses again"
 		} else {
 			message += "use Coder's official image, or remove spec.licenseSecretRef"
 		}
@@ -38,13 +38,13 @@ func (p *pass) judge(v verdict) *ensure.Stop {
 }
 
 func (p *pass) refused(v verdict) *ensure.Stop {
-	message := "Coder does not accept the license that spec.licenseSecretRef names: " + v.refused
+	message := "Coder does not accept the license of spec.licenseSecretRef: " + v.refused
 	if end := p.end(); end != nil && !p.now.Before(*end) {
-		message += "; its term has ended (status.licenseExpiresAt)"
+		message += "; it has expired (status.licenseExpiresAt)"
 	}
 	message += "; put a valid one into the Secret"
 	if v.keepsOld {
-		message += "; the one before stays until then"
+		message += "; the previous license stays until then"
 	}
 	return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s", message)
 }
@@ -54,28 +54,28 @@ func (p *pass) refused(v verdict) *ensure.Stop {
 func (p *pass) term(v verdict) *ensure.Stop {
 	whose := ""
 	if !v.ours {
-		whose = "; somebody else added it, so that it stays in Coder when spec.licenseSecretRef changes"
+		whose = "; the operator did not add it, so it stays in Coder when spec.licenseSecretRef changes"
 	}
-	const renew = "; put a new one into the Secret that spec.licenseSecretRef names"
+	const renew = "; put a new license into the Secret of spec.licenseSecretRef"
 	expires, ends := p.claims.ExpiresAt, p.end()
 	days := p.notice()
 	switch {
 	case passed(ends, p.now):
 		return ensure.Fails(coderv1alpha1.ReasonLicenseExpired, 0, "%s",
-			"the license in Coder has expired (status.licenseExpiresAt), and allows nothing any more"+renew+whose)
+			"the license in Coder has expired (status.licenseExpiresAt), and its features no longer work"+renew+whose)
 	case passed(expires, p.now):
 		p.result.Ready(coderv1alpha1.ReasonLicenseInGracePeriod,
-			"the license in Coder has expired (status.licenseExpiresAt); what it allows works only until the end of its grace period"+renew+whose)
+			"the license in Coder has expired (status.licenseExpiresAt); its features work only until the end of the grace period"+renew+whose)
 		p.wake(*ends)
 	case expires != nil && !p.now.Before(expires.Add(-days)):
 		p.result.Ready(coderv1alpha1.ReasonLicenseExpiring, fmt.Sprintf(
 			"Coder has the license, which expires within %d days (status.licenseExpiresAt)%s%s", int(days/(24*time.Hour)), renew, whose))
 		p.wake(*expires)
 	case v.waitsForTerm:
-		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license, which begins to count later"+keeps(v)+whose)
+		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license, which becomes valid later"+keeps(v)+whose)
 		p.wake(*p.claims.NotBefore)
 	default:
-		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license that spec.licenseSecretRef names"+whose)
+		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license of spec.licenseSecretRef"+whose)
 		if expires != nil {
 			p.wake(expires.Add(-days))
 		}
@@ -85,7 +85,7 @@ func (p *pass) term(v verdict) *ensure.Stop {
 
 func keeps(v verdict) string {
 	if v.keepsOld {
-		return "; the one before stays until then"
+		return "; the previous license stays until then"
 	}
 	return ""
 }

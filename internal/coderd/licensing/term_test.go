@@ -137,7 +137,7 @@ func TestExpiryIsTold(t *testing.T) {
 				if result.Allowance == nil || result.Allowance.Tier != m.tier || !result.ExpiresAt.Equal(begin.Add(end)) {
 					t.Errorf("%s: %+v until %s", m.at, result.Allowance, result.ExpiresAt)
 				}
-				if m.reason != coderv1alpha1.ReasonApplied && !strings.Contains(result.Message, "put a new one into the Secret") {
+				if m.reason != coderv1alpha1.ReasonApplied && !strings.Contains(result.Message, "put a new license into the Secret") {
 					t.Errorf("%s: %s", m.at, result.Message)
 				}
 				if result.Reason == coderv1alpha1.ReasonLicenseExpiring && strings.Contains(result.Message, "30 days") == test.trial {
@@ -174,7 +174,7 @@ func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
 	next := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium", NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0)})
 	f.want(old, Ready, coderv1alpha1.ReasonApplied)
 	result := f.want(next, Ready, coderv1alpha1.ReasonApplied)
-	if !strings.Contains(result.Message, "begins to count later; the one before stays until then") || result.Allowance.Tier != "premium" {
+	if !strings.Contains(result.Message, "becomes valid later; the previous license stays until then") || result.Allowance.Tier != "premium" {
 		t.Errorf("%+v", result)
 	}
 	f.wantHeld([]string{old, next}, []string{old, next})

@@ -41,7 +41,7 @@ var _ coderd.Actor = (*Session)(nil)
 
 // ErrEnded means that the session has ended, because the mapping or the control plane changed, or
 // because this replica is shutting down.
-var ErrEnded = errors.New("the mapping of the user has changed, or this replica is stopping; try again")
+var ErrEnded = errors.New("the mapping of the user changed, or this replica is stopping; try again")
 
 // Client returns a client that makes all its requests as the user. It is valid as long as the
 // session.
@@ -142,7 +142,7 @@ func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	made, err := operator.CreateToken(coderd.Apart(ctx), s.key.user.String(), coderd.TokenRequest{Name: s.manager.newName(), Lifetime: SessionLifetime})
 	if err != nil {
 		if s.usable(usableFor) != "" {
-			log.FromContext(ctx).Info("Using the token of a Coder user that could not be renewed", "coderUser", s.username, "error", err.Error())
+			log.FromContext(ctx).Info("Could not renew the token of a Coder user; using the current one", "coderUser", s.username, "error", err.Error())
 			return nil
 		}
 		return err

@@ -179,7 +179,7 @@ func (m *Sessions) revoke(ctx context.Context, tokens []retired) {
 				err = r.operator.DeleteToken(coderd.Apart(ctx), r.user, r.id)
 			}
 			if err != nil && !coderd.IsUnauthorized(err) && !coderd.IsNotFound(err) {
-				log.FromContext(ctx).Info("Leaving the token of a Coder user until it expires", "error", err.Error())
+				log.FromContext(ctx).Info("Could not revoke the token of a Coder user; it expires by itself", "error", err.Error())
 			}
 		})
 	}

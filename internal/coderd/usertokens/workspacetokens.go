@@ -61,7 +61,7 @@ type TooManyTokensError struct{ Tokens int }
 
 // Error implements error.
 func (e *TooManyTokensError) Error() string {
-	return fmt.Sprintf("%d tokens of this Coder user are valid for the workspace, and no more than %d may be: revoke some, or wait until they expire", e.Tokens, MaxWorkspaceTokens)
+	return fmt.Sprintf("this Coder user already has %d valid tokens for the workspace, and %d are allowed: revoke some, or wait until they expire", e.Tokens, MaxWorkspaceTokens)
 }
 
 // WorkspaceTokens creates, lists and revokes tokens. It is safe for concurrent use.
@@ -157,7 +157,7 @@ func (m *WorkspaceTokens) Sweep(ctx context.Context) {
 		}
 		if err := revokeAll(ctx, member.Connection.Client, ids); err != nil {
 			failed = true
-			log.FromContext(ctx).Info("Leaving the tokens of deleted workspaces for now", "controlPlane", member.ControlPlane, "error", err.Error())
+			log.FromContext(ctx).Info("Could not revoke the tokens of deleted workspaces; retrying later", "controlPlane", member.ControlPlane, "error", err.Error())
 			continue
 		}
 		m.done(member.ControlPlane, ids)

@@ -33,7 +33,7 @@ func TestAnyPathSameEnd(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			d := newDice(seed)
+			d := newSpecGenerator(seed)
 			a, b := d.spec(), d.spec()
 			straight, walked := walk(t, b), walk(t, a, b)
 			if diff := cmp.Diff(strings.Split(straight, "\n"), strings.Split(walked, "\n")); diff != "" {
@@ -88,7 +88,7 @@ func surroundings() []*corev1.Secret {
 
 // end returns the picture without what a history leaves behind on purpose: the users of Coder,
 // which account is the first, and the last known state of a Coder that is no longer called.
-func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
+func (f *licensedFixture) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
 	f.T.Helper()
 	unasked := *spec.Replicas == 0 || spec.OperatorAccess.Disabled
 	var kept []string
@@ -120,7 +120,7 @@ func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
 var accountNumber = regexp.MustCompile(`(token-user: coder-k8s-operator)-[0-9a-f]{8}`)
 
 // open returns the licenses in Coder, and whether Coder accepts the token that the status names.
-func (f *scene) open() []string {
+func (f *licensedFixture) open() []string {
 	var out []string
 	for _, l := range f.coder.Licenses() {
 		out = append(out, "license "+f.licenses[l.Text])
@@ -134,7 +134,7 @@ func (f *scene) open() []string {
 }
 
 // withoutRecords returns a part of the picture with only the results of the last pass.
-func (f *scene) withoutRecords(part string, unasked bool) string {
+func (f *licensedFixture) withoutRecords(part string, unasked bool) string {
 	f.T.Helper()
 	head, text, _ := strings.Cut(part, "\n")
 	cp := &coderv1alpha1.CoderControlPlane{}

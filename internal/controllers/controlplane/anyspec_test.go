@@ -18,24 +18,24 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// dice generates valid specs.
-type dice struct{ *rand.Rand }
+// specGenerator generates valid specs.
+type specGenerator struct{ *rand.Rand }
 
-func newDice(seed uint64) dice {
-	return dice{rand.New(rand.NewPCG(seed, 11))} // #nosec G404 -- what is tried, not a secret.
+func newSpecGenerator(seed uint64) specGenerator {
+	return specGenerator{rand.New(rand.NewPCG(seed, 11))} // #nosec G404 -- what is tried, not a secret.
 }
 
 // maybe calls do with probability one third.
-func (d dice) maybe(do func()) {
+func (d specGenerator) maybe(do func()) {
 	if d.IntN(3) == 0 {
 		do()
 	}
 }
 
-func pick[T any](d dice, values ...T) T { return values[d.IntN(len(values))] }
+func pick[T any](d specGenerator, values ...T) T { return values[d.IntN(len(values))] }
 
 // spec returns a random valid spec.
-func (d dice) spec() coderv1alpha1.CoderControlPlaneSpec {
+func (d specGenerator) spec() coderv1alpha1.CoderControlPlaneSpec {
 	spec := coderv1alpha1.CoderControlPlaneSpec{}
 	d.process(&spec.WorkloadSpec)
 	d.pods(&spec.WorkloadSpec)
@@ -45,7 +45,7 @@ func (d dice) spec() coderv1alpha1.CoderControlPlaneSpec {
 	return spec
 }
 
-func (d dice) process(w *coderv1alpha1.WorkloadSpec) {
+func (d specGenerator) process(w *coderv1alpha1.WorkloadSpec) {
 	d.maybe(func() { w.ImagePullPolicy = pick(d, corev1.PullAlways, corev1.PullIfNotPresent) })
 	d.maybe(func() { w.ImagePullSecrets = []corev1.LocalObjectReference{{Name: pick(d, "registry", "mirror")}} })
 	w.Replicas = ptr.To(pick[int32](d, 0, 1, 1, 1, 2))
@@ -80,7 +80,7 @@ func (d dice) process(w *coderv1alpha1.WorkloadSpec) {
 	})
 }
 
-func (d dice) pods(w *coderv1alpha1.WorkloadSpec) {
+func (d specGenerator) pods(w *coderv1alpha1.WorkloadSpec) {
 	d.maybe(func() { w.PodSecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](1001)} })
 	d.maybe(func() { w.TerminationGracePeriodSeconds = ptr.To(pick[int64](d, 0, 30)) })
 	d.maybe(func() { w.NodeSelector = map[string]string{pick(d, "zone", "pool"): "a"} })
@@ -112,7 +112,7 @@ func (d dice) pods(w *coderv1alpha1.WorkloadSpec) {
 	})
 }
 
-func (d dice) around(w *coderv1alpha1.WorkloadSpec) {
+func (d specGenerator) around(w *coderv1alpha1.WorkloadSpec) {
 	labels := func() map[string]string { return map[string]string{pick(d, "team", "cost"): pick(d, "a", "b")} }
 	d.maybe(func() { w.ServiceAccount.Name = pick(d, "terraform", "builder") })
 	d.maybe(func() { w.ServiceAccount.Annotations = labels() })
@@ -154,7 +154,7 @@ func (d dice) around(w *coderv1alpha1.WorkloadSpec) {
 	})
 }
 
-func (d dice) serving(s *coderv1alpha1.ServingSpec) {
+func (d specGenerator) serving(s *coderv1alpha1.ServingSpec) {
 	d.service(&s.Service)
 	d.maybe(func() { s.TLS.SecretNames = pick(d, []string{"tls"}, []string{"tls", "tls-2"}) })
 	s.ReadinessProbe.Enabled, s.LivenessProbe.Enabled = ptr.To(true), ptr.To(false)
@@ -192,7 +192,7 @@ func (d dice) serving(s *coderv1alpha1.ServingSpec) {
 	}
 }
 
-func (d dice) service(s *coderv1alpha1.ServiceSpec) {
+func (d specGenerator) service(s *coderv1alpha1.ServiceSpec) {
 	s.Enabled, s.Port = ptr.To(true), pick[int32](d, 80, 80, 8080, 443)
 	s.Type = pick(d, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
 	d.maybe(func() { s.SessionAffinity = pick(d, corev1.ServiceAffinityNone, corev1.ServiceAffinityClientIP) })
@@ -219,7 +219,7 @@ func (d dice) service(s *coderv1alpha1.ServiceSpec) {
 	d.maybe(func() { s.LoadBalancerSourceRanges = []string{pick(d, "198.51.100.0/24", "203.0.113.0/24")} })
 }
 
-func (d dice) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
+func (d specGenerator) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 	s.Image = pick(d, "ghcr.io/coder/coder:v2.30.0", "ghcr.io/coder/coder:v2.30.1")
 	switch d.IntN(4) {
 	case 0:
@@ -252,7 +252,7 @@ func (d dice) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 	d.maybe(func() { s.Identity.Rules = []coderv1alpha1.IdentityRule{d.rule(), d.rule()} })
 }
 
-func (d dice) rule() (r coderv1alpha1.IdentityRule) {
+func (d specGenerator) rule() (r coderv1alpha1.IdentityRule) {
 	switch d.IntN(4) {
 	case 0:
 		r.Match.UserName = pick(d, "alice", "oidc:*")
@@ -276,7 +276,7 @@ func (d dice) rule() (r coderv1alpha1.IdentityRule) {
 	return r
 }
 
-func (d dice) rights(s *coderv1alpha1.RBACSpec) {
+func (d specGenerator) rights(s *coderv1alpha1.RBACSpec) {
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{pick(d, "services", "secrets")}, Verbs: []string{"get"}}}
 	d.maybe(func() { s.WorkspacePerms = ptr.To(pick(d, true, false)) })
 	d.maybe(func() { s.EnableDeployments = ptr.To(pick(d, true, false)) })
@@ -291,13 +291,13 @@ func (d dice) rights(s *coderv1alpha1.RBACSpec) {
 	})
 }
 
-// TestTheDiceReachEveryField fails if the generator never sets a field of the spec. A field that
+// TestTheGeneratorReachesEveryField fails if the generator never sets a field of the spec. A field that
 // has the same value in all specs is listed here.
-func TestTheDiceReachEveryField(t *testing.T) {
+func TestTheGeneratorReachesEveryField(t *testing.T) {
 	seen, all := map[string]bool{}, map[string]bool{}
 	typeFields(reflect.TypeFor[coderv1alpha1.CoderControlPlaneSpec](), "spec", all)
 	for seed := range uint64(400) {
-		setFields(reflect.ValueOf(newDice(seed).spec()), "spec", seen)
+		setFields(reflect.ValueOf(newSpecGenerator(seed).spec()), "spec", seen)
 	}
 	for path := range all {
 		// The first admin is created once and does not change.

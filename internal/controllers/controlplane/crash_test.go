@@ -21,49 +21,49 @@ type scenario struct {
 	spec func(*coderv1alpha1.CoderControlPlane)
 	// fresh starts with a control plane that was never reconciled.
 	fresh bool
-	act   func(f *scene)
+	act   func(f *licensedFixture)
 	// unready is true if nothing runs in the end, because no pod is wanted.
 	unready bool
 }
 
-// scene is a fixture with the names of licenses by their text.
-type scene struct {
+// licensedFixture is a fixture with the names of licenses by their text.
+type licensedFixture struct {
 	*fixture
 	licenses map[string]string
 }
 
 func scenarios() map[string]scenario {
-	edit := func(change func(*coderv1alpha1.CoderControlPlane)) func(f *scene) {
-		return func(f *scene) { f.Edit(change) }
+	edit := func(change func(*coderv1alpha1.CoderControlPlane)) func(f *licensedFixture) {
+		return func(f *licensedFixture) { f.Edit(change) }
 	}
 	disabled := func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }
 	return map[string]scenario{
-		"create":                           {fresh: true, act: func(*scene) {}},
-		"create everything":                {fresh: true, spec: everything, act: func(*scene) {}},
-		"create with a token of one's own": {fresh: true, spec: withTokenOfOnesOwn, act: func(*scene) {}},
-		"change everything": {spec: everything, act: func(f *scene) {
+		"create":                           {fresh: true, act: func(*licensedFixture) {}},
+		"create everything":                {fresh: true, spec: everything, act: func(*licensedFixture) {}},
+		"create with a token of one's own": {fresh: true, spec: withTokenOfOnesOwn, act: func(*licensedFixture) {}},
+		"change everything": {spec: everything, act: func(f *licensedFixture) {
 			f.license("second")
 			f.Edit(everythingElse)
 		}},
-		"TLS off, one thing less each": {spec: everythingElse, act: func(f *scene) {
+		"TLS off, one thing less each": {spec: everythingElse, act: func(f *licensedFixture) {
 			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
 				cp.Spec.TLS.SecretNames, cp.Spec.Expose, cp.Spec.LicenseSecretRef = nil, nil, nil
 				cp.Spec.PodDisruptionBudget, cp.Spec.NetworkPolicy, cp.Spec.Metrics = nil, nil, coderv1alpha1.MetricsSpec{}
 				cp.Spec.RBAC = coderv1alpha1.RBACSpec{}
 			})
 		}},
-		"license replaced":     {spec: withLicense, act: func(f *scene) { f.license("second") }},
+		"license replaced":     {spec: withLicense, act: func(f *licensedFixture) { f.license("second") }},
 		"access disabled":      {act: edit(disabled)},
 		"access enabled again": {spec: disabled, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = false })},
-		"own token instead": {act: func(f *scene) {
+		"own token instead": {act: func(f *licensedFixture) {
 			f.addToken()
 			f.Edit(withTokenOfOnesOwn)
 		}},
 		"token Secret renamed":   {act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })},
 		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
-		"delete":                 {act: func(f *scene) { f.Delete() }},
-		"delete everything":      {spec: everything, act: func(f *scene) { f.Delete() }},
-		"delete with access off": {spec: disabled, act: func(f *scene) { f.Delete() }},
+		"delete":                 {act: func(f *licensedFixture) { f.Delete() }},
+		"delete everything":      {spec: everything, act: func(f *licensedFixture) { f.Delete() }},
+		"delete with access off": {spec: disabled, act: func(f *licensedFixture) { f.Delete() }},
 	}
 }
 
@@ -120,7 +120,7 @@ func TestCrashEverywhere(t *testing.T) {
 
 // mustBeTidy checks that the operator has at most one account and one token, and that no login
 // session is left. A session that a crash leaves behind expires within a day.
-func (f *scene) mustBeTidy() {
+func (f *licensedFixture) mustBeTidy() {
 	f.T.Helper()
 	operators, tokens := 0, 0
 	for _, user := range f.coder.Usernames() {
@@ -138,7 +138,7 @@ func (f *scene) mustBeTidy() {
 }
 
 type playedScene struct {
-	*scene
+	*licensedFixture
 	crashed bool
 }
 
@@ -160,7 +160,7 @@ func (s scenario) play(t *testing.T, at int) playedScene {
 
 // mustEnd checks that the result is the intended one, because two runs can be wrong in the same
 // way.
-func (s scenario) mustEnd(f *scene) {
+func (s scenario) mustEnd(f *licensedFixture) {
 	f.T.Helper()
 	switch {
 	case f.Gone():
@@ -172,7 +172,7 @@ func (s scenario) mustEnd(f *scene) {
 }
 
 // stage returns the state in which the scenario begins.
-func (s scenario) stage(t *testing.T) *scene {
+func (s scenario) stage(t *testing.T) *licensedFixture {
 	t.Helper()
 	cp := newControlPlane()
 	if s.spec != nil {
@@ -193,9 +193,9 @@ func (s scenario) stage(t *testing.T) *scene {
 
 // newScene returns a cluster with all kinds and a Coder that accepts licenses, before the first
 // pass.
-func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
+func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *licensedFixture {
 	t.Helper()
-	f := &scene{newFixture(t, cp, databaseSecret(), secretOf("tls", map[string]string{"tls.crt": "c", "tls.key": "k"})), map[string]string{}}
+	f := &licensedFixture{newFixture(t, cp, databaseSecret(), secretOf("tls", map[string]string{"tls.crt": "c", "tls.key": "k"})), map[string]string{}}
 	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.Clock))
 	f.gatewayAndMonitoring()
 	f.license("first")
@@ -203,7 +203,7 @@ func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
 }
 
 // license writes a new license to the Secret.
-func (f *scene) license(name string) {
+func (f *licensedFixture) license(name string) {
 	f.T.Helper()
 	text := f.licenseFor(100)
 	f.licenses[text] = name
@@ -211,7 +211,7 @@ func (f *scene) license(name string) {
 }
 
 // addToken creates a Secret with a token that a user created.
-func (f *scene) addToken() {
+func (f *licensedFixture) addToken() {
 	f.T.Helper()
 	f.Create(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
 }

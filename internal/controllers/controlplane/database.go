@@ -15,8 +15,8 @@ func (s *scope) databaseMissing() *workload.Problem {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseMissing,
-		Message: "the spec names no database, and the one inside Coder does not run in a container: " +
-			"set spec.database, or CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret), or bring it with spec.envFrom"}
+		Message: "the spec configures no database, and Coder's built-in PostgreSQL does not run in a container: " +
+			"set spec.database, or set CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret) or through spec.envFrom"}
 }
 
 // databaseSecretMissing returns a problem if the missing Secret is that of spec.database.
@@ -26,14 +26,14 @@ func (s *scope) databaseSecretMissing(reference resources.Reference, key string)
 		return nil
 	}
 	what := fmt.Sprintf("Secret %q of spec.database", secret)
-	remedy := "make it, or correct spec.database.secretRef"
+	remedy := "create it, or correct spec.database.secretRef"
 	if cluster := s.cp.Spec.Database.CloudNativePG; cluster != nil {
 		what = fmt.Sprintf("Secret %q of the CloudNativePG cluster %q in spec.database", secret, cluster.ClusterName)
-		remedy = "CloudNativePG writes it once the cluster's database is there; make the Cluster in this namespace, or correct spec.database.cloudNativePG.clusterName"
+		remedy = "CloudNativePG creates it together with the cluster's database; create the Cluster in this namespace, or correct spec.database.cloudNativePG.clusterName"
 	}
 	if key != "" {
 		return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing,
-			Message: fmt.Sprintf("%s has no key %q with the address of the database; add it, or correct the key in the spec", what, key)}
+			Message: fmt.Sprintf("%s has no key %q with the connection URL of the database; add it, or correct the key in the spec", what, key)}
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing, Message: fmt.Sprintf("%s does not exist: %s", what, remedy)}
 }

@@ -58,7 +58,7 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 	}
 	s.license.result = &result
 	if result.AllowanceErr != nil {
-		log.FromContext(ctx).Info("Coder does not say what its licenses allow", "error", result.AllowanceErr.Error())
+		log.FromContext(ctx).Info("Could not read what Coder's licenses allow", "error", result.AllowanceErr.Error())
 	}
 	if s.license.missing != nil {
 		return &steps.Waiting{Reason: s.license.missing.Reason, Message: s.license.missing.Message, After: result.RequeueAfter}
@@ -172,17 +172,17 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 	if !s.licenseAsked() && len(status.LicenseUUIDs) == 0 {
 		return nil
 	}
-	c := workload.ConditionFalse(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waits until the operator has access to Coder")
+	c := workload.ConditionFalse(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonPending, "waiting until the operator has access to Coder")
 	result := s.license.result
 	switch {
 	case s.accessDisabled():
 		c.Reason = coderv1alpha1.ReasonDisabled
-		c.Message = "spec.operatorAccess.disabled keeps the operator away from Coder, so that it neither adds nor removes a license; " +
-			"remove it, or remove spec.licenseSecretRef and look after the licenses in Coder"
+		c.Message = "spec.operatorAccess.disabled is set, so the operator neither adds nor removes a license; " +
+			"unset it, or remove spec.licenseSecretRef and manage the licenses in Coder"
 	case s.license.missing != nil:
 		c.Reason, c.Message = s.license.missing.Reason, s.license.missing.Message
 	case result == nil && s.access != nil && s.access.State == access.Ready:
-		c.Message = "the license is not looked at yet"
+		c.Message = "the license is not checked yet"
 	case result == nil:
 	case result.State == licensing.Ready:
 		c = workload.ConditionTrue(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
@@ -206,13 +206,13 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted))
 	case coderd.GracePeriod:
 		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
-			"%d replicas run in the grace period of a license that has ended; add another license (spec.licenseSecretRef), or set spec.replicas to 1", wanted))
+			"%d replicas run in the grace period of an expired license; add a new license (spec.licenseSecretRef), or set spec.replicas to 1", wanted))
 	case coderd.NotEntitled:
 		c = workload.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
-			"%d replicas are asked for, and this Coder has no license with the feature %s: users may not reach their workspaces; "+
+			"%d replicas are requested, but no license of this Coder includes the feature %s, so users may be unable to reach their workspaces; "+
 				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability))
 	default:
-		c = workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not said what its licenses allow")
+		c = workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow")
 	}
 	return &c
 }

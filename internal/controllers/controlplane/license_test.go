@@ -251,7 +251,7 @@ func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
 	f.PodsReady(2)
 	f.Settle()
 	without := f.MustHave(kind, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if !strings.Contains(without.Message, "2 replicas are asked for") || !strings.Contains(without.Message, "spec.licenseSecretRef") {
+	if !strings.Contains(without.Message, "2 replicas are requested") || !strings.Contains(without.Message, "spec.licenseSecretRef") {
 		t.Errorf("message %q", without.Message)
 	}
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)

@@ -93,11 +93,11 @@ func TestPodTrouble(t *testing.T) {
 		},
 		"address that is no URL": {
 			status: crashedContainer(1, "Error", leak),
-			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "not a URL",
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "cannot parse the connection URL",
 		},
 		"another crash": {
 			status: crashedContainer(2, "Error", "error: flag provided but not defined: --nope "+password+" postgres://coder:"+password+"@db/x\n"),
-			reason: coderv1alpha1.ReasonCrashLooping, message: "exit code 2: flag provided but not defined: --nope [redacted]",
+			reason: coderv1alpha1.ReasonCrashLooping, message: "code 2: flag provided but not defined: --nope [redacted]",
 		},
 		"out of memory": {
 			status: crashedContainer(137, "OOMKilled", ""),
@@ -174,7 +174,7 @@ func TestARolloutThatKubernetesGaveUpStalls(t *testing.T) {
 	f.UpdateStatus(d)
 	f.Settle()
 	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
-	if want := "the API server refuses the pods: exceeded quota: q"; condition.Message != want {
+	if want := "the API server rejects the pods: exceeded quota: q"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
 }

@@ -67,11 +67,11 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		},
 	}
 	if s.accessDisabled() {
-		sum.Works = "Coder runs; spec.operatorAccess.disabled keeps the operator away from it"
+		sum.Works = "Coder runs; spec.operatorAccess.disabled is set, so the operator does not call it"
 		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionCoderReachable, coderv1alpha1.ConditionOperatorAccess)
 	}
 	if err := s.Outcome.Failed[stepRevoke]; err != nil {
-		sum.Deleting = "until its token is revoked in Coder, for a minute at most: " + workload.Redact(err.Error())
+		sum.Deleting = "until its token is revoked in Coder, for at most one minute: " + workload.Redact(err.Error())
 	}
 	return sum
 }
@@ -150,16 +150,16 @@ func coderReachable(s *scope) metav1.Condition {
 	case s.build != nil:
 		return workload.ConditionTrue(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
 	case s.coderErr != nil && s.justReady && coderd.IsUnreachable(s.coderErr):
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waits until the Service leads to them")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waiting until the Service routes to them")
 	case s.coderErr != nil:
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
 	case s.ServiceForeign, s.DeploymentForeign:
 		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
-			"nothing is sent to a Service or Deployment that is not this control plane's")
+			"not checked, because the Service or the Deployment belongs to another owner; see the condition ResourcesApplied")
 	case s.Wanted() == 0:
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonScaledToZero, "no pod is wanted, so none answers")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonScaledToZero, "Coder is scaled to 0, so no pod responds")
 	}
-	return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until a pod of Coder is ready")
+	return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until a pod of Coder is ready")
 }
 
 func operatorAccess(s *scope) metav1.Condition {
@@ -170,7 +170,7 @@ func operatorAccess(s *scope) metav1.Condition {
 	case s.accessDisabled():
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case s.access == nil:
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until Coder answers")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until Coder responds")
 	case s.access.State == access.Ready:
 		return workload.ConditionTrue(kind, s.access.Reason, workload.Redact(s.access.Message))
 	}
@@ -183,12 +183,12 @@ func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Cond
 	case s.accessDisabled():
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case status.ObjectNamePrefix == nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waits until the prefix of the objects' names is decided")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting until status.objectNamePrefix is set")
 	case !status.OperatorAccessReady:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waits for the operator's access to Coder")
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting for the operator's access to Coder; see the condition OperatorAccess")
 	case *status.ObjectNamePrefix == "":
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served under their own names")
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served; their names have no prefix")
 	}
 	return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed,
-		fmt.Sprintf("templates and workspaces are served with %q in front of their names", *status.ObjectNamePrefix))
+		fmt.Sprintf("templates and workspaces are served; their names have the prefix %q", *status.ObjectNamePrefix))
 }

@@ -103,8 +103,8 @@ func answers() map[string]coderdtest.Fault {
 func TestAnyAnswerOfCoder(t *testing.T) {
 	t.Parallel()
 	for when, s := range map[string]scenario{
-		"set up": {fresh: true, spec: withLicense, act: func(*scene) {}},
-		"at rest": {spec: withLicense, act: func(f *scene) {
+		"set up": {fresh: true, spec: withLicense, act: func(*licensedFixture) {}},
+		"at rest": {spec: withLicense, act: func(f *licensedFixture) {
 			f.license("second")
 			f.Forward(workload.RestInterval)
 		}},

@@ -45,7 +45,7 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	if len(pods) == 0 || left <= 0 || s.coderIsGone() {
 		return nil
 	}
-	s.waits = "until the pods have finished their jobs, for their grace period at most"
+	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
 }
 
@@ -96,7 +96,7 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 		r.tellAll(s, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
 		return nil
 	}
-	s.waits = "until its key is deleted in Coder, for a minute at most: " + workload.Redact(result.Key.Message)
+	s.waits = "until its key is deleted in Coder, for at most one minute: " + workload.Redact(result.Key.Message)
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
 }
 

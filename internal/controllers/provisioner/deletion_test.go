@@ -131,7 +131,7 @@ func TestK18AnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 		if !f.Gone() {
 			t.Error("a Coder that does not answer blocks the deletion for good")
 		}
-		if f.Events.Count(`Warning ProvisionerKeyLeftBehind: left behind: provisioner key "gpu" in organization "coder"`) != 1 {
+		if f.Events.Count(`Warning ProvisionerKeyLeftBehind: provisioner key "gpu" in organization "coder"`) != 1 {
 			t.Errorf("Events: %q", f.Events.All())
 		}
 	}

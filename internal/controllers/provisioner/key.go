@@ -84,7 +84,7 @@ func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 	if seen.ResourceVersion == s.key.SecretVersion {
 		return nil
 	}
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits until the cache knows the key's Secret", After: workload.ConflictInterval}
+	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting until the cache contains the key's Secret", After: workload.ConflictInterval}
 }
 
 // duplicate returns a finding if an older provisioner has the key of the same name.
@@ -138,7 +138,7 @@ func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
 // nor changed.
 func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	waits := func(what string) error {
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
+		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting for " + what}
 	}
 	s.inputs.KeySecret = s.key.SecretRef
 	if s.key.Record != nil {
@@ -150,11 +150,11 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	case s.inputs.URL == "":
 		return waits("the address of Coder")
 	case s.organizationProblem() != nil:
-		return waits("an organization for which the daemons can work")
+		return waits("an organization that the daemons can work for")
 	case resources.MakesKey(s.cr) && s.key.SecretRef == nil:
 		return waits("the key")
 	case s.cp != nil && s.cr.Spec.Image == "" && s.inputs.ControlPlaneImage == "":
-		return waits("the control plane to run, whose image the pods have")
+		return waits("the control plane to run, because the pods use its image")
 	}
 	return nil
 }

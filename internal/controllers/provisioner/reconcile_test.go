@@ -92,7 +92,7 @@ func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 		t.Fatalf("keys while old pods run: %s", f.keyNames())
 	}
 	key := f.MustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
-	if !strings.Contains(key.Message, `"gpu" is deleted when no pod holds it`) {
+	if !strings.Contains(key.Message, `"gpu" is deleted when no pod uses it`) {
 		t.Errorf("message %q", key.Message)
 	}
 	f.slow = false

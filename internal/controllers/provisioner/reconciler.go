@@ -129,7 +129,7 @@ func (s *scope) missingReference(ref resources.Reference, key string) *workload.
 	if s.cr.Spec.PSKSecretRef != nil {
 		field = "spec.pskSecretRef"
 	}
-	message := fmt.Sprintf("Secret %q of %s does not exist; make it", ref.Name, field)
+	message := fmt.Sprintf("Secret %q of %s does not exist; create it", ref.Name, field)
 	if key != "" {
 		message = fmt.Sprintf("Secret %q of %s has no key %q; add it", ref.Name, field, key)
 	}

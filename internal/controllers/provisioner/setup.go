@@ -108,7 +108,7 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 	all := &coderv1alpha1.CoderProvisionerList{}
 	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{workload.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the provisioners that want the same key failed", "name", cr.Name)
+		log.FromContext(ctx).Error(err, "Could not list the provisioners with the same key", "name", cr.Name)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -129,15 +129,15 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 	switch {
 	case cp.Spec.OperatorAccess.Disabled:
 		return nil, missing(coderv1alpha1.ReasonOperatorAccessDisabled,
-			"has spec.operatorAccess.disabled, so the operator makes no keys in it; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef")
+			"has spec.operatorAccess.disabled, so the operator cannot create a key in it; give a key in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef")
 	case cp.Status.URL == "":
-		return nil, missing(coderv1alpha1.ReasonControlPlaneUnavailable, "has no address yet")
+		return nil, missing(coderv1alpha1.ReasonControlPlaneUnavailable, "has no URL yet")
 	case !cp.Status.OperatorAccessReady || ref == nil:
-		return nil, missing(coderv1alpha1.ReasonOperatorAccessNotReady, "has no token of the operator yet; see its condition OperatorAccess")
+		return nil, missing(coderv1alpha1.ReasonOperatorAccessNotReady, "has no token for the operator yet; see its condition OperatorAccess")
 	}
 	secret := &corev1.Secret{}
 	if err := r.options.Secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, secret); err != nil {
-		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "has its token in Secret %q, which cannot be read: %v", ref.Name, err)
+		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which cannot be read: %v", ref.Name, err)
 	}
 	key := ref.Key
 	if key == "" {
@@ -145,7 +145,7 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 	}
 	token := string(secret.Data[key])
 	if token == "" {
-		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "has its token in Secret %q, which has nothing under the key %q", ref.Name, key)
+		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which has no value for the key %q", ref.Name, key)
 	}
 	c, err := r.options.NewClient(coderd.Config{
 		URL: cp.Status.URL, Token: token, Timeout: r.options.Timeout, UserAgent: r.options.UserAgent,

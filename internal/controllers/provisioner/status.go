@@ -28,7 +28,7 @@ func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 		Parts: parts, Works: "the provisioners run, and their key works", Stalled: s.stalled, Deleting: s.waits,
 	}
 	if !resources.MakesKey(s.cr) {
-		summary.Works = "the provisioners run; the operator does not ask Coder about what they log in with"
+		summary.Works = "the provisioners run; the operator does not check their credentials in Coder"
 	}
 	if s.key.Entitled.Status != metav1.ConditionFalse {
 		// If the entitlement is unknown, the condition about the key contains a better message.
@@ -92,24 +92,24 @@ func controlPlaneReady(s *scope) metav1.Condition {
 	case ref == nil:
 		return workload.ConditionTrue(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
 	case !s.Outcome.Succeeded(stepControlPlane):
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet")
 	case s.cp == nil:
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
-			fmt.Sprintf("CoderControlPlane %q does not exist in this namespace; make it, or correct spec.controlPlaneRef", ref.Name))
+			fmt.Sprintf("CoderControlPlane %q does not exist in this namespace; create it, or correct spec.controlPlaneRef", ref.Name))
 	case !s.cp.DeletionTimestamp.IsZero():
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
 	case s.inputs.URL == "":
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no URL yet", ref.Name))
 	case s.key.ControlPlane != nil:
 		return of(kind, *s.key.ControlPlane)
 	}
-	return workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q is at %s", ref.Name, s.inputs.URL))
+	return workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q has the URL %s", ref.Name, s.inputs.URL))
 }
 
 func entitled(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionExternalProvisionersEntitled
 	if !resources.MakesKey(s.cr) {
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "the operator does not ask Coder, because it makes no key")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
 	}
 	return of(kind, s.key.Entitled)
 }
@@ -121,9 +121,9 @@ func keyReady(s *scope) metav1.Condition {
 	case problem != nil:
 		return workload.ConditionFalse(kind, problem.Reason, problem.Message)
 	case s.cr.Spec.PSKSecretRef != nil:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons log in with the pre-shared key of spec.pskSecretRef"+s.remains())
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons authenticate with the pre-shared key of spec.pskSecretRef"+s.remains())
 	case !resources.MakesKey(s.cr):
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons log in with the key of spec.key.secretRef"+s.remains())
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons authenticate with the key of spec.key.secretRef"+s.remains())
 	}
 	condition := of(kind, s.key.Key)
 	if condition.Status == metav1.ConditionTrue {
@@ -137,9 +137,9 @@ func (s *scope) remains() string {
 	if len(s.replaced.Left) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("; %q is deleted when no pod holds it any more", s.replaced.Left[0].Name)
+	text := fmt.Sprintf("; the old key %q is deleted when no pod uses it any more", s.replaced.Left[0].Name)
 	if s.replaced.Key.Message != "" {
-		text = fmt.Sprintf("; %q is to be deleted, and is not yet: %s", s.replaced.Left[0].Name, workload.Redact(s.replaced.Key.Message))
+		text = fmt.Sprintf("; the old key %q is not deleted yet: %s", s.replaced.Left[0].Name, workload.Redact(s.replaced.Key.Message))
 	}
 	return text
 }
@@ -154,16 +154,16 @@ func secretReady(s *scope) metav1.Condition {
 	case s.missing != nil:
 		return workload.ConditionFalse(kind, s.missing.Reason, s.missing.Message)
 	case !s.Outcome.Succeeded(workload.StepReferences):
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "the Secret was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "the Secret is not checked yet")
 	default:
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds it under the key %q", source.Name, source.Key))
+		return workload.ConditionTrue(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains it in the key %q", source.Name, source.Key))
 	}
 }
 
 // of converts a finding into a condition.
 func of(kind string, f keys.Finding) metav1.Condition {
 	if f.Status == "" {
-		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "it was not looked at yet")
+		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "not checked yet")
 	}
 	c := workload.ConditionTrue(kind, f.Reason, workload.Redact(f.Message))
 	c.Status = f.Status

@@ -217,8 +217,8 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 }
 
 func (c child) kindMissing() *Problem {
-	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("this cluster does not know %s %s, which %s needs; install %s, "+
-		"which is noticed without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
+	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
+		"which the operator detects without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
 }
 
 // apply applies an object in the owner's namespace. It returns the problem to report for a failure,

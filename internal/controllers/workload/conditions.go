@@ -19,11 +19,11 @@ func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
 	for _, step := range slices.Concat(appliedSteps(), further) {
 		if !p.Outcome.Succeeded(step) {
 			return ConditionUnknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
-				"not every object that the spec asks for is applied yet")
+				"not all objects that the spec requires are applied yet")
 		}
 	}
 	return ConditionTrue(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonApplied,
-		"every object that the spec asks for is applied")
+		"all objects that the spec requires are applied")
 }
 
 // DeploymentAvailable returns the condition DeploymentAvailable, which reports whether the pods are
@@ -33,7 +33,7 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 	wanted := p.Wanted()
 	switch {
 	case p.Deployment == nil:
-		return ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits until the Deployment is applied")
+		return ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until the Deployment is applied")
 	case p.Available() && wanted == 0:
 		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
 	case p.Available():
@@ -42,7 +42,7 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 		return ConditionFalse(kind, p.Trouble.Reason, p.Trouble.Message)
 	case rolloutExpired(p.Deployment):
 		return ConditionFalse(kind, coderv1alpha1.ReasonProgressDeadlineExceeded,
-			"the rollout did not end in time: "+rolloutProgress(p.Deployment, wanted))
+			"the rollout did not complete before its deadline: "+rolloutProgress(p.Deployment, wanted))
 	}
 	return ConditionFalse(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(p.Deployment, wanted))
 }
@@ -71,11 +71,11 @@ func (p *Pass) workspaceAccess() metav1.Condition {
 	case len(p.Grants) > 0:
 		return ConditionFalse(kind, p.Grants[0].Reason, sentences(p.Grants))
 	case !p.Outcome.Succeeded(StepWorkspaces):
-		return ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the rights of workspaces are not granted yet")
+		return ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the permissions for workspaces are not granted yet")
 	case len(namespaces) == 0:
-		return ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so nothing is granted")
+		return ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so no permissions are granted")
 	}
-	return ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may make workspaces in "+quotedList(namespaces))
+	return ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may create workspaces in "+quotedList(namespaces))
 }
 
 func sentences(problems []Problem) string {

@@ -35,7 +35,7 @@ func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) 
 }
 
 func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
-	words, running := t.lastWords(ctx, pod, status), ""
+	words, running := t.lastOutput(ctx, pod, status), ""
 	explains := p.Hooks.Explain != nil && status.Name == resources.PodContainer(p.Workload)
 	if explains && status.State.Running != nil {
 		running = t.tail(ctx, pod, LogRequest{Container: status.Name, Since: fresh})
@@ -69,18 +69,18 @@ func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Proble
 			field = "its memory limit in spec.podTemplate"
 		}
 		return &Problem{coderv1alpha1.ReasonCrashLooping,
-			fmt.Sprintf("container %q was ended because it used more memory than its limit; raise %s", status.Name, field)}
+			fmt.Sprintf("container %q was killed because it exceeded its memory limit (OOMKilled); raise %s", status.Name, field)}
 	}
-	message := fmt.Sprintf("container %q ended with exit code %d", status.Name, ended.ExitCode)
+	message := fmt.Sprintf("container %q exited with code %d", status.Name, ended.ExitCode)
 	if lastLine != "" {
 		message += ": " + lastLine
 	}
 	return &Problem{coderv1alpha1.ReasonCrashLooping, message}
 }
 
-// lastWords returns the last lines of a container that exited: the termination message if the
+// lastOutput returns the last lines of a container that exited: the termination message if the
 // container runtime provides one, otherwise the end of the log.
-func (t *Toolkit) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
+func (t *Toolkit) lastOutput(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
 	ended := podproblem.LastTermination(status)
 	if ended == nil {
 		return ""
@@ -97,7 +97,7 @@ func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest)
 	request.Namespace, request.Pod = pod.Namespace, pod.Name
 	text, err := t.Logs.Tail(ctx, request)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Reading no container log", "reason", Redact(err.Error()))
+		log.FromContext(ctx).V(1).Info("Could not read the log of a container", "reason", Redact(err.Error()))
 		return ""
 	}
 	return text

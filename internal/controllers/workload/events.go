@@ -44,7 +44,7 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Status == metav1.ConditionTrue && (works(c) || told(before, c.Type)):
+		case c.Status == metav1.ConditionTrue && (works(c) || reported(before, c.Type)):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse && c.Type != coderv1alpha1.ConditionReady && !quiet(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
@@ -57,7 +57,7 @@ func works(c metav1.Condition) bool {
 	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
-func told(before []metav1.Condition, conditionType string) bool {
+func reported(before []metav1.Condition, conditionType string) bool {
 	// The condition was true before, or it failed and got an Event.
 	old := meta.FindStatusCondition(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)

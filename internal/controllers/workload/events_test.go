@@ -24,8 +24,8 @@ func TestRecoveryIsNewsAndABeginningIsNot(t *testing.T) {
 		"after another part's failure": {[]metav1.Condition{ConditionFalse(coderv1alpha1.ConditionCoderReachable, coderv1alpha1.ReasonUnreachable, "")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := told(test.before, works.Type); got != test.want {
-				t.Errorf("told is %v, want %v", got, test.want)
+			if got := reported(test.before, works.Type); got != test.want {
+				t.Errorf("reported is %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (p *Pass) Exposed() *metav1.Condition {
 		return nil
 	}
 	condition := ConditionTrue(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed,
-		fmt.Sprintf("%s %q leads to the Service", kind, p.Workload.Name))
+		fmt.Sprintf("%s %q routes to the Service", kind, p.Workload.Name))
 	switch {
 	case p.Exposure != nil:
 		condition = ConditionFalse(coderv1alpha1.ConditionExposed, p.Exposure.Reason, p.Exposure.Message)
@@ -69,7 +69,7 @@ func (p *Pass) MetricsExported() *metav1.Condition {
 		return nil
 	}
 	condition := ConditionTrue(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported,
-		fmt.Sprintf("ServiceMonitor %q leads to the metrics", p.Workload.Name))
+		fmt.Sprintf("ServiceMonitor %q selects the Service of the metrics", p.Workload.Name))
 	switch {
 	case p.Monitoring != nil:
 		condition = ConditionFalse(coderv1alpha1.ConditionMetricsExported, p.Monitoring.Reason, p.Monitoring.Message)

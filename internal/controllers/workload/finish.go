@@ -62,7 +62,7 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 		t.versions.note(p)
 		return nil
 	}
-	told := *next.DeepCopy()
+	written := *next.DeepCopy()
 	if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
@@ -70,7 +70,7 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	if ready != nil {
 		log.FromContext(ctx).Info("Wrote the status", "ready", ready.Status, "reason", ready.Reason)
 	}
-	t.tellChanges(p, p.Previous.Conditions, told.Conditions)
+	t.tellChanges(p, p.Previous.Conditions, written.Conditions)
 	return nil
 }
 

@@ -27,33 +27,33 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_reconcile_outcomes_total",
-			Help: "Passes over objects of a kind, by the reason that their condition Ready had after it.",
+			Help: "Reconciliations, by kind and by the reason of the object's condition Ready afterwards.",
 		}, []string{"kind", "reason"}),
 		timeToReady: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_time_to_ready_seconds",
-			Help:    "Time from the creation of an object, or a change of its spec, until it was Ready.",
+			Help:    "Time from the creation of an object, or from a change of its spec, until the object was Ready.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
 		}, []string{"kind"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_coder_requests_total",
-			Help: "Requests to Coder, by class of address, such as /api/v2/users/{}, method and status (0 without an answer).",
+			Help: "Requests to Coder, by path pattern, such as /api/v2/users/{}, method and status code. The code is 0 if there was no response.",
 		}, []string{"endpoint", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_coder_request_duration_seconds",
-			Help:    "Time until Coder's answer began.",
+			Help:    "Time from a request to Coder until the headers of the response arrived.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"endpoint", "method", "code"}),
 		tokenExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_operator_token_expiry_timestamp_seconds",
-			Help: "When the operator's token for a control plane runs out. It is replaced after two thirds of its life.",
+			Help: "Expiry time of the operator's token for a control plane. The operator replaces the token after two thirds of its lifetime.",
 		}, []string{"namespace", "name"}),
 		licenseExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_license_expiry_timestamp_seconds",
-			Help: "When the license of a control plane (spec.licenseSecretRef) runs out.",
+			Help: "Expiry time of the license of a control plane (spec.licenseSecretRef).",
 		}, []string{"namespace", "name"}),
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_ready",
-			Help: "1 where the condition Ready of an object is true, else 0.",
+			Help: "1 if the condition Ready of an object is True, otherwise 0.",
 		}, []string{"kind", "namespace", "name"}),
 	}
 	return m, errors.Join(

@@ -61,7 +61,7 @@ func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind)
 func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {
 	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("asking for the kinds of %s: %w", kind.GroupVersion(), err)
+		return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
 	}
 	if list == nil {
 		return false, nil
@@ -117,7 +117,7 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 			err = o.appear(ctx, kind, obj)
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Looking for an optional kind failed; it is tried again", "kind", kind.Kind)
+			log.FromContext(ctx).Error(err, "Could not check whether an optional kind is installed; retrying", "kind", kind.Kind)
 		}
 		all = all && there && err == nil
 	}
@@ -141,7 +141,7 @@ func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind
 			return err
 		}
 	}
-	log.FromContext(ctx).Info("The cluster knows an optional kind", "kind", kind.Kind)
+	log.FromContext(ctx).Info("The cluster serves an optional kind", "kind", kind.Kind)
 	return nil
 }
 

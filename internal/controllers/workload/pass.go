@@ -151,7 +151,7 @@ func (t *Toolkit) CheckName(_ context.Context, p *Pass) error {
 // InvalidName returns why the name of the workload is invalid, or an empty string. If the workload
 // has a Service, the name must be valid for a Service, otherwise for a Deployment.
 func InvalidName(p *Pass) string {
-	remedy := "delete this " + p.Kind.Noun + " and make one with another name"
+	remedy := "delete this " + p.Kind.Noun + " and create one with another name"
 	name := p.Workload.Name
 	if p.Workload.Serving == nil {
 		if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {

@@ -107,7 +107,7 @@ func imageTrouble(pod *corev1.Pod) *Problem {
 		cause = ": " + cause
 	}
 	return &Problem{coderv1alpha1.ReasonImagePullFailed, fmt.Sprintf(
-		"image %q of container %q cannot be fetched%s; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets",
+		"image %q of container %q cannot be pulled%s; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets",
 		found.Image, found.Container, cause)}
 }
 

@@ -70,7 +70,7 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 				ContainerStatuses:     []corev1.ContainerStatus{waiting("coder", "PodInitializing", "")},
 			},
 			previous: map[string]string{"prepare": "error: the volume is read-only\n"},
-			reason:   coderv1alpha1.ReasonCrashLooping, message: `container "prepare" ended with exit code 3: the volume is read-only`,
+			reason:   coderv1alpha1.ReasonCrashLooping, message: `container "prepare" exited with code 3: the volume is read-only`,
 		},
 		"an init container's image": {
 			status: corev1.PodStatus{
@@ -88,7 +88,7 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 		},
 		"a sidecar crashes": {
 			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("coder", true), crashed("proxy", 1, "Error")}},
-			reason: coderv1alpha1.ReasonCrashLooping, message: `container "proxy" ended with exit code 1`,
+			reason: coderv1alpha1.ReasonCrashLooping, message: `container "proxy" exited with code 1`,
 		},
 		"a sidecar needs more memory": {
 			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("coder", true), crashed("proxy", 137, "OOMKilled")}},
@@ -105,7 +105,7 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 		},
 		"the node ended it": {
 			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: ephemeral-storage."},
-			reason: coderv1alpha1.ReasonPodsRefused, message: "the node ended the pod (Evicted): The node was low on resource",
+			reason: coderv1alpha1.ReasonPodsRefused, message: "the node terminated the pod (Evicted): The node was low on resource",
 		},
 		"no node": {
 			status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
@@ -151,7 +151,7 @@ func TestARefusedPodAndADeadline(t *testing.T) {
 	f.UpdateStatus(d)
 	f.Settle()
 	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
-	if want := "the API server refuses the pods: exceeded quota: q"; condition.Message != want {
+	if want := "the API server rejects the pods: exceeded quota: q"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
 }

@@ -114,7 +114,7 @@ func (p *Pass) deletionWaits(s Summary) string {
 	case s.Deleting != "":
 		return " and waits " + s.Deleting
 	case len(p.Grants) > 0:
-		return " and waits until its rights in other namespaces are gone: " + sentences(p.Grants)
+		return " and waits until its permissions in other namespaces are removed: " + sentences(p.Grants)
 	}
 	return ""
 }

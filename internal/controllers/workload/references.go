@@ -148,7 +148,7 @@ func missingOf(p *Pass, reference resources.Reference, known content) (missing *
 		return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, has no key %q; add it, or remove the reference from the spec",
 			reference.Kind, reference.Name, key)}, false
 	}
-	return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, does not exist; make it, or remove the reference from the spec",
+	return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, does not exist; create it, or remove the reference from the spec",
 		reference.Kind, reference.Name)}, false
 }
 

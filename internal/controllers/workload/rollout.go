@@ -54,7 +54,7 @@ func RolledOut(d *appsv1.Deployment) bool {
 func rolloutProgress(d *appsv1.Deployment, wanted int32) string {
 	status := d.Status
 	if status.Replicas > status.UpdatedReplicas && status.UpdatedReplicas >= wanted {
-		return "pods of an earlier revision are still there"
+		return "pods of an earlier revision still exist"
 	}
 	return fmt.Sprintf("%d of %d pods are ready", min(status.ReadyReplicas, wanted), wanted)
 }

@@ -174,7 +174,7 @@ func (t *Toolkit) requestsFor(ctx context.Context, r Registration, namespace str
 		return nil
 	}
 	if err := t.Client.List(ctx, list, client.InNamespace(namespace), index); err != nil {
-		log.FromContext(ctx).Error(err, "Looking for who refers to an object failed")
+		log.FromContext(ctx).Error(err, "Could not list the objects that refer to an object")
 		return nil
 	}
 	var requests []reconcile.Request

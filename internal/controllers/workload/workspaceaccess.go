@@ -105,7 +105,7 @@ func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
 type unwatchedError struct{ namespace string }
 
 func (e *unwatchedError) Error() string {
-	return fmt.Sprintf("namespace %q is none of those that the operator works in; add it to the operator's --watch-namespaces, "+
+	return fmt.Sprintf("the operator does not watch namespace %q; add it to the operator's --watch-namespaces, "+
 		"or remove it from spec.rbac", e.namespace)
 }
 
@@ -127,7 +127,7 @@ func grantTrouble(namespace string, err error) (*Problem, error) {
 			"namespace %q does not exist; create it, or remove it from spec.rbac", namespace))
 	case apierrors.IsForbidden(err):
 		return waitingProblem(coderv1alpha1.ReasonGrantForbidden, fmt.Sprintf(
-			"in namespace %q the operator may not grant what it does not hold itself%s; give the operator these rights, or change spec.rbac",
+			"in namespace %q the operator cannot grant permissions that it does not have itself%s; grant them to the operator, or change spec.rbac",
 			namespace, missingRights(err)))
 	}
 	return applyTrouble(err)

@@ -48,19 +48,19 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	}
 	switch {
 	case cp == nil && !s.Outcome.Succeeded(stepControlPlane):
-		c := workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at")
+		c := workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet")
 		return &c
 	case cp == nil:
 		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf(
-			"there is no CoderControlPlane %q in namespace %q; make it, or correct spec.controlPlaneRef", ref.Name, s.proxy.Namespace))
+			"there is no CoderControlPlane %q in namespace %q; create it, or correct spec.controlPlaneRef", ref.Name, s.proxy.Namespace))
 	case !cp.DeletionTimestamp.IsZero():
 		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
 	case cp.Spec.OperatorAccess.Disabled:
 		return no(coderv1alpha1.ReasonOperatorAccessDisabled, fmt.Sprintf(
-			"spec.operatorAccess.disabled of CoderControlPlane %q keeps the operator away from it; remove that, "+
+			"spec.operatorAccess.disabled of CoderControlPlane %q is set, so the operator cannot call it; unset it, "+
 				"or give spec.proxySessionTokenSecretRef instead of spec.controlPlaneRef", ref.Name))
 	case cp.Status.URL == "":
-		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
+		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no URL yet", ref.Name))
 	case !cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef == nil:
 		return no(coderv1alpha1.ReasonOperatorAccessNotReady, fmt.Sprintf("the operator has no access to CoderControlPlane %q yet", ref.Name))
 	}

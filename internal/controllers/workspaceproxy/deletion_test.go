@@ -43,7 +43,7 @@ func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 				if result.RequeueAfter <= 0 || result.RequeueAfter > 5*time.Second {
 					t.Errorf("after %v it looks again after %v", passed, result.RequeueAfter)
 				}
-				if c := f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonDeleting); !strings.Contains(c.Message, "registered in Coder") {
+				if c := f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonDeleting); !strings.Contains(c.Message, "until its registration") {
 					t.Errorf("message %q does not say what the deletion waits for", c.Message)
 				}
 			}

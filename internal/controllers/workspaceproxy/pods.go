@@ -26,7 +26,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 		s.inputs.Image = s.controlPlane.Status.Image
 	}
 	if spec.ControlPlaneRef != nil && spec.Image == "" && s.inputs.Image == "" {
-		return waits("the control plane to run, whose image the pods have")
+		return waits("the control plane to run, because the pods use its image")
 	}
 	// While a new registration is pending, the pods keep the URL of their current Coder.
 	s.inputs.PrimaryAccessURL = cmp.Or(s.registration.AccessURL, s.accessURL())
@@ -61,7 +61,7 @@ func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.Tok
 }
 
 func waits(what string) error {
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
+	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting for " + what}
 }
 
 // cannotRegister returns a problem if the proxy exits because Coder is unreachable or rejects it.
@@ -73,7 +73,7 @@ func (s *scope) cannotRegister(_, words string) *workload.Problem {
 		}
 		reason, remedy := coderv1alpha1.ReasonUnreachable, "check spec.primaryAccessURL, and whether pods may connect there"
 		if strings.Contains(cause, "unexpected status code") {
-			reason, remedy = coderv1alpha1.ReasonCoderRefused, "the condition Registered says how its token stands with Coder"
+			reason, remedy = coderv1alpha1.ReasonCoderRefused, "see the condition Registered, which reports whether Coder accepts the token"
 		}
 		return &workload.Problem{Reason: reason, Message: fmt.Sprintf("the proxy cannot register with Coder at %s: %s; %s",
 			s.inputs.PrimaryAccessURL, workload.Quote(registration.Stable(cause)), remedy)}
@@ -93,5 +93,5 @@ func (s *scope) missingToken(reference resources.Reference, key string) *workloa
 		what = fmt.Sprintf("has no key %q", key)
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonTokenSecretMissing, Message: fmt.Sprintf(
-		"Secret %q, which spec.proxySessionTokenSecretRef names, %s; put the session token of the proxy there", reference.Name, what)}
+		"Secret %q of spec.proxySessionTokenSecretRef %s; put the session token of the proxy there", reference.Name, what)}
 }

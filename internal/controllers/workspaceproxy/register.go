@@ -90,12 +90,12 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 	r.tell(s, result)
 	switch {
 	case err != nil && left > 0:
-		s.waits = "until what was registered in Coder is known, for a minute at most: " + workload.Redact(err.Error())
+		s.waits = "until its registrations in Coder are known, for at most one minute: " + workload.Redact(err.Error())
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: err.Error(), After: min(removalRetry, left)}
 	case err != nil:
-		result.LeftBehind = append(result.LeftBehind, "what was registered in Coder is not known: "+err.Error())
+		result.LeftBehind = append(result.LeftBehind, "the registrations in Coder could not be read: "+err.Error())
 	case result.State != registration.Ready && left > 0:
-		s.waits = "until it is no longer registered in Coder, for a minute at most: " + workload.Redact(result.Message)
+		s.waits = "until its registration is removed from Coder, for at most one minute: " + workload.Redact(result.Message)
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: result.Message, After: min(removalRetry, left)}
 	}
 	for _, what := range result.LeftBehind {

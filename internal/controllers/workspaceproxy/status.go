@@ -30,7 +30,7 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 		}
 	}
 	summary := workload.Summary{
-		Parts: partsOf(s), Works: "the proxy runs, and Coder knows it",
+		Parts: partsOf(s), Works: "the proxy runs and is registered in Coder",
 		Stalled: s.stalled, Deleting: s.waits,
 	}
 	if s.registration != nil && s.registration.State == registration.Unverified {
@@ -67,14 +67,14 @@ func registered(s *scope) *metav1.Condition {
 	result := s.registration
 	switch {
 	case result == nil:
-		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration was not looked at"))
+		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration is not checked yet"))
 	case result.State == registration.Ready:
 		return new(workload.ConditionTrue(kind, result.Reason, workload.Redact(result.Message)))
 	case result.State == registration.Unverified:
 		return new(workload.ConditionUnknown(kind, result.Reason, workload.Redact(result.Message)))
 	}
 	if cp := controlPlaneReady(s); cp != nil && cp.Status != metav1.ConditionTrue {
-		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waits for the control plane"))
+		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting for the control plane"))
 	}
 	return new(workload.ConditionFalse(kind, result.Reason, workload.Redact(result.Message)))
 }

@@ -127,11 +127,11 @@ type NotOwnedError struct {
 
 // Error implements error.
 func (e *NotOwnedError) Error() string {
-	whose := "was not made by this operator for this object"
+	whose := "was not created by this operator for this object"
 	if e.Owner != "" {
 		whose = "belongs to " + e.Owner
 	}
-	return fmt.Sprintf("%s %q in namespace %q %s and was not touched; delete or rename one of the two",
+	return fmt.Sprintf("%s %q in namespace %q %s and was not changed; delete or rename one of the two",
 		e.Kind, e.Name, e.Namespace, whose)
 }
 

@@ -105,13 +105,13 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 	}
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("making the key of the token cache: %w", err)
+		return nil, fmt.Errorf("generating the key of the token cache: %w", err)
 	}
 	switch cfg.Options.Mode {
 	case ModeNone:
 		if cfg.InCluster {
 			return nil, errors.New("--mcp-auth=none is refused in a pod, also on a loopback address: `kubectl port-forward` reaches it, " +
-				"and with it every web page and process of that person's machine; use --mcp-auth=tokenreview")
+				"and so do all web pages and processes on that machine; use --mcp-auth=tokenreview")
 		}
 	case ModeOIDC:
 		issuer, err := newIssuer(cfg.Options, key, a.clock)
@@ -177,7 +177,7 @@ func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (tokenOwne
 	ctx := r.Context()
 	token, ok := bearerToken(r)
 	if !ok {
-		a.challenge(w, "", "a bearer token is needed; "+a.authenticator.advice())
+		a.challenge(w, "", "a bearer token is required; "+a.authenticator.advice())
 		return tokenOwner{}, OutcomeMissing
 	}
 	c, ok, err := a.authenticator.authenticate(ctx, token)
@@ -191,7 +191,7 @@ func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (tokenOwne
 		return tokenOwner{}, OutcomeUnavailable
 	}
 	if !ok || (!c.expires.IsZero() && !c.expires.After(a.clock.Now())) {
-		a.challenge(w, "invalid_token", "the token is not valid here: it may have expired, or it was not issued for this server; "+a.authenticator.advice())
+		a.challenge(w, "invalid_token", "the token is not valid for this server: it may have expired, or it was issued for another audience; "+a.authenticator.advice())
 		return tokenOwner{}, OutcomeInvalid
 	}
 	if why := a.refused(c.user); why != "" {
@@ -200,11 +200,11 @@ func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (tokenOwne
 	}
 	ok, err = a.entry.MayEnter(ctx, c.user)
 	if err != nil {
-		unavailable(ctx, w, err, "the right to use this server cannot be checked now; try again")
+		unavailable(ctx, w, err, "the permission to use this server cannot be checked now; try again")
 		return c, OutcomeUnavailable
 	}
 	if !ok {
-		http.Error(w, fmt.Sprintf("user %q may not use this server: an administrator must bind them to ClusterRole coder-k8s-mcp-user, "+
+		http.Error(w, fmt.Sprintf("user %q has no permission to use this server: an administrator must bind the user to ClusterRole coder-k8s-mcp-user, "+
 			"which allows the verb post on the path /mcp", c.user.GetName()), http.StatusForbidden)
 		return c, OutcomeDenied
 	}
@@ -278,7 +278,7 @@ func (a *Authenticator) challenge(w http.ResponseWriter, code, message string) {
 func unavailable(ctx context.Context, w http.ResponseWriter, err error, message string) {
 	// Errors of a request whose client has disconnected are not logged.
 	if ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Finding out about a caller")
+		log.FromContext(ctx).Error(err, "Could not authenticate or authorize a caller")
 	}
 	w.Header().Set("Retry-After", retryAfter)
 	http.Error(w, message, http.StatusServiceUnavailable)

@@ -46,11 +46,11 @@ func (e *executor) Exec(ctx context.Context, namespace, workspace, agent string,
 		return err
 	}
 	if strings.Contains(namespace+workspace, "/") {
-		return apierrors.NewBadRequest(fmt.Sprintf("%q in namespace %q is no name of a workspace", workspace, namespace))
+		return apierrors.NewBadRequest(fmt.Sprintf("%q in namespace %q is not a valid name of a workspace", workspace, namespace))
 	}
 	end, ok := e.under.Begin(NameOf(ctx))
 	if !ok {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("%d commands of this user run, and no more may run at a time: wait for one of them, or run one in the background", maxExecs), 0)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%d commands of this user are running, which is the limit: wait for one of them, or run a command in the background", maxExecs), 0)
 	}
 	defer end()
 	to := e.base.JoinPath(apiPath)

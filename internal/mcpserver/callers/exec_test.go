@@ -147,7 +147,7 @@ func TestExecIsLimitedForEachCaller(t *testing.T) {
 		}
 		return nil
 	})
-	if err := run(asAda(ctx)); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "8 commands of this user run") {
+	if err := run(asAda(ctx)); !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "8 commands of this user are running") {
 		t.Errorf("one more: %v", err)
 	}
 	go func() { ended <- run(request.WithUser(ctx, &user.DefaultInfo{Name: "bob"})) }()

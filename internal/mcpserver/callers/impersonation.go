@@ -19,7 +19,7 @@ import (
 )
 
 // errNoCaller is the error of a request without a caller in its context.
-var errNoCaller = errors.New("no caller in the context of the request: nothing is sent with the server's own rights")
+var errNoCaller = errors.New("bug: no caller in the context of the request, so nothing is sent: the server's own permissions must not be used")
 
 // impersonationPrefix is the prefix of all impersonation headers.
 const impersonationPrefix = "Impersonate-"
@@ -82,7 +82,7 @@ func (i *impersonator) passExtra(header http.Header, u user.Info) error {
 	for _, key := range i.extra {
 		for _, value := range u.GetExtra()[key] {
 			if !isPlain(value) {
-				return fmt.Errorf("a value of the extra attribute %q of user %q cannot be passed on: Kubernetes takes on only plain ASCII characters", key, u.GetName())
+				return fmt.Errorf("a value of the extra attribute %q of user %q cannot be passed on: Kubernetes impersonation allows only plain ASCII characters", key, u.GetName())
 			}
 			header.Add(authenticationv1.ImpersonateUserExtraHeaderPrefix+strings.ReplaceAll(key, "/", "%2F"), value)
 		}
@@ -131,23 +131,23 @@ func Groups(u user.Info) []string {
 // an HTTP header.
 func Refused(u user.Info) string {
 	if u == nil {
-		return "nobody is named as the caller"
+		return "the caller has no name"
 	}
 	name := u.GetName()
 	switch {
 	case name == "":
 		return "the token names no user"
 	case !isPlain(name):
-		return fmt.Sprintf("user %q may not use this server: Kubernetes takes on only names of plain ASCII characters without a space at the ends", name)
+		return fmt.Sprintf("user %q may not use this server: Kubernetes impersonation allows only names of plain ASCII characters without leading or trailing spaces", name)
 	case strings.HasPrefix(name, systemPrefix) && !isServiceAccount(name):
-		return fmt.Sprintf("user %q belongs to Kubernetes itself and may not use this server; use the token of a person or of a service account", name)
+		return fmt.Sprintf("user %q is a system user of Kubernetes and may not use this server; use the token of a person or of a service account", name)
 	}
 	for _, group := range u.GetGroups() {
 		switch {
 		case slices.Contains(refusedGroups(), group):
-			return fmt.Sprintf("members of group %q may not use this server; use an account with only the rights that the tool needs", group)
+			return fmt.Sprintf("members of group %q may not use this server; use an account with only the permissions that the tool needs", group)
 		case !isPlain(group):
-			return fmt.Sprintf("user %q is in group %q, and Kubernetes takes on only names of plain ASCII characters without a space at the ends", name, group)
+			return fmt.Sprintf("user %q is in group %q, and Kubernetes impersonation allows only names of plain ASCII characters without leading or trailing spaces", name, group)
 		}
 	}
 	return ""

@@ -25,7 +25,7 @@ import (
 const issuerTimeout = 4 * time.Second
 
 // errNotStarted is the error before the issuer's keys have been requested.
-var errNotStarted = errors.New("the OpenID Connect issuer has not been asked for its keys yet")
+var errNotStarted = errors.New("the keys of the OpenID Connect issuer are not loaded yet")
 
 // issuer verifies the tokens of an OpenID Connect issuer, in the same way as
 // kube-apiserver.
@@ -109,7 +109,7 @@ func (i *issuer) ready() (oidc.AuthenticatorTokenWithHealthCheck, error) {
 		return nil, errNotStarted
 	}
 	if err := (*tokens).HealthCheck(); err != nil {
-		return nil, fmt.Errorf("the keys of the OpenID Connect issuer could not be had: %w", err)
+		return nil, fmt.Errorf("the keys of the OpenID Connect issuer could not be loaded: %w", err)
 	}
 	return *tokens, nil
 }
@@ -123,7 +123,7 @@ func (i *issuer) advice() string {
 func (i *issuer) refused(u user.Info) string {
 	for _, name := range slices.Concat([]string{u.GetName()}, u.GetGroups()) {
 		if strings.HasPrefix(name, "system:") {
-			return fmt.Sprintf("the token claims %q, a name that belongs to Kubernetes; an administrator must set a prefix for names and groups of this issuer", name)
+			return fmt.Sprintf("the token claims %q, a name reserved for Kubernetes; an administrator must set a prefix for names and groups of this issuer", name)
 		}
 	}
 	return ""

@@ -117,7 +117,7 @@ func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (
 
 func checkPath(apiPath string) error {
 	if !strings.HasPrefix(apiPath, "/") || path.Clean(apiPath) != apiPath || strings.ContainsAny(apiPath, "?#%\\") {
-		return apierrors.NewBadRequest(fmt.Sprintf("%q is no path of the Kubernetes API: a name in it has characters that names cannot have", apiPath))
+		return apierrors.NewBadRequest(fmt.Sprintf("%q is not a path of the Kubernetes API: a name in it has invalid characters", apiPath))
 	}
 	return nil
 }

@@ -60,8 +60,8 @@ func NewAuthenticationOptions() *AuthenticationOptions {
 // AddFlags registers the options as flags.
 func (o *AuthenticationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.Mode), "mcp-auth", string(o.Mode),
-		"how the MCP server finds out who calls: tokenreview asks the Kubernetes API about a token for the audience "+Audience+
-			", oidc verifies the tokens of an issuer, none lets everybody act with the process's own kubeconfig and is accepted only on a loopback address outside of a cluster")
+		"how the MCP server authenticates callers: tokenreview sends tokens to the Kubernetes API, for the audience "+Audience+
+			", oidc verifies the tokens of an issuer, none lets everyone act with the process's own kubeconfig and is accepted only on a loopback address outside of a cluster")
 	fs.StringVar(&o.PublicURL, "mcp-public-url", o.PublicURL,
 		"URL of the MCP endpoint as clients write it, for example https://mcp.example.com/mcp; --mcp-auth=oidc needs it")
 	fs.StringVar(&o.OIDC.IssuerURL, "mcp-oidc-issuer-url", o.OIDC.IssuerURL,
@@ -69,15 +69,15 @@ func (o *AuthenticationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.OIDC.Audiences, "mcp-oidc-audience", o.OIDC.Audiences,
 		"audiences of which a token must have at least one (default: --mcp-public-url)")
 	fs.StringVar(&o.OIDC.CAFile, "mcp-oidc-ca-file", o.OIDC.CAFile,
-		"PEM certificates that the issuer's is checked against; read once, at the start (default: those of the system)")
+		"file with the PEM certificates of the authorities that the issuer's certificate is verified with; read once, at the start (default: those of the system)")
 	fs.StringVar(&o.OIDC.UsernameClaim, "mcp-oidc-username-claim", o.OIDC.UsernameClaim,
-		"claim that has the name of the user")
+		"claim that contains the name of the user")
 	fs.StringVar(&o.OIDC.UsernamePrefix, "mcp-oidc-username-prefix", o.OIDC.UsernamePrefix,
-		"what is put before the name of the user; - for nothing (default: the issuer's URL and #, nothing for the claim email)")
+		"prefix for the name of the user; - for no prefix (default: the issuer's URL and #, no prefix for the claim email)")
 	fs.StringVar(&o.OIDC.GroupsClaim, "mcp-oidc-groups-claim", o.OIDC.GroupsClaim,
-		"claim that has the groups of the user (default: users have no groups)")
+		"claim that contains the groups of the user (default: users have no groups)")
 	fs.StringVar(&o.OIDC.GroupsPrefix, "mcp-oidc-groups-prefix", o.OIDC.GroupsPrefix,
-		"what is put before the name of each group")
+		"prefix for the name of each group")
 }
 
 // Validate returns all errors in the options. bindAddress is the address on which the
@@ -114,7 +114,7 @@ func (o *AuthenticationOptions) validateOIDC() []error {
 		errs = append(errs, fmt.Errorf("--mcp-oidc-issuer-url %q is not the URL of an issuer; write it like https://login.example.com, without user, query and fragment", redacted(u)))
 	}
 	if o.OIDC.UsernameClaim == "" {
-		errs = append(errs, errors.New("--mcp-oidc-username-claim is empty: without it nobody has a name; the default is sub"))
+		errs = append(errs, errors.New("--mcp-oidc-username-claim is empty: set the claim with the user name; the default is sub"))
 	}
 	if o.OIDC.GroupsPrefix != "" && o.OIDC.GroupsClaim == "" {
 		errs = append(errs, errors.New("--mcp-oidc-groups-prefix has no effect without --mcp-oidc-groups-claim"))
@@ -172,7 +172,7 @@ func redacted(u *url.URL) string {
 func validateLoopback(bindAddress string) error {
 	host, _, err := net.SplitHostPort(bindAddress)
 	if err != nil || !isLoopback(host) {
-		return fmt.Errorf("--mcp-auth=none lets everybody who can connect act with the process's own rights, "+
+		return fmt.Errorf("--mcp-auth=none lets everyone who can connect act with the process's own permissions, "+
 			"so it needs a loopback address: --mcp-bind-address is %q; give --mcp-bind-address=127.0.0.1:8090, or another --mcp-auth", bindAddress)
 	}
 	return nil

@@ -118,7 +118,7 @@ func (e *entryReviewer) MayEnter(ctx context.Context, u user.Info) (bool, error)
 	return e.answers.Get(ctx, string(key), func(ctx context.Context) (bool, time.Duration, error) {
 		review, err := e.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
-			return false, 0, fmt.Errorf("reviewing the right of user %q to enter: %w", u.GetName(), err)
+			return false, 0, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err)
 		}
 		if !review.Status.Allowed {
 			return false, deniedTTL, nil

@@ -57,7 +57,7 @@ func (r *rightsReviewer) Lacks(ctx context.Context, rights []Right) map[Right]bo
 	lacking, err := r.answers.Get(ctx, key, func(ctx context.Context) (map[Right]bool, time.Duration, error) {
 		lacking, err := r.review(ctx, rights)
 		if err != nil {
-			log.FromContext(ctx).V(1).Info("Could not find out the rights of a caller, who is offered everything", "reason", err.Error())
+			log.FromContext(ctx).V(1).Info("Could not read the permissions of a caller, so all tools are listed", "reason", err.Error())
 			return nil, unsureTTL, nil
 		}
 		return lacking, rightsTTL, nil

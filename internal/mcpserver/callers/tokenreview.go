@@ -29,7 +29,7 @@ const (
 )
 
 // errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
-var errTooManyNewTokens = errors.New("too many tokens that this server does not know are being checked")
+var errTooManyNewTokens = errors.New("too many unknown tokens are being checked")
 
 // tokenReviewer checks tokens with the TokenReview API.
 type tokenReviewer struct {
@@ -106,7 +106,7 @@ func (t *tokenReviewer) check(ctx context.Context) error {
 		defer cancel()
 		status, err := t.ask(ctx, "check-"+rand.Text())
 		if err == nil && status.Authenticated {
-			err = errors.New("the API server takes a random token for that of a user")
+			err = errors.New("the API server accepts a random token as that of a user")
 		}
 		return err
 	})

@@ -84,7 +84,7 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 		case http.StatusUnauthorized:
 		case http.StatusServiceUnavailable:
 			limited++
-			if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too many tokens") {
+			if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too many unknown tokens") {
 				t.Fatalf("%v %s", w.Header(), w.Body)
 			}
 		default:

@@ -10,22 +10,22 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// agentTrouble is a known failure of the script that downloads and starts the agent. signs
+// agentFailure is a known failure of the script that downloads and starts the agent. signs
 // matches its message in the log.
-type agentTrouble struct {
+type agentFailure struct {
 	signs    *regexp.Regexp
 	what, do string
 }
 
-var agentTroubles = []agentTrouble{
+var agentFailures = []agentFailure{
 	{regexp.MustCompile(`(?i)could not resolve host|no such host|bad address`), "the workspace cannot resolve the address of Coder",
 		"give the control plane an access URL that resolves inside workspaces"},
 	{regexp.MustCompile(`(?i)x509|certificate`), "the workspace does not trust the certificate of Coder",
 		"have the image of the workspace trust it, or give Coder a certificate that it trusts"},
-	{regexp.MustCompile(`(?i)failed to connect|connection refused|timed out|timeout|no route to host|network is unreachable`), "the workspace does not reach Coder",
-		"see that a NetworkPolicy or firewall lets workspaces reach Coder's access URL"},
+	{regexp.MustCompile(`(?i)failed to connect|connection refused|timed out|timeout|no route to host|network is unreachable`), "the workspace cannot reach Coder",
+		"check that NetworkPolicies and firewalls allow workspaces to reach Coder's access URL"},
 	{regexp.MustCompile(`(?i)\b401\b|unauthorized|agent token`), "Coder does not accept the agent's token",
-		"start the workspace anew, so that it gets a token of its newest build"},
+		"restart the workspace, so that it gets the token of its newest build"},
 	{regexp.MustCompile(`(?i)curl, wget|command not found|no such file`), "the image of the workspace lacks a program that the agent needs",
 		"use an image with curl or wget and the shell that the template calls"},
 }
@@ -41,12 +41,12 @@ func lostAgents(f *workspaceFacts) []conclusion {
 	default:
 		return nothing()
 	}
-	what, do := "the process of the agent does not run or does not reach Coder",
-		"see the pod or machine of the workspace: it must run the agent's script, and reach "+f.accessURL()
+	what, do := "the agent process does not run or cannot reach Coder",
+		"check the pod or machine of the workspace: it must run the agent's script, and be able to reach "+f.accessURL()
 	shown := proof(c)
 	symptom := true
-	if trouble, line, found := f.agentWords(); found {
-		what, do, shown, symptom = trouble.what, trouble.do, evidence(line), false
+	if failure, line, found := f.agentWords(); found {
+		what, do, shown, symptom = failure.what, failure.do, evidence(line), false
 	}
 	return []conclusion{{
 		Finding: Finding{Severity: severity, Where: f.where(), What: oneLine(c.Message, longestSentence) + ": " + what, Evidence: shown, Do: do},
@@ -63,17 +63,17 @@ func (f *workspaceFacts) accessURL() string {
 
 // agentWords searches the logs of the workspace's pods for a known reason why the agent
 // does not connect. The last matching line of a log is used.
-func (f *workspaceFacts) agentWords() (trouble agentTrouble, line string, found bool) {
+func (f *workspaceFacts) agentWords() (failure agentFailure, line string, found bool) {
 	for _, l := range f.logs {
 		for _, line := range slices.Backward(strings.Split(l.text, "\n")) {
-			for _, trouble := range agentTroubles {
-				if trouble.signs.MatchString(line) {
-					return trouble, line, true
+			for _, failure := range agentFailures {
+				if failure.signs.MatchString(line) {
+					return failure, line, true
 				}
 			}
 		}
 	}
-	return agentTrouble{}, "", false
+	return agentFailure{}, "", false
 }
 
 func (f *workspaceFacts) showPods() []Next {
@@ -92,7 +92,7 @@ func failedStartup(f *workspaceFacts) []conclusion {
 		case startFailed:
 			what = "the startup script of agent %s failed"
 		case startTimedOut:
-			what = "the startup script of agent %s did not end in time"
+			what = "the startup script of agent %s did not finish in time"
 		default:
 			continue
 		}

@@ -24,11 +24,11 @@ func missingReferences(f *controlPlaneFacts) []conclusion {
 	}
 	switch c.Reason {
 	case coderv1alpha1.ReasonDatabaseMissing:
-		return one(f.finding(severityError, c, "the spec names no database", "set spec.database, or CODER_PG_CONNECTION_URL from a Secret in spec.extraEnv"))
+		return one(f.finding(severityError, c, "the spec configures no database", "set spec.database, or CODER_PG_CONNECTION_URL from a Secret in spec.extraEnv"))
 	case coderv1alpha1.ReasonDatabaseSecretMissing:
-		return one(f.finding(severityError, c, "the Secret with the address of the database, or its key, is missing", "make the Secret or the key, or correct spec.database"))
+		return one(f.finding(severityError, c, "the Secret with the connection URL of the database, or its key, is missing", "create the Secret or the key, or correct spec.database"))
 	case coderv1alpha1.ReasonSecretMissing, coderv1alpha1.ReasonConfigMapMissing:
-		return one(f.finding(severityError, c, "the pods refer to something that does not exist", "make it, or correct the part of the spec that names it"))
+		return one(f.finding(severityError, c, "the pods refer to something that does not exist", "create it, or correct the field of the spec that refers to it"))
 	}
 	return nothing()
 }
@@ -101,7 +101,7 @@ type words struct {
 
 // wordsOf returns the texts of a container, the newest first.
 func (f *controlPlaneFacts) wordsOf(s suspect) []words {
-	return []words{{f.logOf(s, false), false}, {f.lastWords(s), true}, {f.logOf(s, true), true}}
+	return []words{{f.logOf(s, false), false}, {f.lastOutput(s), true}, {f.logOf(s, true), true}}
 }
 
 // podTroubles reports the problems that any pod may have.
@@ -116,15 +116,15 @@ func podsByCondition(f *controlPlaneFacts) []conclusion {
 	}
 	switch c.Reason {
 	case coderv1alpha1.ReasonCrashLooping:
-		return one(f.finding(severityError, c, "Coder keeps ending", "mend what its last line names, in "+f.remedy.process))
+		return one(f.finding(severityError, c, "Coder exits repeatedly", "fix what its last log line reports, in "+f.remedy.process))
 	case coderv1alpha1.ReasonImagePullFailed:
 		return one(f.finding(severityError, c, "the image cannot be pulled", "correct spec.image, or give spec.imagePullSecrets"))
 	case coderv1alpha1.ReasonContainerConfigInvalid:
-		return one(f.finding(severityError, c, "the container cannot be made", "correct "+f.remedy.references))
+		return one(f.finding(severityError, c, "the container cannot be created", "correct "+f.remedy.references))
 	case coderv1alpha1.ReasonUnschedulable:
-		return one(f.finding(severityError, c, "no node takes the pod", schedulingRemedy(c.Message, f.remedy)))
+		return one(f.finding(severityError, c, "no node accepts the pod", schedulingRemedy(c.Message, f.remedy)))
 	case coderv1alpha1.ReasonPodsRefused:
-		return one(f.finding(severityError, c, "the pods are refused", refusalRemedy(c.Message, f.remedy)))
+		return one(f.finding(severityError, c, "the pods are rejected", refusalRemedy(c.Message, f.remedy)))
 	}
 	return nothing()
 }
@@ -135,7 +135,7 @@ func missingDeployment(f *controlPlaneFacts) []conclusion {
 	}
 	return aSymptom(Finding{
 		Severity: severityError, Where: "Deployment/" + f.object.Name, What: "the Deployment does not exist",
-		Do: "the operator makes it as soon as what the spec needs is there: see the other findings, and that the operator runs",
+		Do: "the operator creates it when the objects that the spec refers to exist: see the other findings, and check that the operator runs",
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
@@ -149,17 +149,17 @@ func stuckRollout(f *controlPlaneFacts) []conclusion {
 	if expired = expired || fails && c.Reason == coderv1alpha1.ReasonProgressDeadlineExceeded; !expired && len(f.earlier) == 0 {
 		return nothing()
 	}
-	severity, what := severityWarning, "a rollout is under way"
+	severity, what := severityWarning, "a rollout is in progress"
 	if expired {
-		severity, what = severityError, "the rollout did not end in time"
+		severity, what = severityError, "the rollout did not complete before its deadline"
 	}
 	what += fmt.Sprintf(": %d of %d pods of the newest revision are ready", ready(f.current), wanted(f))
 	if n := ready(f.earlier); n > 0 {
-		what += fmt.Sprintf(", and %d of the earlier one still answer", n)
+		what += fmt.Sprintf(", and %d of the earlier one still serve requests", n)
 	}
 	return aSymptom(Finding{
 		Severity: severity, Where: "Deployment/" + f.object.Name, What: what, Evidence: proof(c),
-		Do: "mend why the new pods are not ready, or go back to what the spec was before",
+		Do: "fix why the new pods are not ready, or revert the spec",
 	}, Next{Tool: "get_control_plane_deployment_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
 }
 

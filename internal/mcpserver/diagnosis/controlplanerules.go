@@ -41,14 +41,14 @@ func deletion(f *controlPlaneFacts) []conclusion {
 		return nothing()
 	}
 	ready := f.condition(coderv1alpha1.ConditionReady)
-	what := fmt.Sprintf("it is being deleted since %s and waits for finalizers %s",
+	what := fmt.Sprintf("it has been in deletion since %s and waits for finalizers %s",
 		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), strings.Join(f.object.Finalizers, ", "))
 	if ready.Reason == coderv1alpha1.ReasonDeleting {
 		what += ": " + oneLine(ready.Message, longestSentence)
 	}
 	return one(Finding{
 		Severity: severityError, Where: f.where(), What: what, Evidence: proof(ready),
-		Do: "wait a minute for the operator; where nothing moves, see that the operator runs, and who set finalizers of other names",
+		Do: "wait a minute for the operator; if nothing changes, check that the operator runs, and which controllers set the other finalizers",
 	}, showEvents(f.object.Namespace, "CoderControlPlane", f.object.Name))
 }
 
@@ -58,9 +58,9 @@ func neverSeen(f *controlPlaneFacts) []conclusion {
 		return nothing()
 	}
 	return one(Finding{
-		Severity: severityError, Where: f.where(), What: "the operator has not looked at it yet",
+		Severity: severityError, Where: f.where(), What: "the operator has not reconciled it yet",
 		Evidence: "status has no condition Ready",
-		Do:       "see that the operator (coder-k8s) runs and holds its lease, and that it watches this namespace (--watch-namespaces)",
+		Do:       "check that the operator (coder-k8s) runs and holds its lease, and that it watches this namespace (--watch-namespaces)",
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
@@ -71,9 +71,9 @@ func behind(f *controlPlaneFacts) []conclusion {
 		return nothing()
 	}
 	return one(Finding{
-		Severity: severityWarning, Where: f.where(), What: "the operator has not looked at the newest change of the spec yet",
+		Severity: severityWarning, Where: f.where(), What: "the operator has not reconciled the newest change of the spec yet",
 		Evidence: fmt.Sprintf("metadata.generation is %d, status.observedGeneration %d", f.object.Generation, seen),
-		Do:       "ask again in some seconds; where it stays so, see that the operator runs",
+		Do:       "try again in some seconds; if it does not change, check that the operator runs",
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
@@ -83,16 +83,16 @@ func unapplied(f *controlPlaneFacts) []conclusion {
 	if !fails {
 		return nothing()
 	}
-	what, do := "an object that the spec asks for cannot be applied", "see the message; the operator tries again by itself"
+	what, do := "an object that the spec requires cannot be applied", "see the message; the operator retries automatically"
 	switch c.Reason {
 	case coderv1alpha1.ReasonNotOwned:
-		what, do = "an object of the name that is needed belongs to someone else", "delete or rename that object, or give the control plane another name"
+		what, do = "an object with the required name belongs to another owner", "delete or rename that object, or give the control plane another name"
 	case coderv1alpha1.ReasonInvalidName:
-		what, do = "the name of the control plane cannot be that of a Service", "make it anew with another name"
+		what, do = "the name of the control plane is not a valid Service name", "create it again with another name"
 	case coderv1alpha1.ReasonInvalidSpec:
-		what, do = "the API server refuses an object made from the spec", "correct the field of the spec that the message names"
+		what, do = "the API server rejects an object created from the spec", "correct the field of the spec that the message names"
 	case coderv1alpha1.ReasonKindMissing:
-		what, do = "the cluster does not know a kind that the spec asks for", "install what brings the kind, or take that part out of the spec"
+		what, do = "the cluster does not serve a kind that the spec requires", "install the software that provides the kind, or remove that part of the spec"
 	}
 	return one(f.finding(severityError, c, what, do))
 }
@@ -102,12 +102,12 @@ func scaledToZero(f *controlPlaneFacts) []conclusion {
 	asked := f.object.Spec.Replicas != nil && *f.object.Spec.Replicas == 0
 	for _, c := range []metav1.Condition{available, ready} {
 		if c.Reason == coderv1alpha1.ReasonScaledToZero {
-			return one(f.finding(severityWarning, c, "no pod is wanted, so Coder does not run", "set replicas to 1 or more to start it"), f.scale())
+			return one(f.finding(severityWarning, c, "Coder is scaled to 0, so it does not run", "set replicas to 1 or more to start it"), f.scale())
 		}
 	}
 	if asked {
 		return one(Finding{
-			Severity: severityWarning, Where: f.where(), What: "no pod is wanted, so Coder does not run: spec.replicas is 0",
+			Severity: severityWarning, Where: f.where(), What: "Coder is scaled to 0, so it does not run: spec.replicas is 0",
 			Do: "set replicas to 1 or more to start it",
 		}, f.scale())
 	}
@@ -124,8 +124,8 @@ func unreachableCoder(f *controlPlaneFacts) []conclusion {
 	if !fails || c.Reason != coderv1alpha1.ReasonUnreachable {
 		return nothing()
 	}
-	conclusions := one(f.finding(severityError, c, "Coder's API does not answer the operator",
-		"see that the Service leads to the pods, that a NetworkPolicy lets the operator reach them, and the log of Coder"),
+	conclusions := one(f.finding(severityError, c, "Coder's API does not respond to the operator",
+		"check that the Service routes to the pods, that NetworkPolicies allow the operator to reach them, and the log of Coder"),
 		Next{Tool: "get_service_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
 	// If no pod is ready, this is only a symptom.
 	conclusions[0].symptom = len(f.current) > 0 && ready(f.current) == 0
@@ -142,39 +142,39 @@ func refusedAccess(f *controlPlaneFacts) []conclusion {
 	case coderv1alpha1.ReasonWaiting, coderv1alpha1.ReasonAdminJobRunning, coderv1alpha1.ReasonReconciling:
 		return nothing()
 	case coderv1alpha1.ReasonDisabled:
-		return one(f.finding(severityInfo, c, "the operator keeps away from Coder, so its workspaces and templates are not served", "unset spec.operatorAccess.disabled if they should be"))
+		return one(f.finding(severityInfo, c, "the operator's access to Coder is disabled, so its workspaces and templates are not served", "unset spec.operatorAccess.disabled if they should be"))
 	case coderv1alpha1.ReasonTokenRefused:
-		return one(f.finding(severityError, c, "Coder refuses the operator's token", "give a token of a user with the role owner in the Secret of spec.operatorAccess.tokenSecretRef; one that the operator made it renews by itself"))
+		return one(f.finding(severityError, c, "Coder rejects the operator's token", "put a token of a user with the role owner into the Secret of spec.operatorAccess.tokenSecretRef; the operator renews its own tokens automatically"))
 	case coderv1alpha1.ReasonTokenSecretMissing:
-		return one(f.finding(severityError, c, "the Secret with the operator's token, or its key, is missing", "make it, or correct spec.operatorAccess.tokenSecretRef"))
+		return one(f.finding(severityError, c, "the Secret with the operator's token, or its key, is missing", "create it, or correct spec.operatorAccess.tokenSecretRef"))
 	case coderv1alpha1.ReasonCredentialsRefused:
-		return one(f.finding(severityError, c, "Coder does not accept the operator's own account", "see whether its user was deleted, suspended or changed in Coder, or give a token in spec.operatorAccess.tokenSecretRef"))
+		return one(f.finding(severityError, c, "Coder does not accept the operator's own account", "check whether its user was deleted, suspended or changed in Coder, or give a token in spec.operatorAccess.tokenSecretRef"))
 	case coderv1alpha1.ReasonAdminJobFailed:
-		return one(f.finding(severityError, c, "the Job that makes the operator's account failed", "mend what the message names, or give a token in spec.operatorAccess.tokenSecretRef"))
+		return one(f.finding(severityError, c, "the Job that creates the operator's account failed", "fix what the message reports, or give a token in spec.operatorAccess.tokenSecretRef"))
 	}
-	return aSymptom(f.finding(severityError, c, "the operator has no access to Coder", "see whether Coder answers; the operator tries again by itself"))
+	return aSymptom(f.finding(severityError, c, "the operator has no access to Coder", "check whether Coder responds; the operator retries automatically"))
 }
 
 func license(f *controlPlaneFacts) []conclusion {
 	c := f.condition(coderv1alpha1.ConditionLicenseApplied)
-	const do = "put a license that counts into the Secret of spec.licenseSecretRef"
+	const do = "put a valid license into the Secret of spec.licenseSecretRef"
 	switch {
 	case c.Status == metav1.ConditionTrue && c.Reason == coderv1alpha1.ReasonLicenseExpiring:
-		return one(f.finding(severityWarning, c, "the license ends soon", do))
+		return one(f.finding(severityWarning, c, "the license expires soon", do))
 	case c.Status == metav1.ConditionTrue && c.Reason == coderv1alpha1.ReasonLicenseInGracePeriod:
-		return one(f.finding(severityWarning, c, "the license has ended, and works for a last while", do))
+		return one(f.finding(severityWarning, c, "the license has expired and is in its grace period", do))
 	case c.Status != metav1.ConditionFalse, c.Reason == coderv1alpha1.ReasonPending:
 		return nothing()
 	case c.Reason == coderv1alpha1.ReasonLicenseExpired:
 		return one(f.finding(severityError, c, "the license has expired", do))
 	case c.Reason == coderv1alpha1.ReasonSecretMissing:
-		return one(f.finding(severityError, c, "the Secret with the license, or its key, is missing", "make it, or correct spec.licenseSecretRef"))
+		return one(f.finding(severityError, c, "the Secret with the license, or its key, is missing", "create it, or correct spec.licenseSecretRef"))
 	case c.Reason == coderv1alpha1.ReasonInvalidLicense:
 		return one(f.finding(severityError, c, "Coder does not accept the license", do))
 	case c.Reason == coderv1alpha1.ReasonNotSupported, c.Reason == coderv1alpha1.ReasonDisabled:
-		return one(f.finding(severityWarning, c, "the license cannot be applied", "use an image of Coder that takes licenses, or remove spec.licenseSecretRef"))
+		return one(f.finding(severityWarning, c, "the license cannot be applied", "use an image of Coder that supports licenses, or remove spec.licenseSecretRef"))
 	}
-	return one(f.finding(severityError, c, "the license is not applied", "see the message; the operator tries again by itself"))
+	return one(f.finding(severityError, c, "the license is not applied", "see the message; the operator retries automatically"))
 }
 
 func exposure(f *controlPlaneFacts) []conclusion {
@@ -185,22 +185,22 @@ func exposure(f *controlPlaneFacts) []conclusion {
 	do := "correct spec.expose: class, host, and the Secret with the certificate"
 	switch c.Reason {
 	case coderv1alpha1.ReasonKindMissing:
-		do = "install what brings the kind, or use another way in spec.expose"
+		do = "install the software that provides the kind, or use another option of spec.expose"
 	case coderv1alpha1.ReasonRouteRefused:
-		do = "have the Gateway take routes of this namespace and host, or correct spec.expose"
+		do = "configure the Gateway to accept routes of this namespace and host, or correct spec.expose"
 	case coderv1alpha1.ReasonNotOwned:
 		do = "delete or rename the object of that name"
 	}
-	return one(f.finding(severityError, c, "Coder is not reachable from outside as spec.expose asks", do))
+	return one(f.finding(severityError, c, "Coder is not exposed as spec.expose requires", do))
 }
 
 func workspaceAccess(f *controlPlaneFacts) []conclusion {
-	return beside(f, coderv1alpha1.ConditionWorkspaceAccess, "Coder may not make workspaces everywhere where spec.rbac says so",
-		"make the namespace that is missing, or have an administrator allow the rights of spec.rbac")
+	return beside(f, coderv1alpha1.ConditionWorkspaceAccess, "Coder lacks permissions for workspaces in a namespace of spec.rbac",
+		"create the missing namespace, or ask an administrator to allow the permissions of spec.rbac")
 }
 
 func metrics(f *controlPlaneFacts) []conclusion {
-	return beside(f, coderv1alpha1.ConditionMetricsExported, "the metrics are not exported", "see the message, or switch spec.metrics off")
+	return beside(f, coderv1alpha1.ConditionMetricsExported, "the metrics are not exported", "see the message, or disable spec.metrics")
 }
 
 // unserved reports that workspaces and templates are not served, unless missing access to
@@ -229,7 +229,7 @@ func notReady(f *controlPlaneFacts) []conclusion {
 	}
 	severity, do := severityError, "see its conditions"
 	if isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionReconciling) {
-		severity, do = severityWarning, "ask again in some seconds: the operator is at work"
+		severity, do = severityWarning, "try again in some seconds: the operator is working on it"
 	}
 	return aFallback(f.finding(severity, c, "it is not ready", do), showEvents(f.object.Namespace, "CoderControlPlane", f.object.Name))
 }

@@ -70,7 +70,7 @@ func TestControlPlaneRules(t *testing.T) {
 		},
 		"never seen": {
 			func() *controlPlaneFacts { f := factsOf(aControlPlane(), nil); f.deploymentMissing = true; return f },
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "has not looked at it", do: "operator"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "has not reconciled it", do: "operator"},
 		},
 		"behind": {
 			func() *controlPlaneFacts {
@@ -90,9 +90,9 @@ func TestControlPlaneRules(t *testing.T) {
 		},
 		"name conflict": {
 			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("ResourcesApplied", "NotOwned", `Service "coder" in namespace "coder" was not made by this operator`)...), nil)
+				return factsOf(aControlPlane(brokenPart("ResourcesApplied", "NotOwned", `Service "coder" in namespace "coder" was not created by this operator`)...), nil)
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: `belongs to someone else: Service "coder"`, do: "delete or rename"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: `belongs to another owner: Service "coder"`, do: "delete or rename"},
 		},
 		"invalid spec": {
 			func() *controlPlaneFacts {
@@ -110,22 +110,22 @@ func TestControlPlaneRules(t *testing.T) {
 		},
 		"no database": {
 			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseMissing", "the spec names no database")...), nil)
+				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseMissing", "the spec configures no database")...), nil)
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "names no database", do: "spec.database"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "configures no database", do: "spec.database"},
 		},
 		"no Secret of the database": {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseSecretMissing", `Secret "db" of spec.database does not exist`)...), nil)
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "db"`, do: "make the Secret"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "db"`, do: "create the Secret"},
 		},
 		"missing Secret": {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "SecretMissing", `Secret "s" has no key "k"`)...),
 					aPod("1", waits("CreateContainerConfigError", `couldn't find key k in Secret coder/s`)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "s" has no key "k"`, do: "make it"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "s" has no key "k"`, do: "create it"},
 		},
 		"missing Secret, seen by the kubelet alone": {
 			func() *controlPlaneFacts {
@@ -218,7 +218,7 @@ func TestControlPlaneRules(t *testing.T) {
 				f.logs = []containerLog{aLog("Started\n"+crashLine+"\n", true)}
 				return f
 			},
-			expectation{severity: "error", where: coderPod, what: "exit code 1, 4 restarts: create oidc config", evidence: crashLine, do: "last lines"},
+			expectation{severity: "error", where: coderPod, what: "code 1, 4 restarts: create oidc config", evidence: crashLine, do: "last log lines"},
 		},
 		"crash loop, words kept by the kubelet": {
 			func() *controlPlaneFacts {
@@ -226,11 +226,11 @@ func TestControlPlaneRules(t *testing.T) {
 				status.LastTerminationState.Terminated.Message = "error: unknown flag: --nope\n"
 				return factsOf(aControlPlane(progressing...), aPod("1", status))
 			},
-			expectation{severity: "error", where: coderPod, what: "exit code 2, 1 restart: unknown flag: --nope"},
+			expectation{severity: "error", where: coderPod, what: "code 2, 1 restart: unknown flag: --nope"},
 		},
 		"crash loop, by the condition alone": {
 			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" ended with exit code 1: no such flag`)...), nil)
+				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" exited with code 1: no such flag`)...), nil)
 			},
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "no such flag"},
 		},
@@ -238,7 +238,7 @@ func TestControlPlaneRules(t *testing.T) {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(progressing...), aPod("1", crashed(127, "Error", 2)))
 			},
-			expectation{severity: "error", where: coderPod, what: "exit code 127", evidence: "no words", do: "no such program"},
+			expectation{severity: "error", where: coderPod, what: "code 127", evidence: "without a message", do: "no such program"},
 		},
 		"out of memory": {
 			func() *controlPlaneFacts {
@@ -261,7 +261,7 @@ func TestControlPlaneRules(t *testing.T) {
 				f.logs = []containerLog{aLog(databaseLog+"\nerror: connect to postgres: connect to postgres: unable to connect after 11 tries; last error: dial tcp 10.96.0.7:5432: connect: connection refused\n", true)}
 				return f
 			},
-			expectation{severity: "error", where: coderPod, what: "cannot use its database: nothing listens", evidence: "10.96.0.7:5432", do: "spec.database"},
+			expectation{severity: "error", where: coderPod, what: "cannot use its database: no server listens", evidence: "10.96.0.7:5432", do: "spec.database"},
 		},
 		"database, while it still tries": {
 			func() *controlPlaneFacts {
@@ -277,7 +277,7 @@ func TestControlPlaneRules(t *testing.T) {
 				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable",
 					`Coder cannot use its database: pq: password authentication failed for user "coder"; check the database`)...), nil)
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "refuses the user or the password", evidence: "password authentication failed", do: "correct user and password"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "refuses the user or the password", evidence: "password authentication failed", do: "correct the user and the password"},
 		},
 		"database, gone under a running Coder": {
 			func() *controlPlaneFacts {
@@ -285,7 +285,7 @@ func TestControlPlaneRules(t *testing.T) {
 					no("OperatorAccess", "Unreachable", "reading the user of the token: Internal error fetching API key by id (dial tcp 10.96.0.7:5432: connect: connection refused) (HTTP 500)")),
 					aPod("1", runs(true)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "nothing listens at the address of the database", evidence: "10.96.0.7:5432"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "no server listens at the host and port of the database", evidence: "10.96.0.7:5432"},
 		},
 		"a database that was found after all": {
 			func() *controlPlaneFacts {
@@ -300,7 +300,7 @@ func TestControlPlaneRules(t *testing.T) {
 				return factsOf(aControlPlane(no("Ready", "Unreachable", "x"), no("CoderReachable", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused"),
 					no("OperatorAccess", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused")), aPod("1", runs(true)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not answer the operator"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not respond to the operator"},
 		},
 		"ended well, and runs again": {
 			func() *controlPlaneFacts {
@@ -314,7 +314,7 @@ func TestControlPlaneRules(t *testing.T) {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(brokenPart("CoderReachable", "Unreachable", "asking for the version: no answer from http://coder.coder.svc")...), aPod("1", runs(true)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not answer the operator", do: "NetworkPolicy"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not respond to the operator", do: "NetworkPolicies"},
 		},
 		"credentials refused": {
 			func() *controlPlaneFacts {
@@ -326,25 +326,25 @@ func TestControlPlaneRules(t *testing.T) {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenRefused", "it is revoked")...), aPod("1", runs(true)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "refuses the operator's token", do: "owner"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "rejects the operator's token", do: "owner"},
 		},
 		"token lost": {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenSecretMissing", `Secret "t" does not exist`)...), aPod("1", runs(true)))
 			},
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "t"`, do: "make it"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "t"`, do: "create it"},
 		},
 		"rollout stuck": {
 			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not end in time")...), nil)
+				f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not complete before its deadline")...), nil)
 				f.earlier = []corev1.Pod{*aPod("0", runs(true))}
 				return f
 			},
-			expectation{severity: "error", where: "Deployment/coder", what: "0 of 1 pods of the newest revision are ready, and 1 of the earlier one still answer", do: "go back"},
+			expectation{severity: "error", where: "Deployment/coder", what: "0 of 1 pods of the newest revision are ready, and 1 of the earlier one still serve requests", do: "revert"},
 		},
 		"starting": {
 			func() *controlPlaneFacts { return factsOf(aControlPlane(progressing...), aPod("1", runs(false))) },
-			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "0 of 1 pods are ready", do: "ask again"},
+			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "0 of 1 pods are ready", do: "try again"},
 		},
 		"license expired": {
 			func() *controlPlaneFacts {
@@ -356,7 +356,7 @@ func TestControlPlaneRules(t *testing.T) {
 			func() *controlPlaneFacts {
 				return factsOf(aControlPlane(append(working(), yes("LicenseApplied", "LicenseExpiring", "it ends in 3 days"))...), aPod("1", runs(true)))
 			},
-			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "ends soon", healthy: true},
+			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "expires soon", healthy: true},
 		},
 		"not exposed": {
 			func() *controlPlaneFacts {
@@ -376,7 +376,7 @@ func TestControlPlaneRules(t *testing.T) {
 				status.RestartCount, status.LastTerminationState.Terminated = 2, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 				return factsOf(aControlPlane(working()...), aPod("1", status))
 			},
-			expectation{severity: "warning", where: coderPod, what: "exit code 137 (OOMKilled), 2 restarts", healthy: true},
+			expectation{severity: "warning", where: coderPod, what: "code 137 (OOMKilled), 2 restarts", healthy: true},
 		},
 		"a provisioner": {
 			func() *controlPlaneFacts {
@@ -388,7 +388,7 @@ func TestControlPlaneRules(t *testing.T) {
 		},
 		"no Deployment": {
 			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(no("Ready", "Waiting", "waits"), no("DeploymentAvailable", "Waiting", "waits until the Deployment is applied")), nil)
+				f := factsOf(aControlPlane(no("Ready", "Waiting", "waits"), no("DeploymentAvailable", "Waiting", "waiting until the Deployment is applied")), nil)
 				f.deployment, f.deploymentMissing = nil, true
 				return f
 			},
@@ -401,7 +401,7 @@ func TestControlPlaneRules(t *testing.T) {
 
 // TestCausesComeFirst checks that effects come after their causes.
 func TestCausesComeFirst(t *testing.T) {
-	f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not end in time")...), aPod("1", crashed(1, "Error", 3)))
+	f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not complete before its deadline")...), aPod("1", crashed(1, "Error", 3)))
 	f.logs = []containerLog{aLog(databaseLog, true)}
 	f.object.Status.Conditions = append(f.object.Status.Conditions, no("WorkspaceAccess", "GrantForbidden", "may not"))
 	var got []string
@@ -410,9 +410,9 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 	want := []string{
 		"error " + coderPod + " Coder cannot use its database",
-		"error " + coderPod + " the container keeps ending with exit code 1, 3 restarts",
-		"error Deployment/coder the rollout did not end in time",
-		"warning CoderControlPlane/coder Coder may not make workspaces everywhere where spec.rbac says so",
+		"error " + coderPod + " the container exits repeatedly with code 1, 3 restarts",
+		"error Deployment/coder the rollout did not complete before its deadline",
+		"warning CoderControlPlane/coder Coder lacks permissions for workspaces in a namespace of spec.rbac",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("findings:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

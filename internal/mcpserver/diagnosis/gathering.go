@@ -78,7 +78,7 @@ func (g *gathering) list(ctx context.Context, list client.ObjectList, resource, 
 		return
 	}
 	if list.GetContinue() != "" {
-		g.note(gap{resource, fmt.Sprintf("only the first %d %s were looked at, and there are more", most, resource)})
+		g.note(gap{resource, fmt.Sprintf("only the first %d %s were checked, and there are more", most, resource)})
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// world is a fake API.
-type world struct {
+// fixture is a fake API.
+type fixture struct {
 	objects []client.Object
 	// raw contains responses by path. Those for previous containers have the suffix
 	// "?previous".
@@ -49,7 +49,7 @@ type world struct {
 	asked []string
 }
 
-func (w *world) answer(ctx context.Context, kind string) error {
+func (w *fixture) answer(ctx context.Context, kind string) error {
 	w.mu.Lock()
 	w.asked = append(w.asked, kind)
 	w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *world) answer(ctx context.Context, kind string) error {
 }
 
 // Get implements callers.Getter.
-func (w *world) Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+func (w *fixture) Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	if err := w.answer(ctx, "log"); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func kindOf(obj any) string {
 // knownKinds are the kinds of the fake cluster.
 var knownKinds = kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
 
-func (w *world) kube(t *testing.T) *callers.Kube {
+func (w *fixture) kube(t *testing.T) *callers.Kube {
 	t.Helper()
 	funcs := interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -152,7 +152,7 @@ func asAlice(t *testing.T) context.Context {
 	return request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 }
 
-func (w *world) controlPlane(t *testing.T) *Report {
+func (w *fixture) controlPlane(t *testing.T) *Report {
 	t.Helper()
 	r, err := ControlPlane(asAlice(t), w.kube(t), "coder", "coder")
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *world) controlPlane(t *testing.T) *Report {
 	return r
 }
 
-func (w *world) workspace(t *testing.T) *Report {
+func (w *fixture) workspace(t *testing.T) *Report {
 	t.Helper()
 	r, err := Workspace(asAlice(t), w.kube(t), "coder", "coder.ada.dev")
 	if err != nil {
@@ -172,12 +172,12 @@ func (w *world) workspace(t *testing.T) *Report {
 
 const podLog = "/api/v1/namespaces/coder/pods/coder-r1-x/log"
 
-// crashWorld returns a control plane whose coderd crashes repeatedly.
-func crashWorld() *world {
+// crashFixture returns a control plane whose coderd crashes repeatedly.
+func crashFixture() *fixture {
 	set := aReplicaSet("1", 1, 1)
-	return &world{
+	return &fixture{
 		objects: []client.Object{
-			aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" ended with exit code 1: create oidc config`)...),
+			aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" exited with code 1: create oidc config`)...),
 			aDeployment(), set, aReplicaSet("0", 0, 0), aPod("1", crashed(1, "Error", 4)),
 			anEvent("Pod", "coder-r1-x", "BackOff", "Back-off restarting failed container coder"),
 			anEvent("Pod", "coder-r1-gone", "Killing", "Stopping container"),
@@ -188,7 +188,7 @@ func crashWorld() *world {
 }
 
 func TestGatheredControlPlane(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	r := w.controlPlane(t)
 	if len(r.Gaps) > 0 || len(r.Pods) != 1 || len(r.Events) != 2 || len(r.Logs) != 1 || len(r.Conditions) != 3 {
 		t.Errorf("%d gaps, %d pods, %d events, %d logs, %d conditions: %+v", len(r.Gaps), len(r.Pods), len(r.Events), len(r.Logs), len(r.Conditions), r)
@@ -212,14 +212,14 @@ func TestForbiddenParts(t *testing.T) {
 		replicaSets:  `could not read replicasets in namespace coder: user "alice" may not list replicasets`,
 		provisioners: `could not read coderprovisioners in namespace coder: user "alice" may not list coderprovisioners`,
 	} {
-		w := crashWorld()
+		w := crashFixture()
 		w.forbidden = []string{forbidden}
 		r := w.controlPlane(t)
 		if len(r.Gaps) != 1 || r.Gaps[0] != want {
 			t.Errorf("gaps %q, want %q", r.Gaps, want)
 		}
 		// The operator's conditions contain what this caller cannot read.
-		if len(r.Findings) == 0 || !strings.Contains(r.Summary+r.Findings[0].Evidence, "exit code 1") {
+		if len(r.Findings) == 0 || !strings.Contains(r.Summary+r.Findings[0].Evidence, "code 1") {
 			t.Errorf("without %s: %s %+v", forbidden, r.Summary, r.Findings)
 		}
 	}
@@ -227,7 +227,7 @@ func TestForbiddenParts(t *testing.T) {
 
 // TestLogsAreBounded checks the limit on the number of containers whose logs are read.
 func TestLogsAreBounded(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	for _, name := range []string{"b", "c", "d", "e"} {
 		pod := aPod("1", crashed(1, "Error", 4))
 		pod.Name = name
@@ -241,7 +241,7 @@ func TestLogsAreBounded(t *testing.T) {
 
 // TestLogOfReadyPods checks that the log is read if Coder runs but does not work.
 func TestLogOfReadyPods(t *testing.T) {
-	w := &world{
+	w := &fixture{
 		objects: []client.Object{
 			aControlPlane(brokenPart("CoderReachable", "Unreachable", "no answer")...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)),
 		},
@@ -260,7 +260,7 @@ func TestLogOfReadyPods(t *testing.T) {
 // no control characters.
 func TestWordsOfOthersAreClean(t *testing.T) {
 	const dirty = "\x1b[31mpostgres://coder:hunter2hunter2@db/coder\x1b[0m"
-	w := crashWorld()
+	w := crashFixture()
 	status := crashed(1, "Error", 4)
 	status.LastTerminationState.Terminated.Message = "error: kept by the kubelet " + dirty
 	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", dirty)...)
@@ -282,11 +282,11 @@ func TestWordsOfOthersAreClean(t *testing.T) {
 
 // TestCauseInGap checks that the summary says which gap may contain the cause.
 func TestCauseInGap(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...)
 	w.forbidden = []string{pods, events}
 	r := w.controlPlane(t)
-	if want := "The cause may lie in what could not be read (events, pods): see gaps, and ask again with an account that may read it."; !strings.HasSuffix(r.Summary, want) || r.Healthy {
+	if want := "The cause may be in what could not be read (events, pods): see gaps, and try again with an account that has permission to read it."; !strings.HasSuffix(r.Summary, want) || r.Healthy {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 }
@@ -294,10 +294,10 @@ func TestCauseInGap(t *testing.T) {
 // TestSlowPart checks that a slow part does not delay the others: the log is read
 // meanwhile.
 func TestSlowPart(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	w.slow, w.logRead = []string{events}, make(chan struct{})
 	r := w.controlPlane(t)
-	if len(r.Gaps) != 1 || r.Gaps[0] != "could not read events in namespace coder: no answer came in time" || len(r.Logs) != 1 {
+	if len(r.Gaps) != 1 || r.Gaps[0] != "could not read events in namespace coder: there was no response in time" || len(r.Logs) != 1 {
 		t.Errorf("gaps %q, %d logs", r.Gaps, len(r.Logs))
 	}
 }
@@ -307,13 +307,13 @@ func TestSlowPart(t *testing.T) {
 func TestTimeIsUp(t *testing.T) { synctest.Test(t, testTimeIsUp) }
 
 func testTimeIsUp(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	w.slow = []string{events, pods, replicaSets}
 	r, err := examiner{w.kube(t), 50 * time.Millisecond}.controlPlane(asAlice(t), "coder", "coder")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(r.Gaps, "\n"); strings.Count(got, "no answer came in time") < 3 || !strings.Contains(r.Summary, "exit code 1") {
+	if got := strings.Join(r.Gaps, "\n"); strings.Count(got, "there was no response in time") < 3 || !strings.Contains(r.Summary, "code 1") {
 		t.Errorf("%s\n%s", r.Summary, got)
 	}
 	w.slow = []string{workspaces}
@@ -324,7 +324,7 @@ func testTimeIsUp(t *testing.T) {
 
 // TestGivenUp checks that a canceled diagnosis returns an error and no report.
 func TestGivenUp(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	w.slow = []string{events}
 	ctx, cancel := context.WithCancel(asAlice(t))
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -334,7 +334,7 @@ func TestGivenUp(t *testing.T) {
 }
 
 func TestErrorsOfTheObject(t *testing.T) {
-	w := &world{}
+	w := &fixture{}
 	_, err := ControlPlane(asAlice(t), w.kube(t), "coder", "none")
 	var call *toolset.CallError
 	if !errors.As(err, &call) || !apierrors.IsNotFound(err) || call.Name != "none" || call.Resource != controlPlanes {
@@ -348,7 +348,7 @@ func TestErrorsOfTheObject(t *testing.T) {
 
 // TestNoSecretIsRead checks that no Secret is read.
 func TestNoSecretIsRead(t *testing.T) {
-	w := crashWorld()
+	w := crashFixture()
 	w.controlPlane(t)
 	w.objects = append(w.objects, lostWorkspace("AgentsUnavailable", "x"))
 	w.workspace(t)
@@ -362,7 +362,7 @@ func TestNoSecretIsRead(t *testing.T) {
 // TestOldPods checks that pods of an earlier revision are distinguished from the new ones.
 func TestOldPods(t *testing.T) {
 	old := aPod("0", crashed(1, "Error", 9))
-	w := &world{objects: []client.Object{
+	w := &fixture{objects: []client.Object{
 		aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be fetched")...), aDeployment(),
 		aReplicaSet("0", 1, 1), aReplicaSet("1", 1, 1), old, aPod("1", waits("ErrImagePull", "manifest unknown")),
 	}}
@@ -383,7 +383,7 @@ func TestFailedTemplates(t *testing.T) {
 	broken := aTemplate()
 	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
 	broken.Status.LatestVersionID, broken.Status.LatestVersionName = "b", "v4"
-	w := &world{
+	w := &fixture{
 		objects: []client.Object{aControlPlane(working()...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)), broken},
 		raw:     map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s/log": initError},
 	}
@@ -393,8 +393,8 @@ func TestFailedTemplates(t *testing.T) {
 	}
 }
 
-// workspaceWorld returns a workspace with a pod that cannot be scheduled.
-func workspaceWorld() *world {
+// workspaceFixture returns a workspace with a pod that cannot be scheduled.
+func workspaceFixture() *fixture {
 	ws := lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")
 	pod := unschedulable("0/1 nodes are available: 1 Insufficient memory.")
 	pod.Namespace, pod.Labels = "work", map[string]string{labelWorkspaceID: ws.Status.ID}
@@ -406,12 +406,12 @@ func workspaceWorld() *world {
 	foreign.Name, foreign.InvolvedObject.Name = "other", "other"
 	cp := aControlPlane(working()...)
 	cp.Spec.RBAC.WorkspaceNamespaces = []string{"work"}
-	return &world{objects: []client.Object{ws, cp, aTemplate(), pod, other, event, foreign}}
+	return &fixture{objects: []client.Object{ws, cp, aTemplate(), pod, other, event, foreign}}
 }
 
 func TestGatheredWorkspace(t *testing.T) {
 	for _, forbidden := range []string{"", pods + " in all namespaces"} {
-		w := workspaceWorld()
+		w := workspaceFixture()
 		w.forbidden = []string{forbidden}
 		r := w.workspace(t)
 		if len(r.Gaps) > 0 || len(r.Pods) != 1 || r.Pods[0].Namespace != "work" || len(r.Events) != 1 || r.Build == nil || r.Build.Number != 4 {
@@ -425,7 +425,7 @@ func TestGatheredWorkspace(t *testing.T) {
 
 // TestGapsOfWorkspace checks the gaps for a caller who may read only the workspace.
 func TestGapsOfWorkspace(t *testing.T) {
-	w := workspaceWorld()
+	w := workspaceFixture()
 	w.forbidden = []string{pods, pods + " in all namespaces", replicaSets, controlPlanes, templates, provisioners}
 	r := w.workspace(t)
 	want := []string{
@@ -438,7 +438,7 @@ func TestGapsOfWorkspace(t *testing.T) {
 	if strings.Join(r.Gaps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("gaps:\n%s", strings.Join(r.Gaps, "\n"))
 	}
-	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "The cause may lie in what could not be read") {
+	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "The cause may be in what could not be read") {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 }
@@ -446,13 +446,13 @@ func TestGapsOfWorkspace(t *testing.T) {
 // TestAggregatedAPIAway checks that a 503 leads to a report with the conditions of the
 // control planes.
 func TestAggregatedAPIAway(t *testing.T) {
-	w := &world{
+	w := &fixture{
 		objects: []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable", "Coder cannot use its database: refused")...)},
-		errs:    map[string]error{workspaces: apierrors.NewServiceUnavailable("CoderControlPlane coder/coder cannot be asked now (Syncing since x): no answer")},
+		errs:    map[string]error{workspaces: apierrors.NewServiceUnavailable("CoderControlPlane coder/coder is not available (Syncing since x): no answer")},
 	}
 	r := w.workspace(t)
 	if r.Healthy || len(r.Findings) != 2 || r.Findings[0].Where != "CoderControlPlane/coder" || !strings.Contains(r.Summary, "cannot use its database") ||
-		!strings.Contains(r.Findings[1].What, "cannot be asked now") {
+		!strings.Contains(r.Findings[1].What, "is not available") {
 		t.Errorf("%+v", r)
 	}
 	w.objects = nil

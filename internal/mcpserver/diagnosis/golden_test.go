@@ -27,29 +27,29 @@ var update = flag.Bool("update", false, "write the golden reports")
 // golden returns the reports of six situations, as a model gets them. The evals on the real
 // cluster cause the same failures.
 func golden() map[string]struct {
-	world   *world
-	examine func(*world, *testing.T) *Report
+	fixture *fixture
+	examine func(*fixture, *testing.T) *Report
 	// cause must be in the summary.
 	cause string
 } {
 	return map[string]struct {
-		world   *world
-		examine func(*world, *testing.T) *Report
+		fixture *fixture
+		examine func(*fixture, *testing.T) *Report
 		cause   string
 	}{
-		"crash-looping-control-plane": {crashWorld(), (*world).controlPlane, "configure oidc provider"},
-		"bad-image":                   {imageWorld(), (*world).controlPlane, `image "registry.invalid/coder:none"`},
-		"unreachable-database":        {databaseWorld(), (*world).controlPlane, "nothing listens at the address of the database"},
-		"failed-template-build":       {templateWorld(), (*world).controlPlane, "Error: Invalid block definition on broken.tf line 1"},
-		"workspace-that-cannot-start": {forbiddenBuildWorld(), (*world).workspace, `namespaces "team-a" not found`},
-		"caller-without-rights":       {blindWorld(), (*world).controlPlane, "could not be read (events, pods, replicasets)"},
+		"crash-looping-control-plane": {crashFixture(), (*fixture).controlPlane, "configure oidc provider"},
+		"bad-image":                   {imageFixture(), (*fixture).controlPlane, `image "registry.invalid/coder:none"`},
+		"unreachable-database":        {databaseFixture(), (*fixture).controlPlane, "no server listens at the host and port of the database"},
+		"failed-template-build":       {templateFixture(), (*fixture).controlPlane, "Error: Invalid block definition on broken.tf line 1"},
+		"workspace-that-cannot-start": {forbiddenBuildFixture(), (*fixture).workspace, `namespaces "team-a" not found`},
+		"caller-without-rights":       {blindFixture(), (*fixture).controlPlane, "could not be read (events, pods, replicasets)"},
 	}
 }
 
 func TestGoldenReports(t *testing.T) {
 	for name, c := range golden() {
 		t.Run(name, func(t *testing.T) {
-			r := c.examine(c.world, t)
+			r := c.examine(c.fixture, t)
 			if !strings.Contains(r.Summary, c.cause) {
 				t.Errorf("the summary does not name the cause: %s", r.Summary)
 			}
@@ -74,14 +74,14 @@ func TestGoldenReports(t *testing.T) {
 	}
 }
 
-func imageWorld() *world {
+func imageFixture() *fixture {
 	const image = "registry.invalid/coder:none"
 	pod := aPod("1", waits("ImagePullBackOff", `Back-off pulling image "registry.invalid/coder:none": ErrImagePull: no such host`))
 	pod.Spec.Containers[0].Image = image
 	cp := aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed",
 		`image "registry.invalid/coder:none" of container "coder" cannot be fetched: the registry's name does not resolve; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets`)...)
 	cp.Spec.Image = image
-	return &world{objects: []client.Object{
+	return &fixture{objects: []client.Object{
 		cp, aDeployment(), aReplicaSet("1", 1, 1), pod,
 		anEvent("Pod", "coder-r1-x", "Failed", `Failed to pull image "registry.invalid/coder:none": rpc error: code = Unknown desc = failed to pull and unpack image `+
 			`"registry.invalid/coder:none": failed to resolve reference "registry.invalid/coder:none": failed to do request: Head "https://registry.invalid/v2/coder/manifests/none": `+
@@ -90,12 +90,12 @@ func imageWorld() *world {
 	}}
 }
 
-func databaseWorld() *world {
+func databaseFixture() *fixture {
 	// It terminated twice and is running its next attempt.
 	status := runs(false)
 	status.RestartCount, status.LastTerminationState.Terminated = 2, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
 	const cause = "dial tcp 127.0.0.1:1: connect: connection refused"
-	return &world{
+	return &fixture{
 		objects: []client.Object{
 			aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable",
 				"Coder cannot use its database: "+cause+"; check the database, and the value of CODER_PG_CONNECTION_URL")...),
@@ -112,21 +112,21 @@ func databaseWorld() *world {
 	}
 }
 
-func templateWorld() *world {
+func templateFixture() *fixture {
 	broken := aTemplate()
 	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
 	broken.Status.LatestVersionID, broken.Status.LatestVersionName = "b", "v4"
 	status := runs(true)
-	return &world{
+	return &fixture{
 		objects: []client.Object{aControlPlane(working()...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", status), broken},
 		raw:     map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s/log": initError},
 	}
 }
 
-func forbiddenBuildWorld() *world {
+func forbiddenBuildFixture() *fixture {
 	ws := failedWorkspace("terraform apply: exit status 1")
 	ws.Status.Agents = []aggregationv1alpha1.WorkspaceAgent{}
-	return &world{
+	return &fixture{
 		objects: []client.Object{ws, aControlPlane(working()...), aTemplate()},
 		raw: map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/coder.ada.dev/log": logged("Starting workspace",
 			"kubernetes_deployment.main[0]: Creating...", `Error: Failed to create deployment: namespaces "team-a" not found`,
@@ -135,13 +135,13 @@ func forbiddenBuildWorld() *world {
 	}
 }
 
-// blindWorld returns an API in which the operator knows no cause, and the caller may not
+// blindFixture returns an API in which the operator knows no cause, and the caller may not
 // read the object that shows it.
-func blindWorld() *world {
+func blindFixture() *fixture {
 	d := aDeployment()
 	d.Status.Conditions = []appsv1.DeploymentCondition{}
 	d.Spec.Replicas = ptr.To[int32](1)
-	return &world{
+	return &fixture{
 		objects:   []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...), d},
 		forbidden: []string{pods, "log", events, replicaSets},
 	}
@@ -180,9 +180,9 @@ func brokenPart(kind, reason, message string) []metav1.Condition {
 
 func working() []metav1.Condition {
 	return []metav1.Condition{
-		yes("Ready", "Ready", "Coder runs, and the operator has access to it"), yes("ResourcesApplied", "Applied", "every object that the spec asks for is applied"),
+		yes("Ready", "Ready", "Coder runs, and the operator has access to it"), yes("ResourcesApplied", "Applied", "all objects that the spec requires are applied"),
 		yes("DeploymentAvailable", "Available", "1 of 1 pods are ready"), yes("CoderReachable", "Reachable", "Coder v2.30.0 answers"),
-		yes("OperatorAccess", "TokenAccepted", "Coder accepts the operator's token"), yes("Served", "Served", "templates and workspaces are served under their own names"),
+		yes("OperatorAccess", "TokenAccepted", "Coder accepts the operator's token"), yes("Served", "Served", "templates and workspaces are served; their names have no prefix"),
 	}
 }
 

@@ -63,9 +63,9 @@ func (f podFacts) logOf(s suspect, previous bool) string {
 	return ""
 }
 
-// lastWords returns the last output of a container that terminated: its termination
+// lastOutput returns the last output of a container that terminated: its termination
 // message, or its log.
-func (f podFacts) lastWords(s suspect) string {
+func (f podFacts) lastOutput(s suspect) string {
 	ended := podproblem.LastTermination(s.Status)
 	if ended == nil {
 		return ""
@@ -224,7 +224,7 @@ func (g *gathering) eventsOf(ctx context.Context, namespace string) []corev1.Eve
 	case failed != nil:
 		g.miss(ctx, failed)
 	case next != "":
-		g.note(gap{events, "namespace " + namespace + " has more events than are looked at; get_events with the name of an object finds others"})
+		g.note(gap{events, "namespace " + namespace + " has more events than were read; get_events with the name of an object finds others"})
 	}
 	return all
 }

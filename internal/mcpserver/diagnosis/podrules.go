@@ -22,7 +22,7 @@ func refusedPods(f podFacts) []conclusion {
 		}
 		message := podproblem.Refusal(refused.Message)
 		return one(Finding{
-			Severity: severityError, Where: "ReplicaSet/" + set.Name, What: "the API server refuses its pods: " + oneLine(message, longestSentence),
+			Severity: severityError, Where: "ReplicaSet/" + set.Name, What: "the API server rejects its pods: " + oneLine(message, longestSentence),
 			Evidence: evidence("Event FailedCreate: " + refused.Message), Do: refusalRemedy(message, f.remedy),
 		}, showEvents(set.Namespace, "ReplicaSet", set.Name))
 	}
@@ -34,11 +34,11 @@ func refusalRemedy(message string, r remedies) string {
 	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "must specify"):
 		return "raise the ResourceQuota of the namespace, remove other pods, or lower " + r.resources
 	case strings.Contains(message, "violates PodSecurity"):
-		return "mend " + r.security + ", or let the namespace have such pods"
+		return "fix " + r.security + ", or allow such pods in the namespace"
 	case strings.Contains(message, "LimitRange"), strings.Contains(message, "per Container"), strings.Contains(message, "per Pod"):
 		return "bring " + r.resources + " within the LimitRange of the namespace"
 	default:
-		return "mend what the API server names"
+		return "fix what the API server reports"
 	}
 }
 
@@ -51,7 +51,7 @@ func unschedulablePods(f podFacts) []conclusion {
 			continue
 		}
 		return one(Finding{
-			Severity: severityError, Where: wherePod(pod), What: "no node takes the pod: " + oneLine(c.Message, longestSentence),
+			Severity: severityError, Where: wherePod(pod), What: "no node accepts the pod: " + oneLine(c.Message, longestSentence),
 			Evidence: evidence("condition PodScheduled, " + c.Reason + ": " + c.Message), Do: schedulingRemedy(c.Message, f.remedy),
 		}, showEvents(pod.Namespace, "Pod", pod.Name))
 	}
@@ -62,13 +62,13 @@ func schedulingRemedy(message string, r remedies) string {
 	lower := strings.ToLower(message)
 	switch {
 	case strings.Contains(lower, "persistentvolumeclaim"), strings.Contains(lower, "volume"):
-		return "see that the PersistentVolumeClaim exists and is bound (its StorageClass, its size, its zone), or correct " + r.volumes
+		return "check that the PersistentVolumeClaim exists and is bound (its StorageClass, its size, its zone), or correct " + r.volumes
 	case strings.Contains(lower, "insufficient"):
-		return "add nodes, free room on them, or lower the requests in " + r.resources
+		return "add nodes, free capacity on them, or lower the requests in " + r.resources
 	case strings.Contains(lower, "taint"), strings.Contains(lower, "selector"), strings.Contains(lower, "affinity"), strings.Contains(lower, "topology"):
-		return "see which nodes fit, and correct " + r.placement
+		return "check which nodes fit, and correct " + r.placement
 	default:
-		return "see the nodes, " + r.resources + " and " + r.placement
+		return "check the nodes, " + r.resources + " and " + r.placement
 	}
 }
 
@@ -82,8 +82,8 @@ func evictedPods(f podFacts) []conclusion {
 		}
 		return one(Finding{
 			Severity: severityError, Where: wherePod(pod), Evidence: evidence(found.Message),
-			What: fmt.Sprintf("the node ended the pod (%s): %s", oneLine(found.Reason, longestSentence), oneLine(found.Message, longestSentence)),
-			Do:   "free what the node is short of, or give the pod requests in " + f.remedy.resources,
+			What: fmt.Sprintf("the node terminated the pod (%s): %s", oneLine(found.Reason, longestSentence), oneLine(found.Message, longestSentence)),
+			Do:   "free the resource that the node is short of, or set requests for the pod in " + f.remedy.resources,
 		}, showEvents(pod.Namespace, "Pod", pod.Name))
 	}
 	return nothing()
@@ -93,13 +93,13 @@ func evictedPods(f podFacts) []conclusion {
 // containers.
 func unmountedVolumes(f podFacts) []conclusion {
 	return fromEvents(f, podproblem.MountReasons(), "a volume cannot be mounted",
-		"see that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
+		"check that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
 }
 
 // failedSandboxes reports pods for which the node cannot create a network or a sandbox.
 func failedSandboxes(f podFacts) []conclusion {
-	return fromEvents(f, podproblem.SandboxReasons(), "the node cannot make the pod's sandbox",
-		"look at the node: its network plugin and its container runtime")
+	return fromEvents(f, podproblem.SandboxReasons(), "the node cannot create the pod's sandbox",
+		"check the network plugin and the container runtime of the node")
 }
 
 // fromEvents reports Events with these reasons about pending pods of which no container was
@@ -158,7 +158,7 @@ func (f podFacts) failedPull(pod string) *corev1.Event {
 // pullCause returns why an image cannot be pulled, and what to do.
 func pullCause(said string, r remedies) (text, do string) {
 	cause := podproblem.PullCauseOf(said)
-	text = cmp.Or(cause.String(), "the kubelet does not say why")
+	text = cmp.Or(cause.String(), "the kubelet reports no reason")
 	switch cause {
 	case podproblem.NeverPulled:
 		return text, "load it onto the node, or change the pull policy beside " + r.image
@@ -175,11 +175,11 @@ func pullCause(said string, r remedies) (text, do string) {
 	case podproblem.RateLimited:
 		return text, "wait, log in to the registry with pull secrets, or use a mirror"
 	case podproblem.NoAnswer:
-		return text, "see that the node reaches the registry, or correct it in " + r.image
+		return text, "check that the node can reach the registry, or correct it in " + r.image
 	case podproblem.PullCauseUnknown:
-		return text, "see the Events of the pod, and correct " + r.image
+		return text, "check the Events of the pod, and correct " + r.image
 	default:
-		return text, "see the Events of the pod, and correct " + r.image
+		return text, "check the Events of the pod, and correct " + r.image
 	}
 }
 
@@ -191,9 +191,9 @@ func invalidConfigs(f podFacts) []conclusion {
 			continue
 		}
 		return one(Finding{
-			Severity: severityError, Where: whereContainer(s), What: "the container cannot be made: " + oneLine(waiting.Message, longestSentence),
+			Severity: severityError, Where: whereContainer(s), What: "the container cannot be created: " + oneLine(waiting.Message, longestSentence),
 			Evidence: evidence(waiting.Reason + ": " + waiting.Message),
-			Do:       "make the Secret, ConfigMap or key that is named, or correct " + f.remedy.references,
+			Do:       "create the Secret, ConfigMap or key that the message names, or correct " + f.remedy.references,
 		}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
 	}
 	return nothing()
@@ -205,8 +205,8 @@ func outOfMemory(f podFacts) []conclusion {
 		if ended := podproblem.LastTermination(s.Status); ended != nil && podproblem.IsOutOfMemory(ended) {
 			return one(Finding{
 				Severity: severityError, Where: whereContainer(s),
-				What:     fmt.Sprintf("the container was ended because it used more memory than its limit (OOMKilled), %s", restarts(s)),
-				Evidence: evidence(f.lastWords(s)), Do: "raise the memory limit in " + f.remedy.resources,
+				What:     fmt.Sprintf("the container was killed because it exceeded its memory limit (OOMKilled), %s", restarts(s)),
+				Evidence: evidence(f.lastOutput(s)), Do: "raise the memory limit in " + f.remedy.resources,
 			}, showLog(s, hasPrevious(s)))
 		}
 	}
@@ -220,10 +220,10 @@ func crashes(f podFacts) []conclusion {
 		if ended == nil || podproblem.IsOutOfMemory(ended) {
 			continue
 		}
-		words := f.lastWords(s)
-		what := fmt.Sprintf("the container ended with exit code %d", ended.ExitCode)
+		words := f.lastOutput(s)
+		what := fmt.Sprintf("the container exited with code %d", ended.ExitCode)
 		if s.Status.RestartCount > 0 {
-			what = fmt.Sprintf("the container keeps ending with exit code %d, %s", ended.ExitCode, restarts(s))
+			what = fmt.Sprintf("the container exits repeatedly with code %d, %s", ended.ExitCode, restarts(s))
 		}
 		if line := podproblem.LastLine(words); line != "" {
 			what += ": " + oneLine(line, longestSentence)
@@ -244,7 +244,7 @@ func restarts(s suspect) string {
 }
 
 func endedEvidence(ended *corev1.ContainerStateTerminated) string {
-	return fmt.Sprintf("%s, exit code %d, and no words", ended.Reason, ended.ExitCode)
+	return fmt.Sprintf("%s, exit code %d, without a message", ended.Reason, ended.ExitCode)
 }
 
 func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) string {
@@ -253,9 +253,9 @@ func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) 
 	case ended.ExitCode == 126 || ended.ExitCode == 127:
 		return "correct the command: the image has no such program, or cannot run it"
 	case (ended.ExitCode == 137 || ended.ExitCode == 143) && killed:
-		return "the liveness probe had it ended: see why it does not answer, or give it more time"
+		return "the liveness probe failed and the kubelet killed it: check why it does not respond, or give it more time"
 	default:
-		return "mend what its last lines name, in " + f.remedy.process
+		return "fix what its last log lines report, in " + f.remedy.process
 	}
 }
 
@@ -269,8 +269,8 @@ func unreadyProcesses(f podFacts) []conclusion {
 		return []conclusion{{
 			Finding: Finding{
 				Severity: severityError, Where: whereContainer(s),
-				What:     "the container runs and is not ready: " + oneLine(unhealthy.Message, longestSentence),
-				Evidence: evidence(cmp.Or(f.logOf(s, false), unhealthy.Message)), Do: "see in its log what it waits for",
+				What:     "the container is running but not ready: " + oneLine(unhealthy.Message, longestSentence),
+				Evidence: evidence(cmp.Or(f.logOf(s, false), unhealthy.Message)), Do: "check in its log what it waits for",
 			},
 			symptom: true, next: []Next{showLog(s, false)},
 		}}
@@ -287,8 +287,8 @@ func restarted(f podFacts) []conclusion {
 		}
 		return one(Finding{
 			Severity: severityWarning, Where: whereContainer(s),
-			What:     fmt.Sprintf("the container is ready, and ended before with exit code %d (%s), %s", ended.ExitCode, ended.Reason, restarts(s)),
-			Evidence: evidence(f.lastWords(s)), Do: "see in the log of the container before why it ended",
+			What:     fmt.Sprintf("the container is ready, but exited earlier with code %d (%s), %s", ended.ExitCode, ended.Reason, restarts(s)),
+			Evidence: evidence(f.lastOutput(s)), Do: "check the log of the previous container for the reason",
 		}, showLog(s, true))
 	}
 	return nothing()

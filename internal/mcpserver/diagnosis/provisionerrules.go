@@ -36,8 +36,8 @@ func unreadyProvisioner(p *coderv1alpha1.CoderProvisioner) *conclusion {
 	}
 	return &conclusion{Finding: Finding{
 		Severity: severityWarning, Where: "CoderProvisioner/" + p.Name,
-		What:     "it takes no builds: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not looked at it yet"),
-		Evidence: proof(c), Do: "mend it, where templates need its tags",
+		What:     "it accepts no builds: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not reconciled it yet"),
+		Evidence: proof(c), Do: "fix it if templates need its tags",
 	}, next: []Next{{Tool: "list_provisioners", Arguments: map[string]any{"namespace": p.Namespace}}}}
 }
 
@@ -50,7 +50,7 @@ func waitingBuild(f *workspaceFacts) []conclusion {
 	severity, why, do := f.whoTakesBuilds()
 	found := Finding{
 		Severity: severity, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number), Do: do,
-		What:     fmt.Sprintf("the %s build waits for a provisioner since %s: %s", b.Transition, since(b.CreatedAt), why),
+		What:     fmt.Sprintf("the %s build has been waiting for a provisioner since %s: %s", b.Transition, since(b.CreatedAt), why),
 		Evidence: evidence(f.describeProvisioners()),
 	}
 	return one(found, Next{Tool: "list_provisioners", Arguments: map[string]any{"namespace": f.object.Namespace}}, f.callControlPlane())
@@ -71,13 +71,13 @@ func (f *workspaceFacts) whoTakesBuilds() (severity, why, do string) {
 	ready := slices.ContainsFunc(fitting, func(p coderv1alpha1.CoderProvisioner) bool { return unreadyProvisioner(&p) == nil })
 	switch {
 	case ready:
-		return severityWarning, "one that may take it is ready, and perhaps busy", "wait, or give the CoderProvisioner more replicas"
+		return severityWarning, "a provisioner with its tags is ready, but may be busy", "wait, or increase the replicas of the CoderProvisioner"
 	case len(fitting) > 0:
-		return severityError, "those with its tags are not ready", "mend the CoderProvisioner: its conditions say what is wrong"
+		return severityError, "the provisioners with its tags are not ready", "fix the CoderProvisioner: see its conditions"
 	case len(tags) > 0:
-		return severityError, "none in this namespace has the tags " + describeTags(tags), "make a CoderProvisioner with these tags, or correct spec.provisionerTags of the template"
+		return severityError, "no CoderProvisioner in this namespace has the tags " + describeTags(tags), "create a CoderProvisioner with these tags, or correct spec.provisionerTags of the template"
 	default:
-		return severityWarning, "those inside Coder take it, when they have time", "wait; see that the control plane is well, and that its own provisioners are not switched off (CODER_PROVISIONER_DAEMONS)"
+		return severityWarning, "the built-in provisioners of Coder build it when they are free", "wait; check that the control plane is healthy, and that its built-in provisioners are not disabled (CODER_PROVISIONER_DAEMONS)"
 	}
 }
 

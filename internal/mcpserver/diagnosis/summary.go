@@ -52,7 +52,7 @@ func (w writing) verdict() string {
 	state := "works"
 	switch {
 	case w.has(severityError):
-		state = "does not work as it should"
+		state = "does not work as expected"
 	case !w.healthy():
 		state = "is not ready"
 	}
@@ -62,7 +62,7 @@ func (w writing) verdict() string {
 	first := w.conclusions[0]
 	says := fmt.Sprintf("%s %s: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
 	if w.healthy() {
-		says = fmt.Sprintf("%s %s, and something is to be said: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
+		says = fmt.Sprintf("%s %s, but there is a finding: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
 	}
 	if first.Do != "" {
 		says += fmt.Sprintf(" What to do: %s.", first.Do)
@@ -80,7 +80,7 @@ func (w writing) blindness() string {
 	if w.healthy() {
 		return fmt.Sprintf("Not everything could be read (%s): see gaps.", what)
 	}
-	return fmt.Sprintf("The cause may lie in what could not be read (%s): see gaps, and ask again with an account that may read it.", what)
+	return fmt.Sprintf("The cause may be in what could not be read (%s): see gaps, and try again with an account that has permission to read it.", what)
 }
 
 // next returns the calls that show or do more, without duplicates. Those for the most
@@ -100,7 +100,7 @@ func (w writing) next() []Next {
 const (
 	// longestReport is the maximum size of a report as JSON, in bytes.
 	longestReport = 16 << 10
-	cutNotice     = "something was left out so that the report stays small; nextTools, get_events and get_pod_logs tell the rest"
+	cutNotice     = "parts were left out to limit the size of the report; nextTools, get_events and get_pod_logs return the rest"
 )
 
 // fitted shortens a report until it is small enough. It first removes what other tools also

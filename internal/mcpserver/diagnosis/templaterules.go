@@ -16,8 +16,8 @@ func missingTemplate(f *workspaceFacts) []conclusion {
 	}
 	return one(Finding{
 		Severity: severityWarning, Where: "CoderTemplate/" + templateName(f.object),
-		What: "there is no template of that name any more, so the workspace cannot get a newer version",
-		Do:   "see with list_templates whether it was renamed or deleted",
+		What: "the template no longer exists, so the workspace cannot get a newer version",
+		Do:   "check with list_templates whether it was renamed or deleted",
 	}, Next{Tool: "list_templates", Arguments: map[string]any{"namespace": f.object.Namespace}})
 }
 
@@ -52,8 +52,8 @@ func deprecatedTemplate(f *workspaceFacts) []conclusion {
 		return nothing()
 	}
 	return one(Finding{
-		Severity: severityInfo, Where: "CoderTemplate/" + f.template.Name, What: "the template is deprecated: no new workspace can be made from it",
-		Evidence: evidence(f.template.Status.DeprecationMessage), Do: "make a workspace from another template",
+		Severity: severityInfo, Where: "CoderTemplate/" + f.template.Name, What: "the template is deprecated: no new workspace can be created from it",
+		Evidence: evidence(f.template.Status.DeprecationMessage), Do: "create a workspace from another template",
 	})
 }
 
@@ -93,8 +93,8 @@ var sourceLine = regexp.MustCompile(`(?m)^(\d+: .*|├─+)\n?`)
 // withoutSource removes the quoted lines of the template from an error.
 func withoutSource(block string) string { return sourceLine.ReplaceAllString(block, "") }
 
-// buildTrouble is a known cause of a failed build. signs matches its error or its log.
-type buildTrouble struct {
+// buildCause is a known cause of a failed build. signs matches its error or its log.
+type buildCause struct {
 	signs *regexp.Regexp
 	// what describes the problem. If it is empty, the build's own message is used.
 	what string
@@ -104,9 +104,9 @@ type buildTrouble struct {
 // waitsForPods matches the messages of a build that timed out while it waited for pods.
 var waitsForPods = regexp.MustCompile(`Waiting for rollout to finish|[Pp]od .* not ready|timed out waiting for the condition|context deadline exceeded`)
 
-// buildTroubles matches messages of Coder's provisioner, Terraform and Kubernetes. The
+// buildCauses matches messages of Coder's provisioner, Terraform and Kubernetes. The
 // first match is used, so more specific patterns come first.
-var buildTroubles = []buildTrouble{
+var buildCauses = []buildCause{
 	{regexp.MustCompile(`insufficient quota|exceed your quota`), "its owner's quota in Coder does not allow it",
 		"raise the quota allowance of a group of the owner in Coder, or delete workspaces that are not needed"},
 	{regexp.MustCompile(`missing parameter|(?i)parameter .* (is )?required`), "a required parameter has no value",
@@ -114,19 +114,19 @@ var buildTroubles = []buildTrouble{
 	{regexp.MustCompile(`required template variables|No value for required variable`), "a variable of the template has no value",
 		"set spec.variables of the template with push_template"},
 	{regexp.MustCompile(`detected as (hung|pending)|terminated by the reaper`), "the provisioner stopped answering during the build",
-		"see that the provisioners and the control plane are well (diagnose_control_plane), and build again"},
-	{regexp.MustCompile(`exceeded quota`), "", "raise the ResourceQuota of the namespace, or have the template ask for less"},
+		"check the provisioners and the control plane (diagnose_control_plane), and build again"},
+	{regexp.MustCompile(`exceeded quota`), "", "raise the ResourceQuota of the namespace, or lower the requests in the template"},
 	{regexp.MustCompile(`is forbidden: User "system:serviceaccount:|cannot (create|get|list|patch|delete|watch) resource`), "",
-		"give Coder's ServiceAccount the right in that namespace: spec.rbac.workspaceNamespaces of the control plane"},
-	{regexp.MustCompile(`namespaces "[^"]*" not found`), "", "make the namespace, or correct it in the template"},
+		"grant Coder's ServiceAccount the permission in that namespace: spec.rbac.workspaceNamespaces of the control plane"},
+	{regexp.MustCompile(`namespaces "[^"]*" not found`), "", "create the namespace, or correct it in the template"},
 	{regexp.MustCompile(`Failed to (query available provider packages|install provider)|registry\.terraform\.io|Failed to resolve provider packages`), "",
-		"see that the provisioners reach the Terraform registry or a mirror of it, and that the template names a version that exists"},
+		"check that the provisioners can reach the Terraform registry or a mirror of it, and that the template requires a version that exists"},
 	{waitsForPods, "",
-		"see why the pods of the workspace do not get ready"},
+		"check why the pods of the workspace do not become ready"},
 	{regexp.MustCompile(`connection refused|no such host|i/o timeout|no route to host`), "",
-		"see that the provisioner reaches what the template talks to"},
-	{regexp.MustCompile(`already exists`), "", "delete what is left of an earlier build, or have the template choose another name"},
-	{regexp.MustCompile(`Error: `), "", "mend the template at the place that is named, and push it with push_template"},
+		"check that the provisioner can reach the servers that the template uses"},
+	{regexp.MustCompile(`already exists`), "", "delete the remaining objects of an earlier build, or use another name in the template"},
+	{regexp.MustCompile(`Error: `), "", "fix the template at the reported file and line, and push it with push_template"},
 }
 
 // failedBuild describes a failed build, from Coder's error and the build log. shown is the
@@ -134,9 +134,9 @@ var buildTroubles = []buildTrouble{
 func failedBuild(problem, log string) (what, shown, do string) {
 	block, problem := terraformError(log), toolset.CleanText(problem)
 	said := strings.Join(slices.DeleteFunc([]string{block, problem}, func(s string) bool { return s == "" }), "\n")
-	for _, trouble := range buildTroubles {
-		if trouble.signs.MatchString(said) {
-			what, do = trouble.what, trouble.do
+	for _, cause := range buildCauses {
+		if cause.signs.MatchString(said) {
+			what, do = cause.what, cause.do
 			break
 		}
 	}
@@ -147,14 +147,14 @@ func failedBuild(problem, log string) (what, shown, do string) {
 	case problem != "":
 		what = oneLine(problem, longestSentence)
 	default:
-		what = "Coder gives no reason"
+		what = "Coder reported no reason"
 	}
 	shown = redaction.Truncate(strings.TrimSpace(said), longestEvidence)
 	if block == "" && log != "" {
 		shown = tail(strings.TrimSpace(said+"\n"+log), longestEvidence)
 	}
 	if do == "" {
-		do = "read its log, mend the template or the parameters, and build again"
+		do = "read its log, fix the template or the parameters, and build again"
 	}
 	return what, shown, do
 }

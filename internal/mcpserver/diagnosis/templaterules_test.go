@@ -64,12 +64,12 @@ func TestFailedBuild(t *testing.T) {
 		"variable":       {"required template variables need values: [token]", "", "variable of the template", "spec.variables"},
 		"reaped":         {"Coder: Build has been detected as hung for 5 minutes and has been terminated by the reaper.", "", "stopped answering", "provisioners"},
 		"forbidden":      {"terraform apply: exit status 1", logged("Starting workspace", `Error: deployments.apps is forbidden: User "system:serviceaccount:coder:coder" cannot create resource "deployments" in API group "apps" in the namespace "w"`), "is forbidden", "spec.rbac.workspaceNamespaces"},
-		"namespace":      {"terraform apply: exit status 1", logged("Starting workspace", `Error: namespaces "w" not found`), `namespaces "w" not found`, "make the namespace"},
+		"namespace":      {"terraform apply: exit status 1", logged("Starting workspace", `Error: namespaces "w" not found`), `namespaces "w" not found`, "create the namespace"},
 		"ResourceQuota":  {"terraform apply: exit status 1", logged("Starting workspace", `Error: pods "x" is forbidden: exceeded quota: q`), "exceeded quota", "ResourceQuota"},
 		"providers":      {"initialize terraform: exit status 1", logged("Setting up", "Error: Failed to query available provider packages", "Could not retrieve the list"), "Failed to query", "registry"},
 		"pods":           {"terraform apply: exit status 1", logged("Starting workspace", "Error: Waiting for rollout to finish: 1 replicas wanted; 0 replicas Ready"), "Waiting for rollout", "pods of the workspace"},
 		"without a log":  {"terraform plan: exit status 1", "", "terraform plan: exit status 1", "read its log"},
-		"without a word": {"", "", "Coder gives no reason", "read its log"},
+		"without a word": {"", "", "Coder reported no reason", "read its log"},
 	} {
 		what, shown, do := failedBuild(c.problem, c.log)
 		if !strings.Contains(what, c.what) || !strings.Contains(do, c.do) || len(shown) > longestEvidence || len(what) > longestSentence {

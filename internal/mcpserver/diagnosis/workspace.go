@@ -93,9 +93,9 @@ func (g *gathering) unavailable(ctx context.Context, namespace, name string, err
 	g.list(ctx, list, controlPlanes, namespace, mostProvisioners)
 	conclusions := one(Finding{
 		Severity: severityError, Where: "CoderWorkspace/" + name,
-		What:     "it cannot be shown now: " + oneLine(toolset.Message(err), longestSentence),
+		What:     "it is not available: " + oneLine(toolset.Message(err), longestSentence),
 		Evidence: "the aggregated API answers 503",
-		Do:       "see why its control plane does not answer (diagnose_control_plane); where none is named, whether the aggregated API runs (check_health)",
+		Do:       "check why its control plane does not respond (diagnose_control_plane); if none is named, check whether the aggregated API runs (check_health)",
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 	for i := range list.Items {
 		cp := &list.Items[i]

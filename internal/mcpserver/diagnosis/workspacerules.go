@@ -61,8 +61,8 @@ func missingControlPlane(f *workspaceFacts) []conclusion {
 		return nothing()
 	}
 	return one(Finding{
-		Severity: severityError, Where: "CoderControlPlane/" + controlPlaneName(f.object), What: "the control plane of the workspace does not exist any more",
-		Do: "make the control plane anew with the same name and database, or let the object of the workspace go",
+		Severity: severityError, Where: "CoderControlPlane/" + controlPlaneName(f.object), What: "the control plane of the workspace no longer exists",
+		Do: "create the control plane again with the same name and database, or ignore the object of the workspace",
 	}, Next{Tool: "list_control_planes", Arguments: map[string]any{"namespace": f.object.Namespace}})
 }
 
@@ -72,8 +72,8 @@ func silentCoder(f *workspaceFacts) []conclusion {
 	if c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
 		return nothing()
 	}
-	all := one(f.finding(severityError, c, "Coder cannot be asked, so the workspace is shown as it was last seen",
-		"see why its control plane does not answer (diagnose_control_plane)"), f.callControlPlane())
+	all := one(f.finding(severityError, c, "Coder is not available, so the workspace is in its last known state",
+		"check why its control plane does not respond (diagnose_control_plane)"), f.callControlPlane())
 	if f.controlPlane == nil {
 		return all
 	}
@@ -93,8 +93,8 @@ func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) *conclusion {
 	}
 	return &conclusion{Finding: Finding{
 		Severity: severityError, Where: "CoderControlPlane/" + cp.Name,
-		What:     "the control plane does not run as it should: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not looked at it yet"),
-		Evidence: proof(c), Do: "find out more with diagnose_control_plane, and mend it first",
+		What:     "the control plane has a problem: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not reconciled it yet"),
+		Evidence: proof(c), Do: "diagnose it with diagnose_control_plane, and fix it first",
 	}, next: []Next{{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": cp.Namespace, "name": cp.Name}}}}
 }
 
@@ -116,7 +116,7 @@ func deletionOfWorkspace(f *workspaceFacts) []conclusion {
 	switch {
 	case failed.Status == metav1.ConditionTrue:
 		_, shown, do := failedBuild(f.build().Error, f.buildLog)
-		found := f.finding(severityError, failed, "its deletion fails, and is tried again", do+"; where its resources are gone already, delete it in Coder with --orphan")
+		found := f.finding(severityError, failed, "its deletion failed and is retried", do+"; if its resources no longer exist, delete it in Coder with --orphan")
 		if shown != "" && f.buildLog != "" {
 			found.Evidence = shown
 		}
@@ -124,8 +124,8 @@ func deletionOfWorkspace(f *workspaceFacts) []conclusion {
 	case f.object.DeletionTimestamp.IsZero():
 		return nothing()
 	}
-	return one(f.finding(severityWarning, f.condition(aggregationv1alpha1.ConditionReady), "it is being deleted since "+
-		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), "wait; where finalizers are named, see who has to remove them"), f.call("get_workspace"))
+	return one(f.finding(severityWarning, f.condition(aggregationv1alpha1.ConditionReady), "it has been in deletion since "+
+		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), "wait; if finalizers are listed, check which controllers must remove them"), f.call("get_workspace"))
 }
 
 func refusedChange(f *workspaceFacts) []conclusion {
@@ -133,7 +133,7 @@ func refusedChange(f *workspaceFacts) []conclusion {
 	if c.Reason != aggregationv1alpha1.ReasonChangeRefused {
 		return nothing()
 	}
-	return one(f.finding(severityError, c, "Coder refuses what the spec asks for", "correct the field that is named with update_workspace; get_template shows which parameters there are"),
+	return one(f.finding(severityError, c, "Coder rejects the spec", "correct the field that the message names with update_workspace; get_template shows the parameters"),
 		f.callTemplate(), f.call("update_workspace"))
 }
 
@@ -194,7 +194,7 @@ func dormancy(f *workspaceFacts) []conclusion {
 		return nothing()
 	}
 	return one(Finding{
-		Severity: severityWarning, Where: f.where(), What: "the workspace is dormant: it cannot start before it is woken",
+		Severity: severityWarning, Where: f.where(), What: "the workspace is dormant: it cannot start until dormant is false",
 		Evidence: proof(f.condition(aggregationv1alpha1.ConditionReady)), Do: "set dormant to false with update_workspace, and then start it",
 	}, f.wake(), f.start())
 }
@@ -210,7 +210,7 @@ func waitingChange(f *workspaceFacts) []conclusion {
 	if c.Reason != aggregationv1alpha1.ReasonChangeWaits {
 		return nothing()
 	}
-	return one(f.finding(severityWarning, c, "a change waits", "wait until the build that is under way has ended"), f.readBuild())
+	return one(f.finding(severityWarning, c, "a change is pending", "wait until the running build has finished"), f.readBuild())
 }
 
 func unfinishedBuild(f *workspaceFacts) []conclusion {
@@ -220,8 +220,8 @@ func unfinishedBuild(f *workspaceFacts) []conclusion {
 	}
 	return one(Finding{
 		Severity: severityInfo, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number),
-		What:     fmt.Sprintf("the %s build is under way since %s", b.Transition, since(b.CreatedAt)),
-		Evidence: evidence(f.buildLog), Do: "wait until it has ended; its log says what it is doing",
+		What:     fmt.Sprintf("the %s build is in progress since %s", b.Transition, since(b.CreatedAt)),
+		Evidence: evidence(f.buildLog), Do: "wait until it has finished; its log shows the progress",
 	}, f.readBuild())
 }
 
@@ -254,14 +254,14 @@ func (f *workspaceFacts) update() Next {
 // workspaceNotReady reports that the workspace is not ready, if no other error was found.
 func workspaceNotReady(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionReady)
-	told := c.Status == metav1.ConditionTrue || !f.object.DeletionTimestamp.IsZero() ||
+	reported := c.Status == metav1.ConditionTrue || !f.object.DeletionTimestamp.IsZero() ||
 		slices.Contains([]string{
 			aggregationv1alpha1.ReasonBuildFailed, aggregationv1alpha1.ReasonBuildCanceled, aggregationv1alpha1.ReasonBuildPending,
 			aggregationv1alpha1.ReasonBuildRunning, aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonChangeWaits,
 			aggregationv1alpha1.ReasonAgentsConnecting, aggregationv1alpha1.ReasonAgentsUnavailable,
 			f.condition(aggregationv1alpha1.ConditionPodsHealthy).Reason,
 		}, c.Reason)
-	if told {
+	if reported {
 		return nothing()
 	}
 	return aFallback(f.finding(severityError, c, "it is not ready", "see its conditions"), f.call("get_workspace"))

@@ -42,8 +42,8 @@ func lostWorkspace(reason, message string) *aggregationv1alpha1.CoderWorkspace {
 }
 
 func runningWorkspace() *aggregationv1alpha1.CoderWorkspace {
-	return aWorkspace("running", yes("Ready", "Running", "the workspace runs"), yes("BuildSucceeded", "BuildSucceeded", "the start build succeeded"),
-		yes("AgentsConnected", "AgentsConnected", "all agents are connected"), yes("Synced", "Synced", "Coder was told the spec"))
+	return aWorkspace("running", yes("Ready", "Running", "the workspace is running"), yes("BuildSucceeded", "BuildSucceeded", "the start build succeeded"),
+		yes("AgentsConnected", "AgentsConnected", "all agents are connected"), yes("Synced", "Synced", "the spec is applied to Coder"))
 }
 
 func TestWorkspaceRules(t *testing.T) {
@@ -55,10 +55,10 @@ func TestWorkspaceRules(t *testing.T) {
 		"runs": {workspaceFactsOf(runningWorkspace()), expectation{healthy: true}},
 		"control plane gone": {
 			workspaceFactsOf(runningWorkspace(), func(f *workspaceFacts) { f.controlPlane, f.controlPlaneMissing = nil, true }),
-			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not exist any more"},
+			expectation{severity: "error", where: "CoderControlPlane/coder", what: "no longer exists"},
 		},
 		"Coder cannot be asked, and its control plane says why": {
-			workspaceFactsOf(aWorkspace("running", yes("Ready", "Running", "runs"), no("Synced", "CoderUnreachable", "Coder cannot be asked, this is what it last told: x")),
+			workspaceFactsOf(aWorkspace("running", yes("Ready", "Running", "runs"), no("Synced", "CoderUnreachable", "Coder is not available, so this is the last known state: x")),
 				func(f *workspaceFacts) {
 					f.controlPlane = aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be fetched")...)
 				}),
@@ -79,14 +79,14 @@ func TestWorkspaceRules(t *testing.T) {
 		"deletion fails": {
 			workspaceFactsOf(failedWorkspace("terraform destroy: exit status 1"), func(f *workspaceFacts) {
 				f.object.DeletionTimestamp = &now
-				f.object.Status.Conditions = append(f.object.Status.Conditions, yes("DeletionFailed", "DeletionFailed", "the delete build failed: exit status 1; it is tried again"))
+				f.object.Status.Conditions = append(f.object.Status.Conditions, yes("DeletionFailed", "DeletionFailed", "the delete build failed: exit status 1; the deletion is retried"))
 				f.buildLog = logged("Planning infrastructure", "Error: Kubernetes cluster unreachable")
 			}),
 			expectation{severity: "error", where: object, what: "the delete build failed", evidence: "cluster unreachable", do: "--orphan"},
 		},
 		"change refused": {
-			workspaceFactsOf(aWorkspace("stopped", no("Ready", "ChangeRefused", "Coder does not accept the spec: spec.parameters[size]: required"),
-				no("Synced", "ChangeRefused", "Coder does not accept the spec: spec.parameters[size]: required"))),
+			workspaceFactsOf(aWorkspace("stopped", no("Ready", "ChangeRefused", "Coder rejected the spec: spec.parameters[size]: required"),
+				no("Synced", "ChangeRefused", "Coder rejected the spec: spec.parameters[size]: required"))),
 			expectation{severity: "error", where: object, what: "spec.parameters[size]: required", do: "update_workspace"},
 		},
 		"build failed": {
@@ -117,24 +117,24 @@ func TestWorkspaceRules(t *testing.T) {
 				f.template.Spec.ProvisionerTags = map[string]string{"scope": "organization", "gpu": "yes"}
 				f.provisioners = []coderv1alpha1.CoderProvisioner{aProvisioner(true, map[string]string{"gpu": "no"})}
 			}),
-			expectation{severity: "error", where: object + ", build 4", what: "none in this namespace has the tags {gpu=yes}", evidence: "tags {gpu=no}", do: "provisionerTags"},
+			expectation{severity: "error", where: object + ", build 4", what: "no CoderProvisioner in this namespace has the tags {gpu=yes}", evidence: "tags {gpu=no}", do: "provisionerTags"},
 		},
 		"waits, the provisioner is not ready": {
 			workspaceFactsOf(pendingWorkspace(), func(f *workspaceFacts) {
 				f.template.Spec.ProvisionerTags = map[string]string{"gpu": "yes"}
 				f.provisioners = []coderv1alpha1.CoderProvisioner{aProvisioner(false, map[string]string{"gpu": "yes", "zone": "a"})}
 			}),
-			expectation{severity: "error", where: object + ", build 4", what: "those with its tags are not ready", evidence: "no license allows"},
+			expectation{severity: "error", where: object + ", build 4", what: "the provisioners with its tags are not ready", evidence: "no license allows"},
 		},
 		"waits, one is ready": {
 			workspaceFactsOf(pendingWorkspace(), func(f *workspaceFacts) { f.provisioners = []coderv1alpha1.CoderProvisioner{aProvisioner(true, nil)} }),
-			expectation{severity: "warning", where: object + ", build 4", what: "perhaps busy"},
+			expectation{severity: "warning", where: object + ", build 4", what: "may be busy"},
 		},
 		"waits, those of Coder": {
 			workspaceFactsOf(pendingWorkspace(), func(f *workspaceFacts) {
 				f.provisioners = []coderv1alpha1.CoderProvisioner{aProvisioner(true, map[string]string{"gpu": "yes"})}
 			}),
-			expectation{severity: "warning", where: object + ", build 4", what: "those inside Coder take it", do: "CODER_PROVISIONER_DAEMONS"},
+			expectation{severity: "warning", where: object + ", build 4", what: "the built-in provisioners of Coder", do: "CODER_PROVISIONER_DAEMONS"},
 		},
 		"agent does not connect": {
 			workspaceFactsOf(lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")),
@@ -176,12 +176,12 @@ func TestWorkspaceRules(t *testing.T) {
 			expectation{severity: "warning", where: object, what: "dormant", do: "dormant to false", healthy: true},
 		},
 		"stopped": {
-			workspaceFactsOf(aWorkspace("stopped", yes("Ready", "Stopped", "the workspace is stopped, as its spec asks")), func(f *workspaceFacts) { f.object.Status.LatestBuild.Reason = "autostop" }),
+			workspaceFactsOf(aWorkspace("stopped", yes("Ready", "Stopped", "the workspace is stopped, as its spec requests")), func(f *workspaceFacts) { f.object.Status.LatestBuild.Reason = "autostop" }),
 			expectation{severity: "info", where: object, what: "asked for by autostop", do: "set_workspace_running", healthy: true},
 		},
 		"template gone": {
 			workspaceFactsOf(runningWorkspace(), func(f *workspaceFacts) { f.template, f.templateMissing = nil, true }),
-			expectation{severity: "warning", where: "CoderTemplate/coder.k8s", what: "no template of that name", healthy: true},
+			expectation{severity: "warning", where: "CoderTemplate/coder.k8s", what: "the template no longer exists", healthy: true},
 		},
 		"template deprecated": {
 			workspaceFactsOf(runningWorkspace(), func(f *workspaceFacts) {
@@ -206,14 +206,14 @@ func TestWorkspaceRules(t *testing.T) {
 				func(f *workspaceFacts) {
 					f.buildLog = logged("Starting workspace", "kubernetes_pod.main: Still creating...")
 				}),
-			expectation{severity: "info", where: object + ", build 4", what: "under way since 2026-11-20T12:00:00Z", evidence: "Still creating"},
+			expectation{severity: "info", where: object + ", build 4", what: "in progress since 2026-11-20T12:00:00Z", evidence: "Still creating"},
 		},
-		"a change waits": {
-			workspaceFactsOf(aWorkspace("running", no("Ready", "ChangeWaits", "a change waits"), no("Synced", "ChangeWaits", "a change of the spec waits"))),
+		"a change is pending": {
+			workspaceFactsOf(aWorkspace("running", no("Ready", "ChangeWaits", "a change is pending"), no("Synced", "ChangeWaits", "a change of the spec waits"))),
 			expectation{severity: "warning", where: object, what: "a change of the spec waits"},
 		},
 		"being deleted": {
-			workspaceFactsOf(aWorkspace("running", no("Ready", "Deleting", "the workspace is deleted in Coder when these finalizers are gone: example.com/x")), func(f *workspaceFacts) { f.object.DeletionTimestamp = &now }),
+			workspaceFactsOf(aWorkspace("running", no("Ready", "Deleting", "the workspace will be deleted in Coder after these finalizers are removed: example.com/x")), func(f *workspaceFacts) { f.object.DeletionTimestamp = &now }),
 			expectation{severity: "warning", where: object, what: "example.com/x"},
 		},
 		"not ready, and nothing more": {

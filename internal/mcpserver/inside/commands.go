@@ -121,7 +121,7 @@ func (w Workspace) Run(ctx context.Context, c Command) (Result, error) {
 	case errors.Is(context.Cause(limit), errTooMuch):
 		result.State, result.Why = Stopped, fmt.Sprintf("the command wrote more than %d bytes and was stopped: redirect its output to a file, or print less", MaxOutputBytes)
 	case limit.Err() != nil:
-		result.State, result.Why = Stopped, fmt.Sprintf("the command, or something that it started, did not end within %s and was stopped: give more timeoutSeconds, or run it in the background", c.Timeout)
+		result.State, result.Why = Stopped, fmt.Sprintf("the command, or a process that it started, did not end within %s and was stopped: give more timeoutSeconds, or run it in the background", c.Timeout)
 	case err != nil:
 		return Result{}, err
 	case !first.seen():

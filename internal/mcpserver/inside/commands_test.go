@@ -264,7 +264,7 @@ func TestBadCommandsAreRefused(t *testing.T) {
 		"much input":   {func(c *inside.Command) { c.Stdin = strings.Repeat("x", inside.MaxStdinBytes+1) }, "write a file"},
 		"NUL":          {func(c *inside.Command) { c.Line = "a\x00b" }, "NUL"},
 		"no directory": {func(c *inside.Command) { c.Directory = "/nowhere/at all" }, `there is no "/nowhere/at all"`},
-		"a file":       {func(c *inside.Command) { c.Directory = "/etc/passwd" }, `"/etc/passwd" is no directory`},
+		"a file":       {func(c *inside.Command) { c.Directory = "/etc/passwd" }, `"/etc/passwd" is not a directory`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := command("true")
@@ -291,9 +291,9 @@ func TestWhatTheAPISaysIsPassedOn(t *testing.T) {
 	resource := schema.GroupResource{Group: "aggregation.coder.com", Resource: "coderworkspaces"}
 	w := mcptest.NewWorkspace(t)
 	for want, err := range map[string]error{
-		`cannot enter workspace coder.ada.dev: Operation cannot be fulfilled on coderworkspaces.aggregation.coder.com "x": agent "main" is not connected (timeout)`: apierrors.NewConflict(resource, "x", errors.New(`agent "main" is not connected (timeout)`)),
-		`ask an administrator for ClusterRole coder-k8s-workspace-access in the namespace`:                                                                          apierrors.NewForbidden(resource, "x", errors.New(`User "ada" cannot create it`)),
-		`the connection to workspace coder.ada.dev was lost`:                                                                                                        errors.New("websocket: close 1006"),
+		`cannot open a session in workspace coder.ada.dev: Operation cannot be fulfilled on coderworkspaces.aggregation.coder.com "x": agent "main" is not connected (timeout)`: apierrors.NewConflict(resource, "x", errors.New(`agent "main" is not connected (timeout)`)),
+		`ask an administrator for ClusterRole coder-k8s-workspace-access in the namespace`:                                                                                      apierrors.NewForbidden(resource, "x", errors.New(`User "ada" cannot create it`)),
+		`the connection to workspace coder.ada.dev was lost`:                                                                                                                    errors.New("websocket: close 1006"),
 	} {
 		w.Fail = err
 		_, got := in(w).Run(t.Context(), command("true"))

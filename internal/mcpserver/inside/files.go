@@ -68,7 +68,7 @@ func (w Workspace) Read(ctx context.Context, path string, r Range) (Content, err
 // unexpected returns the error for a script that printed unexpected output.
 func (w Workspace) unexpected(said []byte) error {
 	return toolset.Refuse(toolset.OutcomeError, fmt.Sprintf(
-		"the shell of workspace %s printed something else than expected, maybe because its start-up files print text: %q", w.Name, said[:min(len(said), maxHeader)]))
+		"the shell of workspace %s printed unexpected output, for example because its start-up files print text: %q", w.Name, said[:min(len(said), maxHeader)]))
 }
 
 // Part is a part of a file for the answer, cut at lines or at characters.
@@ -176,7 +176,7 @@ func (w Workspace) Apply(ctx context.Context, path string, e Edit) (Edited, erro
 	case err != nil:
 		return Edited{}, err
 	case c.Size > MaxFileBytes || int64(len(c.Data)) != c.Size:
-		return Edited{}, toolset.UsageError(fmt.Sprintf("%q has %d bytes, or changes at this moment; at most %d can be edited: use a command, for example sed", path, c.Size, MaxFileBytes))
+		return Edited{}, toolset.UsageError(fmt.Sprintf("%q has %d bytes, or is being changed; at most %d can be edited: use a command, for example sed", path, c.Size, MaxFileBytes))
 	case bytes.IndexByte(c.Data, 0) >= 0:
 		return Edited{}, toolset.UsageError(fmt.Sprintf("%q is binary and cannot be edited", path))
 	case e.Version != "" && e.Version != c.Version:
@@ -189,7 +189,7 @@ func (w Workspace) Apply(ctx context.Context, path string, e Edit) (Edited, erro
 	case count == 0:
 		return Edited{}, toolset.UsageError(fmt.Sprintf("oldText is not in %q; it must match exactly, with white space: read the file again", path))
 	case count > 1 && !e.All:
-		return Edited{}, toolset.UsageError(fmt.Sprintf("oldText is in %q %d times; give more text around it, or set replaceAll", path, count))
+		return Edited{}, toolset.UsageError(fmt.Sprintf("oldText is in %q %d times; include more of the surrounding text, or set replaceAll", path, count))
 	}
 	edited := Edited{Content: bytes.ReplaceAll(c.Data, []byte(e.Old), []byte(e.New)), Version: c.Version, Count: count}
 	if len(edited.Content) > MaxFileBytes {
@@ -246,7 +246,7 @@ func (w Workspace) List(ctx context.Context, path string, depth int) (entries []
 func parseEntry(line string) (Entry, error) {
 	fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 4)
 	if len(fields) != 4 || !strings.HasSuffix(line, "\n") {
-		return Entry{}, fmt.Errorf("%q is no entry", line)
+		return Entry{}, fmt.Errorf("%q is not an entry", line)
 	}
 	mode, modeErr := strconv.ParseUint(fields[0], 16, 32)
 	size, sizeErr := strconv.ParseInt(fields[1], 10, 64)

@@ -95,7 +95,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 		}
 		for path, want := range map[string]string{
 			"missing": "there is no", "dangling": "there is no", "loop": "there is no", "dir": "is a directory", "~": "is a directory",
-			"pipe": "is no regular file", "device": "is no regular file", "/dev/tcp": "there is no", "": "path is required",
+			"pipe": "is not a regular file", "device": "is not a regular file", "/dev/tcp": "there is no", "": "path is required",
 		} {
 			_, err := in(w).Read(polltest.Context(t), path, lines(1, 1, 1))
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -201,14 +201,14 @@ func TestAnEditFailsIfTheFileChangesMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, w, "file", "One", 0o600)
-	if err := in(w).Write(t.Context(), "file", edited.Content, edited.Version); err == nil || !strings.Contains(err.Error(), "has changed meanwhile") {
+	if err := in(w).Write(t.Context(), "file", edited.Content, edited.Version); err == nil || !strings.Contains(err.Error(), "was changed in the meantime") {
 		t.Errorf("the error is %v", err)
 	}
 	wantContent(t, path, "One")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := in(w).Write(t.Context(), "file", edited.Content, edited.Version); err == nil || !strings.Contains(err.Error(), "has changed meanwhile") {
+	if err := in(w).Write(t.Context(), "file", edited.Content, edited.Version); err == nil || !strings.Contains(err.Error(), "was changed in the meantime") {
 		t.Errorf("a file that is gone: %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestList(t *testing.T) {
 	if got := types(3); got["src/a b.py"] != "file" || got["src/deep"] != "directory" || got["src/root"] != "symlink" || got["src/line\nbreak"] != "file" || len(got) != 6 {
 		t.Errorf("three levels are %v", got)
 	}
-	for path, want := range map[string]string{"src/a b.py": "is no directory", "nowhere": "there is no"} {
+	for path, want := range map[string]string{"src/a b.py": "is not a directory", "nowhere": "there is no"} {
 		if _, _, err := in(w).List(t.Context(), path, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -94,14 +94,14 @@ func (w Workspace) failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsConflict(err), apierrors.IsBadRequest(err):
-		return toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf("cannot enter workspace %s: %s", w.Name, toolset.Message(err)))
+		return toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf("cannot open a session in workspace %s: %s", w.Name, toolset.Message(err)))
 	case errors.As(err, &status):
 		return &toolset.CallError{
 			Verb: "create", Resource: "coderworkspaces/exec.aggregation.coder.com", Namespace: w.Namespace, Name: w.Name, Err: err, Role: role,
 		}
 	}
 	return toolset.Refuse(toolset.OutcomeUnavailable, fmt.Sprintf(
-		"the connection to workspace %s was lost, and how far the work got is not known: look before you try again (%v)", w.Name, err))
+		"the connection to workspace %s was lost, so the result is not known: check the result before you try again (%v)", w.Name, err))
 }
 
 // fileScript runs a script that operates on a path and returns its output, at most limit
@@ -142,15 +142,15 @@ func (w Workspace) problem(path string, code int, stderr *limited) error {
 	case exitDirectory:
 		return refuse(toolset.OutcomeInvalid, "%q is a directory; list_workspace_files lists it", path)
 	case exitSpecial:
-		return refuse(toolset.OutcomeInvalid, "%q is no regular file but a device, a pipe or a socket", path)
+		return refuse(toolset.OutcomeInvalid, "%q is not a regular file but a device, a pipe or a socket", path)
 	case exitDenied:
-		return refuse(toolset.OutcomeDenied, "the workspace's user may not do that to %q: look at its owner and mode", path)
+		return refuse(toolset.OutcomeDenied, "the workspace's user has no permission for that on %q: check its owner and mode", path)
 	case exitChanged:
-		return refuse(toolset.OutcomeConflict, "%q has changed meanwhile, and nothing was written; read it again", path)
+		return refuse(toolset.OutcomeConflict, "%q was changed in the meantime, and nothing was written; read it again", path)
 	case exitIncomplete:
-		return refuse(toolset.OutcomeUnavailable, "not all of the content arrived, and %q is as it was; call again", path)
+		return refuse(toolset.OutcomeUnavailable, "not all of the content arrived, and %q is unchanged; call again", path)
 	case exitNoDirectory:
-		return refuse(toolset.OutcomeInvalid, "%q is no directory", path)
+		return refuse(toolset.OutcomeInvalid, "%q is not a directory", path)
 	case exitNoCommand:
 		return refuse(toolset.OutcomeNotFound, "workspace %s has no background command %q: it was started in another workspace, by another agent, or long ago", w.Name, path)
 	case exitNotFound:

@@ -61,11 +61,11 @@ func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok {
 			return next(ctx, method, req)
 		}
-		ctx, told := toolset.WithOutcome(ctx)
+		ctx, recorded := toolset.WithOutcome(ctx)
 		start := s.config.Clock.Now()
 		// Deferred, so that a panic is logged too.
 		defer func() {
-			outcome, took := outcomeOf(told.String(), result, err), s.config.Clock.Since(start)
+			outcome, took := outcomeOf(recorded.String(), result, err), s.config.Clock.Since(start)
 			if did.kind == toolDeed {
 				s.config.Metrics.CalledTool(did.target, outcome, took)
 			}
@@ -114,7 +114,7 @@ func deedOf(req mcp.Request) (deed, bool) {
 }
 
 func (d deed) log(ctx context.Context, method, outcome string, took time.Duration) {
-	log.FromContext(ctx).Info("Answered a call", "method", method, "user", callers.NameOf(ctx), d.kind, cut(d.target),
+	log.FromContext(ctx).Info("Handled a call", "method", method, "user", callers.NameOf(ctx), d.kind, cut(d.target),
 		"namespace", cut(d.namespace), "name", cut(d.name), "dryRun", d.dryRun,
 		"outcome", outcome, "durationMs", took.Milliseconds())
 }
@@ -123,14 +123,14 @@ func cut(s string) string { return redaction.Truncate(s, maxLogged) }
 
 // outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
 // call ended with an error outside of the handler.
-func outcomeOf(told string, result mcp.Result, err error) string {
+func outcomeOf(recorded string, result mcp.Result, err error) string {
 	call, isTool := result.(*mcp.CallToolResult)
 	var rpc *jsonrpc.Error
 	switch {
-	case err != nil && (told == "" || !errors.As(err, &rpc)):
+	case err != nil && (recorded == "" || !errors.As(err, &rpc)):
 		return outcomeOfError(err)
-	case told != "":
-		return told
+	case recorded != "":
+		return recorded
 	case result == nil:
 		// The handler panicked.
 		return toolset.OutcomeError

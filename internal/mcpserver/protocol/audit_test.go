@@ -85,9 +85,9 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock = clk })
-			h.send(t, message{era: legacyEra, token: "alice", method: tt.method, params: tt.params})
+			h.send(t, message{protocol: legacyProtocol, token: "alice", method: tt.method, params: tt.params})
 			var lines []string
-			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.lines("Answered a call"); return len(lines) > 0 })
+			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.lines("Handled a call"); return len(lines) > 0 })
 			if len(lines) != 1 {
 				t.Fatalf("the record has %d lines: %q", len(lines), lines)
 			}
@@ -120,10 +120,10 @@ func TestOutcomes(t *testing.T) {
 		return result
 	}
 	tests := map[string]struct {
-		told   string
-		result mcp.Result
-		err    error
-		want   string
+		recorded string
+		result   mcp.Result
+		err      error
+		want     string
 	}{
 		"it worked":                         {"", &mcp.CallToolResult{}, nil, "ok"},
 		"what the tool says":                {"declined", failed(errors.New("no")), nil, "declined"},
@@ -146,7 +146,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := outcomeOf(tt.told, tt.result, tt.err); got != tt.want {
+			if got := outcomeOf(tt.recorded, tt.result, tt.err); got != tt.want {
 				t.Errorf("the outcome is %q, not %q", got, tt.want)
 			}
 		})
@@ -173,8 +173,8 @@ func TestEachCallIsASpan(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h, collector, provider := traced(t, w)
-			session := h.connect(t, w.era, "alice", nil)
-			if err := session.Ping(t.Context(), nil); err != nil && w.era != modernEra {
+			session := h.connect(t, w.protocol, "alice", nil)
+			if err := session.Ping(t.Context(), nil); err != nil && w.protocol != modernProtocol {
 				t.Fatal(err)
 			}
 			if _, err := session.ListTools(t.Context(), nil); err != nil {
@@ -214,8 +214,8 @@ func TestTheTraceOfAMessage(t *testing.T) {
 		"a trace": "00-" + trace + "-00f067aa0ba902b7-01", "nonsense": "hunter2", "no text": 7, "nothing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, collector, provider := traced(t, way{era: legacyEra})
-			response, body := h.send(t, message{era: legacyEra, token: "alice", method: methodCallTool, params: map[string]any{
+			h, collector, provider := traced(t, way{protocol: legacyProtocol})
+			response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", method: methodCallTool, params: map[string]any{
 				"name": "which", "_meta": map[string]any{"traceparent": parent},
 			}})
 			if response.StatusCode != 200 || !strings.Contains(body, "request-") {

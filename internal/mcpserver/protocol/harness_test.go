@@ -32,22 +32,22 @@ import (
 )
 
 const (
-	modernEra = "2026-07-28"
-	legacyEra = "2025-11-25"
+	modernProtocol = "2026-07-28"
+	legacyProtocol = "2025-11-25"
 )
 
 // way is a combination of a protocol revision and the server's session mode.
 type way struct {
-	era      string
+	protocol string
 	sessions bool
 }
 
 // ways are all combinations, for features that must work in each.
 var ways = map[string]way{
-	"modern":                  {modernEra, false},
-	"modern beside sessions":  {modernEra, true},
-	"legacy without sessions": {legacyEra, false},
-	"legacy in a session":     {legacyEra, true},
+	"modern":                  {modernProtocol, false},
+	"modern beside sessions":  {modernProtocol, true},
+	"legacy without sessions": {legacyProtocol, false},
+	"legacy in a session":     {legacyProtocol, true},
 }
 
 // harness is a server behind HTTP. Callers are identified by their token.
@@ -150,7 +150,7 @@ type client struct {
 	credentials *withToken
 }
 
-func (h *harness) connect(t testing.TB, era, token string, options *mcp.ClientOptions) *client {
+func (h *harness) connect(t testing.TB, protocol, token string, options *mcp.ClientOptions) *client {
 	t.Helper()
 	credentials := &withToken{}
 	credentials.token.Store(token)
@@ -160,9 +160,9 @@ func (h *harness) connect(t testing.TB, era, token string, options *mcp.ClientOp
 		MaxRetries: -1,
 		// A client without handlers needs no stream.
 		DisableStandaloneSSE: options == nil,
-	}, &mcp.ClientSessionOptions{ProtocolVersion: era})
+	}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
-		t.Fatalf("connecting with %s: %v", era, err)
+		t.Fatalf("connecting with %s: %v", protocol, err)
 	}
 	t.Cleanup(func() { session.Close() })
 	return &client{session, credentials}
@@ -236,11 +236,11 @@ func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
 
 // message is one raw request.
 type message struct {
-	// If era is empty, no version header is sent, as before revision 2025-06-18.
-	era, token, session string
-	method              string
-	params              map[string]any
-	body                string
+	// If protocol is empty, no version header is sent, as before revision 2025-06-18.
+	protocol, token, session string
+	method                   string
+	params                   map[string]any
+	body                     string
 }
 
 func (m message) request(ctx context.Context, url string) (*http.Request, error) {
@@ -250,9 +250,9 @@ func (m message) request(ctx context.Context, url string) (*http.Request, error)
 		for name, value := range m.params {
 			params[name] = value
 		}
-		if m.era >= modernEra {
+		if m.protocol >= modernProtocol {
 			params["_meta"] = map[string]any{
-				"io.modelcontextprotocol/protocolVersion":    m.era,
+				"io.modelcontextprotocol/protocolVersion":    m.protocol,
 				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
 			}
 		}
@@ -273,12 +273,12 @@ func (m message) request(ctx context.Context, url string) (*http.Request, error)
 			r.Header.Set(name, value)
 		}
 	}
-	set("Mcp-Protocol-Version", m.era)
+	set("Mcp-Protocol-Version", m.protocol)
 	set(sessionHeader, m.session)
 	if m.token != "" {
 		set("Authorization", "Bearer "+m.token)
 	}
-	if m.era >= modernEra {
+	if m.protocol >= modernProtocol {
 		set("Mcp-Method", m.method)
 		for _, field := range []string{"name", "uri"} {
 			if name, ok := m.params[field].(string); ok {
@@ -314,7 +314,7 @@ func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
 func (h *harness) initialize(t *testing.T, token string) (id string, response *http.Response, body string) {
 	t.Helper()
 	response, body = h.send(t, message{token: token, method: "initialize", params: map[string]any{
-		"protocolVersion": legacyEra, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "v0"},
+		"protocolVersion": legacyProtocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "v0"},
 	}})
 	return response.Header.Get(sessionHeader), response, body
 }
@@ -342,7 +342,7 @@ func (h *harness) open(t *testing.T, r *http.Request) *events {
 // listen opens a stream for resources.
 func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
 	t.Helper()
-	m := message{era: modernEra, token: token, method: methodListen, params: map[string]any{
+	m := message{protocol: modernProtocol, token: token, method: methodListen, params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": uris},
 	}}
 	r, err := m.request(t.Context(), h.url)

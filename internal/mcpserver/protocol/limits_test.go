@@ -68,8 +68,8 @@ func TestAUserWhoIsAskedInASessionHasTime(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, func(c *Config, _ *limits) { c.Tools = &set })
-			h.connect(t, w.era, "alice", nil).call(t, "delete", map[string]any{"name": "x"})
-			got, inSession := receive(t, "the deadline", left), w == way{legacyEra, true}
+			h.connect(t, w.protocol, "alice", nil).call(t, "delete", map[string]any{"name": "x"})
+			got, inSession := receive(t, "the deadline", left), w == way{legacyProtocol, true}
 			if (got > 30*time.Second) != inSession || got > 330*time.Second {
 				t.Errorf("it has %s", got)
 			}

@@ -77,11 +77,11 @@ func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
 	switch params := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:
 		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
-			sentence = fmt.Sprintf("there is no tool %q; tools/list shows those that there are", cut(params.Name))
+			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", cut(params.Name))
 		}
 	case *mcp.GetPromptParams:
 		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
-			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows those that there are", cut(params.Name))
+			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", cut(params.Name))
 		}
 	case *mcp.ReadResourceParams:
 		if isNoResource(rpc) {
@@ -100,7 +100,7 @@ func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not
 func noResource(rpc *jsonrpc.Error, uri string) error {
 	return &jsonrpc.Error{
 		Code:    rpc.Code,
-		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show those that there are", cut(uri)),
+		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", cut(uri)),
 		Data:    rpc.Data,
 	}
 }
@@ -109,7 +109,7 @@ func noResource(rpc *jsonrpc.Error, uri string) error {
 func hidden(ctx context.Context, method string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was ended; ask for less, or try again later"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was stopped; request less data, or try again later"}
 	case ctx.Err() != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
 	}
@@ -132,7 +132,7 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 func internalError() error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; the log of the server has the details"}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the log of the server for details"}
 }
 
 // definitions returns the definitions of the tools by name, and all permissions that decide

@@ -36,18 +36,18 @@ func TestNamesThatDoNotExistAreExplained(t *testing.T) {
 		params map[string]any
 		want   string
 	}{
-		"a tool":                  {methodCallTool, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no tool \"no_such\"; tools/list shows those that there are"`},
-		"a prompt":                {methodGetPrompt, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no prompt \"no_such\"; prompts/list shows those that there are"`},
-		"a resource":              {methodReadResource, map[string]any{"uri": "test://no"}, `"code":-32602,"message":"there is no resource \"test://no\"; resources/list and resources/templates/list show those that there are","data":{"uri":"test://no"}`},
+		"a tool":                  {methodCallTool, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no tool \"no_such\"; tools/list shows all tools"`},
+		"a prompt":                {methodGetPrompt, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no prompt \"no_such\"; prompts/list shows all prompts"`},
+		"a resource":              {methodReadResource, map[string]any{"uri": "test://no"}, `"code":-32602,"message":"there is no resource \"test://no\"; resources/list and resources/templates/list show all resources","data":{"uri":"test://no"}`},
 		"an error for clients":    {methodReadResource, map[string]any{"uri": "test://x"}, `"code":-32602,"message":"a sentence of its own"`},
-		"an error for nobody":     {methodGetPrompt, map[string]any{"name": "p"}, `"code":-32603,"message":"internal error; the log of the server has the details"`},
+		"an error for nobody":     {methodGetPrompt, map[string]any{"name": "p"}, `"code":-32603,"message":"internal error; see the log of the server for details"`},
 		"a completion, not there": {methodComplete, map[string]any{"ref": map[string]any{"type": "ref/prompt", "name": "p"}, "argument": map[string]any{"name": "x", "value": ""}}, `"code":-32601`},
 	}
 	for name, tt := range tests {
-		for _, era := range []string{modernEra, legacyEra} {
-			t.Run(name+" "+era, func(t *testing.T) {
+		for _, protocol := range []string{modernProtocol, legacyProtocol} {
+			t.Run(name+" "+protocol, func(t *testing.T) {
 				h := newHarness(t, content(add))
-				if _, body := h.send(t, message{era: era, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
+				if _, body := h.send(t, message{protocol: protocol, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
 					t.Errorf("the answer is %s", body)
 				}
 			})
@@ -126,7 +126,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 				// With pages of one tool, some pages are empty, and the following ones must
 				// still be found.
 				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Access, l.pageSize = &set, reviewer, 1 })
-				c := h.connect(t, w.era, caller, nil)
+				c := h.connect(t, w.protocol, caller, nil)
 				var got []string
 				for tool, err := range c.Tools(t.Context(), nil) {
 					if err != nil {
@@ -189,7 +189,7 @@ func BenchmarkCall(b *testing.B) {
 	for name, w := range ways {
 		b.Run(name, func(b *testing.B) {
 			h := w.of(b, content(addWhoAmI))
-			c := h.connect(b, w.era, "alice", nil)
+			c := h.connect(b, w.protocol, "alice", nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.CallTool(b.Context(), &mcp.CallToolParams{Name: "whoami"}); err != nil {

@@ -147,13 +147,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		end, ok := s.running.begin()
 		if !ok {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "this server is ending; send the request again, to reach another one", http.StatusServiceUnavailable)
+			http.Error(w, "this replica is stopping; send the request again, to reach another replica", http.StatusServiceUnavailable)
 			return
 		}
 		defer end()
 	}
 	if r.Method == http.MethodPost && isBatch(r) {
-		http.Error(w, "this server takes one message in each request, as the protocol says since 2025-06-18", http.StatusBadRequest)
+		http.Error(w, "this server accepts one message in each request, as the protocol requires since 2025-06-18", http.StatusBadRequest)
 		return
 	}
 	if s.sessions == nil || isSessionless(r) {

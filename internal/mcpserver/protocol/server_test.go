@@ -23,8 +23,8 @@ func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, content(addWhoAmI), func(c *Config, _ *limits) { c.Subscriptions = newFakeSource() })
-			told := h.connect(t, w.era, "alice", nil).InitializeResult()
-			if told.ProtocolVersion != w.era {
+			told := h.connect(t, w.protocol, "alice", nil).InitializeResult()
+			if told.ProtocolVersion != w.protocol {
 				t.Errorf("they speak %s", told.ProtocolVersion)
 			}
 			want := &mcp.Implementation{Name: "coder-k8s", Title: "Coder on Kubernetes", Version: "v1.2.3", WebsiteURL: "https://github.com/coder-k8s/coder-k8s"}
@@ -44,7 +44,7 @@ func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
 			if capabilities.Tools == nil || capabilities.Tools.ListChanged || capabilities.Resources == nil || capabilities.Resources.ListChanged {
 				t.Errorf("capabilities are %+v and %+v", capabilities.Tools, capabilities.Resources)
 			}
-			if want := w.era == modernEra || w.sessions; capabilities.Resources.Subscribe != want {
+			if want := w.protocol == modernProtocol || w.sessions; capabilities.Resources.Subscribe != want {
 				t.Errorf("subscriptions are offered: %t", capabilities.Resources.Subscribe)
 			}
 		})
@@ -66,7 +66,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 				})
 			}))
 			steps := make(chan float64, 3)
-			c := h.connect(t, w.era, "alice", &mcp.ClientOptions{
+			c := h.connect(t, w.protocol, "alice", &mcp.ClientOptions{
 				ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { steps <- req.Params.Progress },
 			})
 			params := &mcp.CallToolParams{Name: "work"}
@@ -88,7 +88,7 @@ func TestACancelledCallReachesTheTool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := w.of(t, content(addWaiting(began, ended)))
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { _, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "wait"}) }()
@@ -103,12 +103,12 @@ func TestACancelledCallReachesTheTool(t *testing.T) {
 }
 
 func TestADroppedConnectionEndsTheCallWhereNothingElseCouldCarryTheAnswer(t *testing.T) {
-	for _, era := range []string{modernEra, legacyEra, ""} {
-		t.Run("era "+era, func(t *testing.T) {
+	for _, protocol := range []string{modernProtocol, legacyProtocol, ""} {
+		t.Run("protocol "+protocol, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := newHarness(t, content(addWaiting(began, ended)))
 			ctx, drop := context.WithCancel(t.Context())
-			r, err := message{era: era, token: "alice", method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
+			r, err := message{protocol: protocol, token: "alice", method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := w.of(t, content(addWaiting(began, ended)), func(_ *Config, l *limits) { l.call = 50 * time.Millisecond })
-			if result := h.connect(t, w.era, "alice", nil).call(t, "wait", nil); !result.IsError {
+			if result := h.connect(t, w.protocol, "alice", nil).call(t, "wait", nil); !result.IsError {
 				t.Error("the call succeeded")
 			}
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.DeadlineExceeded) {
@@ -151,10 +151,10 @@ func TestAPanicEndsTheRequestAlone(t *testing.T) {
 				addWhoAmI(server)
 				addTool(server, "panics", func(context.Context, *mcp.CallToolRequest) (string, error) { panic("at 10.1.2.3:443") })
 			}))
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "panics"})
 			var rpc *jsonrpc.Error
-			if !errors.As(err, &rpc) || rpc.Message != "internal error; the log of the server has the details" {
+			if !errors.As(err, &rpc) || rpc.Message != "internal error; see the log of the server for details" {
 				t.Errorf("the client got %v", err)
 			}
 			if got := textOf(c.call(t, "whoami", nil)); got != "alice of " {
@@ -178,7 +178,7 @@ func TestListsComeInPagesInOneOrder(t *testing.T) {
 					addTool(server, fmt.Sprintf("tool_%d", i), func(context.Context, *mcp.CallToolRequest) (string, error) { return "", nil })
 				}
 			}), func(_ *Config, l *limits) { l.pageSize = 3 })
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			var names []string
 			var sizes []int
 			for cursor := ""; ; {
@@ -223,7 +223,7 @@ func TestAnswersAreCachedForTheCallerAlone(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, body := h.send(t, message{era: modernEra, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
+			if _, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
 				t.Errorf("the answer is %s", body)
 			}
 		})
@@ -264,11 +264,11 @@ func TestWhichClientsNeedNoSession(t *testing.T) {
 		method, version, named string
 		want                   bool
 	}{
-		"modern":                                   {http.MethodPost, modernEra, "tools/list", true},
+		"modern":                                   {http.MethodPost, modernProtocol, "tools/list", true},
 		"a later one":                              {http.MethodPost, "2027-01-01", "", true},
-		"modern and reads":                         {http.MethodGet, modernEra, "", true},
-		"legacy":                                   {http.MethodPost, legacyEra, "", false},
-		"legacy that names the method":             {http.MethodPost, legacyEra, "tools/list", false},
+		"modern and reads":                         {http.MethodGet, modernProtocol, "", true},
+		"legacy":                                   {http.MethodPost, legacyProtocol, "", false},
+		"legacy that names the method":             {http.MethodPost, legacyProtocol, "tools/list", false},
 		"the first request of legacy":              {http.MethodPost, "", "", false},
 		"modern that does not say which":           {http.MethodPost, "", "server/discover", true},
 		"a stream of legacy before versions":       {http.MethodGet, "", "", false},
@@ -318,7 +318,7 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 					return "done", nil
 				})
 			}))
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			answers := make(chan string, 1)
 			go func() {
 				result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "work"})
@@ -332,8 +332,8 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- h.Close(t.Context()) }()
 			polltest.Eventually(t, "further requests are refused", func() bool {
-				response, body := h.send(t, message{era: legacyEra, token: "bob", method: "ping"})
-				return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(body, "this server is ending")
+				response, body := h.send(t, message{protocol: legacyProtocol, token: "bob", method: "ping"})
+				return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(body, "this replica is stopping")
 			})
 			select {
 			case err := <-closed:
@@ -356,7 +356,7 @@ func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := w.of(t, content(addWaiting(began, ended)))
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			go func() { _, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "wait"}) }()
 			receive(t, "the tool", began)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -374,8 +374,8 @@ func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
 
 func TestTheSDKFillsNoLog(t *testing.T) {
 	h := newHarness(t)
-	h.send(t, message{era: modernEra, token: "alice", method: "ping"})
-	h.send(t, message{era: legacyEra, token: "alice", method: "tools/call", params: map[string]any{"name": 5}})
+	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
+	h.send(t, message{protocol: legacyProtocol, token: "alice", method: "tools/call", params: map[string]any{"name": 5}})
 	h.logs.mu.Lock()
 	defer h.logs.mu.Unlock()
 	if got := h.logs.buf.String(); got != "" {
@@ -387,7 +387,7 @@ func TestTheSDKFillsNoLog(t *testing.T) {
 func TestTheSDKIsHeardAtDetail(t *testing.T) {
 	logs := &logBuffer{}
 	h := newHarness(t, func(c *Config, _ *limits) { c.Logger = logs.logger(1) })
-	h.send(t, message{era: modernEra, token: "alice", method: "ping"})
+	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
 	if got := logs.lines("method removed in the new protocol"); len(got) != 1 || !strings.Contains(got[0], `"level"=1`) {
 		t.Errorf("the log says %q", got)
 	}
@@ -397,7 +397,7 @@ func TestManyCallsLeaveNothingBehind(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, content(addWhoAmI))
-			c := h.connect(t, w.era, "alice", nil)
+			c := h.connect(t, w.protocol, "alice", nil)
 			c.call(t, "whoami", nil)
 			before := goroutines()
 			for range 50 {

@@ -21,7 +21,7 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, content(addWhoAmI))
-			c := h.connect(t, w.era, "alice/first", nil)
+			c := h.connect(t, w.protocol, "alice/first", nil)
 			for _, group := range []string{"first", "second", "third"} {
 				c.credentials.token.Store("alice/" + group)
 				if got := textOf(c.call(t, "whoami", nil)); got != "alice of "+group {
@@ -43,13 +43,13 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 
 func TestWithoutAnIdentityThereIsNoCaller(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWhoAmI))
-	for _, era := range []string{modernEra, legacyEra} {
-		m := message{era: era, method: methodCallTool, params: map[string]any{"name": "whoami"}}
-		if era == legacyEra {
+	for _, protocol := range []string{modernProtocol, legacyProtocol} {
+		m := message{protocol: protocol, method: methodCallTool, params: map[string]any{"name": "whoami"}}
+		if protocol == legacyProtocol {
 			m.session, _, _ = h.initialize(t, "")
 		}
 		if _, body := h.send(t, m); !strings.Contains(body, `"nobody"`) {
-			t.Errorf("%s: the answer is %s", era, body)
+			t.Errorf("%s: the answer is %s", protocol, body)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestWithoutAnIdentityThereIsNoCaller(t *testing.T) {
 func TestASessionIsUsedByItsUserAlone(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWhoAmI))
 	id, _, _ := h.initialize(t, "alice")
-	response, body := h.send(t, message{era: legacyEra, token: "bob", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}})
+	response, body := h.send(t, message{protocol: legacyProtocol, token: "bob", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}})
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("another user gets %d %s", response.StatusCode, body)
 	}
@@ -68,7 +68,7 @@ func TestASessionIsUsedByItsUserAlone(t *testing.T) {
 			t.Errorf("%s of another user gives %d", method, got)
 		}
 	}
-	if _, body = h.send(t, message{era: legacyEra, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}}); !strings.Contains(body, "alice of") {
+	if _, body = h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}}); !strings.Contains(body, "alice of") {
 		t.Errorf("its own user gets %s", body)
 	}
 }
@@ -106,7 +106,7 @@ func TestSessionsAreCapped(t *testing.T) {
 		t.Errorf("%d and %d sessions are counted", sessions, h.OpenSessions())
 	}
 	// Clients without sessions are not affected.
-	if response, body := h.send(t, message{era: modernEra, token: "carol", method: "tools/list"}); response.StatusCode != http.StatusOK {
+	if response, body := h.send(t, message{protocol: modernProtocol, token: "carol", method: "tools/list"}); response.StatusCode != http.StatusOK {
 		t.Errorf("without a session: %d %s", response.StatusCode, body)
 	}
 	r := streamRequest(t, h, "alice", ids[0])
@@ -163,7 +163,7 @@ func TestARequestThatBeginsNoSessionTakesNone(t *testing.T) {
 	}
 	for range 5 {
 		// This request needs a session and has none.
-		h.send(t, message{era: legacyEra, token: "bob", method: "tools/list"})
+		h.send(t, message{protocol: legacyProtocol, token: "bob", method: "tools/list"})
 	}
 	if id, _, body := h.initialize(t, "bob"); id == "" {
 		t.Errorf("there is no place left: %s", body)
@@ -177,7 +177,7 @@ func TestSessionsThatAreNotUsedEnd(t *testing.T) {
 	h := newHarness(t, withSessions(2), func(_ *Config, l *limits) { l.sessionIdle = 20 * time.Millisecond })
 	id, _, _ := h.initialize(t, "alice")
 	polltest.Eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 0 })
-	response, body := h.send(t, message{era: legacyEra, token: "alice", session: id, method: "tools/list"})
+	response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: "tools/list"})
 	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("it gives %d %s", response.StatusCode, body)
 	}
@@ -190,7 +190,7 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWaiting(began, ended)))
 	id, _, _ := h.initialize(t, "alice")
 	ctx, drop := context.WithCancel(t.Context())
-	r, err := message{era: legacyEra, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
+	r, err := message{protocol: legacyProtocol, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +205,13 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	drop()
 	<-dropped
 	// The server has time to notice the disconnect during a complete request.
-	h.send(t, message{era: legacyEra, token: "alice", session: id, method: "ping", body: `{"jsonrpc":"2.0","id":2,"method":"ping"}`})
+	h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: "ping", body: `{"jsonrpc":"2.0","id":2,"method":"ping"}`})
 	select {
 	case err := <-ended:
 		t.Fatalf("the tool ended with %v", err)
 	default:
 	}
-	response, body := h.send(t, message{era: legacyEra, token: "alice", session: id, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`})
+	response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`})
 	if response.StatusCode != http.StatusAccepted {
 		t.Fatalf("cancelling gives %d %s", response.StatusCode, body)
 	}
@@ -227,7 +227,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	id, _, _ := h.initialize(t, "alice")
 	call := func(ctx context.Context, token, session string, n int) (int, string) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, n)
-		r, err := message{era: legacyEra, token: token, session: session, body: body}.request(ctx, h.url)
+		r, err := message{protocol: legacyProtocol, token: token, session: session, body: body}.request(ctx, h.url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,13 +255,13 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	if _, answer := call(t.Context(), "alice", id, 3); !strings.Contains(answer, "2 requests in sessions that have not ended") {
 		t.Errorf("the third call is answered %s", answer)
 	}
-	if lines := h.logs.lines("Answered a call"); len(lines) != 1 || !strings.Contains(lines[0], `"outcome"="unavailable"`) {
+	if lines := h.logs.lines("Handled a call"); len(lines) != 1 || !strings.Contains(lines[0], `"outcome"="unavailable"`) {
 		t.Errorf("the record is %q", lines)
 	}
 	other, _, _ := h.initialize(t, "bob")
 	leave("bob", other, 1)
 	cancel := func(token, session string, n int) {
-		h.send(t, message{era: legacyEra, token: token, session: session, body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)})
+		h.send(t, message{protocol: legacyProtocol, token: token, session: session, body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)})
 		receive(t, "the end of the tool", ended)
 	}
 	// A cancellation is a notification, and frees a place.
@@ -292,12 +292,12 @@ func addAsking(server *mcp.Server) {
 
 func TestTheUserIsAsked(t *testing.T) {
 	for name, w := range ways {
-		if w == (way{legacyEra, false}) {
+		if w == (way{legacyProtocol, false}) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, content(addAsking))
-			c := h.connect(t, w.era, "alice", &mcp.ClientOptions{
+			c := h.connect(t, w.protocol, "alice", &mcp.ClientOptions{
 				ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					if req.Params.Message != "Sure?" {
 						return nil, fmt.Errorf("asked %q", req.Params.Message)
@@ -316,7 +316,7 @@ func TestTheUserIsAsked(t *testing.T) {
 				outcomes = append(outcomes, outcome)
 			}
 			want := "needsinput ok"
-			if w.era == legacyEra {
+			if w.protocol == legacyProtocol {
 				want = "ok"
 			}
 			if got := strings.Join(outcomes, " "); got != want {
@@ -328,7 +328,7 @@ func TestTheUserIsAsked(t *testing.T) {
 
 func TestAClientThatCannotAskGetsASentence(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addAsking))
-	_, err := h.connect(t, legacyEra, "alice", nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	_, err := h.connect(t, legacyProtocol, "alice", nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
 	if err == nil || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("the call ended with %v", err)
 	}

@@ -23,7 +23,7 @@ type streams struct {
 	open   int
 }
 
-var errEnding = errors.New("this server is ending; open the stream again, to reach another one")
+var errEnding = errors.New("this replica is stopping; open the stream again, to reach another replica")
 
 // tooManyError reports that a user has reached the limit of open streams.
 type tooManyError struct {

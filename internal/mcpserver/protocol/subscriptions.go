@@ -184,11 +184,11 @@ func (s *subscriptions) begin(ctx context.Context, req mcp.Request, method strin
 // watch starts to watch a resource with the caller's permissions. The error is for the
 // client.
 func (s *subscriptions) watch(ctx context.Context, uri string) (outcome string, err error) {
-	ctx, told := toolset.WithOutcome(ctx)
+	ctx, recorded := toolset.WithOutcome(ctx)
 	if err = s.source.Watch(ctx, uri, func() { s.changed(uri) }); err == nil {
 		return toolset.OutcomeOK, nil
 	}
-	outcome = outcomeOf(told.String(), nil, err)
+	outcome = outcomeOf(recorded.String(), nil, err)
 	var rpc *jsonrpc.Error
 	switch {
 	case !errors.As(err, &rpc):
@@ -214,7 +214,7 @@ func (s *subscriptions) changed(uri string) {
 		delete(s.pending, uri)
 		s.mu.Unlock()
 		if err := s.server.mcp.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
-			s.server.config.Logger.Error(err, "Could not tell that a resource changed")
+			s.server.config.Logger.Error(err, "Could not notify a client of a changed resource")
 		}
 	})
 }

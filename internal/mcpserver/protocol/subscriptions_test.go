@@ -83,14 +83,14 @@ func watched(source *fakeSource) func(*Config, *limits) {
 
 func TestNewsReachSubscribers(t *testing.T) {
 	for name, w := range ways {
-		if w == (way{legacyEra, false}) {
+		if w == (way{legacyProtocol, false}) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			source := newFakeSource()
 			h := w.of(t, watched(source))
 			news := make(chan string, 100)
-			c := h.connect(t, w.era, "alice", &mcp.ClientOptions{
+			c := h.connect(t, w.protocol, "alice", &mcp.ClientOptions{
 				ResourceUpdatedHandler: func(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) { news <- req.Params.URI },
 			})
 			if err := c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: watchedURI}); err != nil {
@@ -156,7 +156,7 @@ func TestChangesThatComeTogetherAreToldOnce(t *testing.T) {
 func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 	tests := map[string]struct{ token, uri, told, outcome string }{
 		"forbidden":     {"bob", "test://private", `"code":-32602,"message":"user \"bob\" may not get things coder/x`, "denied"},
-		"missing":       {"bob", "test://missing", `"code":-32602,"message":"there is no resource \"test://missing\"; resources/list and resources/templates/list show those that there are"`, "notfound"},
+		"missing":       {"bob", "test://missing", `"code":-32602,"message":"there is no resource \"test://missing\"; resources/list and resources/templates/list show all resources"`, "notfound"},
 		"not known who": {"", "test://public", `"code":-32602,"message":"nobody may watch`, "error"},
 	}
 	for what, tt := range tests {
@@ -164,9 +164,9 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 			t.Run(what+" "+name, func(t *testing.T) {
 				source := newFakeSource()
 				h := w.of(t, watched(source))
-				m := message{era: w.era, token: tt.token, method: methodSubscribe, params: map[string]any{"uri": tt.uri}}
+				m := message{protocol: w.protocol, token: tt.token, method: methodSubscribe, params: map[string]any{"uri": tt.uri}}
 				switch {
-				case w.era == modernEra:
+				case w.protocol == modernProtocol:
 					m.method, m.params = methodListen, map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{"test://first", tt.uri}}}
 				case w.sessions:
 					m.session, _, _ = h.initialize(t, tt.token)
@@ -186,7 +186,7 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 func TestWithoutASessionAnOldClientIsToldOnlyWhetherItMay(t *testing.T) {
 	source := newFakeSource()
 	h := newHarness(t, watched(source))
-	_, body := h.send(t, message{era: legacyEra, token: "alice", method: methodSubscribe, params: map[string]any{"uri": "test://private"}})
+	_, body := h.send(t, message{protocol: legacyProtocol, token: "alice", method: methodSubscribe, params: map[string]any{"uri": "test://private"}})
 	if !strings.Contains(body, `"result":{}`) {
 		t.Errorf("the answer is %s", body)
 	}
@@ -195,7 +195,7 @@ func TestWithoutASessionAnOldClientIsToldOnlyWhetherItMay(t *testing.T) {
 
 func TestOneStreamIsAboutFewResources(t *testing.T) {
 	h := newHarness(t, watched(newFakeSource()), func(_ *Config, l *limits) { l.urisPerStream = 2 })
-	response, body := h.send(t, message{era: modernEra, token: "alice", method: methodListen, params: map[string]any{
+	response, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: methodListen, params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": []string{"test://1", "test://2", "test://3"}},
 	}})
 	if response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "has 3 resources, and one stream is about 2 at most") {
@@ -211,14 +211,14 @@ func TestOneUserHasFewStreams(t *testing.T) {
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
 	const refused = `user \"alice\" has 2 open streams and subscriptions, and may have no more`
 
-	_, body := h.send(t, message{era: modernEra, token: "alice", method: methodListen, params: map[string]any{
+	_, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: methodListen, params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": []string{watchedURI}},
 	}})
 	if !strings.Contains(body, refused) || !strings.Contains(body, "-32000") {
 		t.Errorf("a third stream gives %s", body)
 	}
 	id, _, _ := h.initialize(t, "alice")
-	if _, body = h.send(t, message{era: legacyEra, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}}); !strings.Contains(body, refused) {
+	if _, body = h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}}); !strings.Contains(body, refused) {
 		t.Errorf("a subscription gives %s", body)
 	}
 	stream := h.open(t, streamRequest(t, h, "alice", id))
@@ -245,7 +245,7 @@ func streamRequest(t *testing.T, h *harness, token, session string) *http.Reques
 	}
 	r.Header.Set("Accept", "text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Mcp-Protocol-Version", legacyEra)
+	r.Header.Set("Mcp-Protocol-Version", legacyProtocol)
 	r.Header.Set(sessionHeader, session)
 	return r
 }
@@ -322,7 +322,7 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 			}
 		}},
 		"when they are ended": {token: "alice", end: func(t *testing.T, h *harness, session string) {
-			h.send(t, message{era: legacyEra, token: "alice", session: session, method: "resources/unsubscribe", params: map[string]any{"uri": watchedURI}})
+			h.send(t, message{protocol: legacyProtocol, token: "alice", session: session, method: "resources/unsubscribe", params: map[string]any{"uri": watchedURI}})
 		}},
 	}
 	for name, tt := range tests {
@@ -332,7 +332,7 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 			id, _, _ := h.initialize(t, "alice")
 			// The second subscription replaces the first.
 			for range 2 {
-				_, body := h.send(t, message{era: legacyEra, token: tt.token, session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
+				_, body := h.send(t, message{protocol: legacyProtocol, token: tt.token, session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
 				if !strings.Contains(body, `"result":{}`) {
 					t.Fatalf("subscribing gives %s", body)
 				}
@@ -358,7 +358,7 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	}
 	for range 20 {
 		id, _, _ := h.initialize(t, "alice")
-		h.send(t, message{era: legacyEra, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
+		h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
 		r := streamRequest(t, h, "alice", id)
 		r.Method = http.MethodDelete
 		response, err := http.DefaultClient.Do(r)

@@ -54,9 +54,9 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 		answer := eventList{Events: shown}
 		switch {
 		case next != "":
-			answer.Truncated, answer.Notice = true, "the namespace has more events than are looked at; get_events with the name of an object finds others"
+			answer.Truncated, answer.Notice = true, "the namespace has more events than were read; get_events with the name of an object finds others"
 		case len(shown) < len(about):
-			answer.Truncated, answer.Notice = true, "older events are left out; get_events tells more"
+			answer.Truncated, answer.Notice = true, "older events are left out; get_events returns more"
 		}
 		return answer
 	})

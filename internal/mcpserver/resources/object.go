@@ -174,7 +174,7 @@ func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 		}
 		return &mcp.ResourceContents{MIMEType: textType, Text: shown}, nil
 	case tooLong:
-		return nil, toolset.UsageError(fmt.Sprintf("%s is no text and has more than %d KiB, which is not sent", a, maxBytes>>10))
+		return nil, toolset.UsageError(fmt.Sprintf("%s is not text and has more than %d KiB, which is the limit", a, maxBytes>>10))
 	}
 	return &mcp.ResourceContents{MIMEType: "application/octet-stream", Blob: content}, nil
 }

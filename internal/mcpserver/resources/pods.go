@@ -69,7 +69,7 @@ func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents,
 	return fitting(items, func(shown []pod) any {
 		answer := podList{Pods: shown}
 		if len(shown) < len(items) || list.Continue != "" {
-			answer.Truncated, answer.Notice = true, "there are more; list_control_plane_pods tells all"
+			answer.Truncated, answer.Notice = true, "there are more; list_control_plane_pods returns all"
 		}
 		return answer
 	})
@@ -148,7 +148,7 @@ func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, 
 	}
 	lines = toolset.CleanText(lines)
 	if cut {
-		lines = "(older lines are left out; get_build_logs tells more)\n" + lines
+		lines = "(older lines are left out; get_build_logs returns more)\n" + lines
 	}
 	return &mcp.ResourceContents{MIMEType: textType, Text: lines}, nil
 }

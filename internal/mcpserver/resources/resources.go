@@ -59,7 +59,7 @@ func (r *Resources) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mc
 	}
 	contents, err := r.contents(ctx, a)
 	if err != nil {
-		return nil, told(ctx, uri, err)
+		return nil, clientError(ctx, uri, err)
 	}
 	contents.URI = uri
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
@@ -85,8 +85,8 @@ func (r *Resources) contents(ctx context.Context, a address) (*mcp.ResourceConte
 // errMissing means that a part of an existing object does not exist.
 var errMissing = errors.New("missing")
 
-// told converts an error for the client.
-func told(ctx context.Context, uri string, err error) error {
+// clientError converts an error for the client.
+func clientError(ctx context.Context, uri string, err error) error {
 	var call *toolset.CallError
 	if errors.Is(err, errMissing) || errors.As(err, &call) && call.Name != "" && apierrors.IsNotFound(call.Err) {
 		return mcp.ResourceNotFoundError(uri)

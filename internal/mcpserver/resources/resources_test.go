@@ -238,7 +238,7 @@ func TestEventsOfABusyNamespace(t *testing.T) {
 		return nil
 	}
 	got := w.readJSON(t, "coder://controlplanes/coder/prod/events")
-	if n := len(got["events"].([]any)); n != toolset.MaxEventPages || pages != toolset.MaxEventPages || !strings.Contains(got["notice"].(string), "more events than are looked at") {
+	if n := len(got["events"].([]any)); n != toolset.MaxEventPages || pages != toolset.MaxEventPages || !strings.Contains(got["notice"].(string), "more events than were read") {
 		t.Errorf("%d events of %d pages, notice %v", n, pages, got["notice"])
 	}
 }
@@ -257,7 +257,7 @@ func TestLog(t *testing.T) {
 	}
 	w.raw[path] = long.String()
 	got, err = w.read(t, "coder://workspaces/coder/coder.ada.dev/log")
-	if err != nil || !strings.HasPrefix(got.Text, "(older lines are left out; get_build_logs tells more)\nline 800\n") || !strings.HasSuffix(got.Text, "line 999\n") {
+	if err != nil || !strings.HasPrefix(got.Text, "(older lines are left out; get_build_logs returns more)\nline 800\n") || !strings.HasSuffix(got.Text, "line 999\n") {
 		t.Errorf("a long log: %.200s, %v", got.Text, err)
 	}
 	if _, err := w.read(t, "coder://workspaces/coder/coder.ada.none/log"); !isMissing(err) {
@@ -294,7 +294,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || got.Text != strings.Repeat("ä", maxBytes/2)+notice {
 		t.Errorf("a large file: %d bytes, %v", len(got.Text), err)
 	}
-	if _, err := w.read(t, "coder://templates/coder/coder.packed/files/huge.bin"); err == nil || !strings.Contains(err.Error(), "is no text and has more than 256 KiB") {
+	if _, err := w.read(t, "coder://templates/coder/coder.packed/files/huge.bin"); err == nil || !strings.Contains(err.Error(), "is not text and has more than 256 KiB") {
 		t.Errorf("large and no text: %v", err)
 	}
 	for _, missing := range []string{"coder.small/files/none.tf", "coder.packed/files/none.tf", "coder.none/files/main.tf"} {
@@ -319,12 +319,12 @@ func TestErrors(t *testing.T) {
 		code int64
 		want string
 	}{
-		"of a list":            {"coder://controlplanes", forbidden("codercontrolplanes", ""), jsonrpc.CodeInvalidParams, `user "ada" may not list codercontrolplanes in all namespaces; give a namespace in which they may`},
+		"of a list":            {"coder://controlplanes", forbidden("codercontrolplanes", ""), jsonrpc.CodeInvalidParams, `user "ada" may not list codercontrolplanes in all namespaces; give a namespace for which the user has permission`},
 		"of an object":         {"coder://workspaces/coder/coder.ada.dev", forbidden("coderworkspaces", "coder.ada.dev"), jsonrpc.CodeInvalidParams, `user "ada" may not get coderworkspaces coder/coder.ada.dev`},
 		"of pods":              {"coder://controlplanes/coder/prod/pods", forbidden("codercontrolplanes", "prod"), jsonrpc.CodeInvalidParams, `user "ada" may not get codercontrolplanes coder/prod`},
 		"of what there is not": {"coder://controlplanes", notFound("codercontrolplanes", ""), jsonrpc.CodeInternalError, "this cluster does not serve list of codercontrolplanes"},
 		"that passes":          {"coder://templates/coder/coder.small", apierrors.NewServiceUnavailable("Coder does not answer"), jsonrpc.CodeInternalError, `cannot get codertemplates coder/coder.small now`},
-		"that is a mystery":    {"coder://templates/coder/coder.small", errors.New("at 10.0.0.1: goroutine"), jsonrpc.CodeInternalError, "the Kubernetes API did not answer as expected"},
+		"that is a mystery":    {"coder://templates/coder/coder.small", errors.New("at 10.0.0.1: goroutine"), jsonrpc.CodeInternalError, "the Kubernetes API returned an unexpected response"},
 	} {
 		w := newWorld(t)
 		w.funcs = interceptor.Funcs{

@@ -44,13 +44,13 @@ func (r *Resources) Watch(ctx context.Context, uri string, changed func()) error
 	w := &watching{resources: r, address: a.object(), news: make(chan struct{}, 1)}
 	version, err := w.version(ctx)
 	if err != nil {
-		return told(ctx, uri, err)
+		return clientError(ctx, uri, err)
 	}
 	// The first watch is opened synchronously, so that a caller who may get but not watch
 	// gets an error.
 	stream, err := w.open(ctx, version)
 	if err != nil {
-		return told(ctx, uri, err)
+		return clientError(ctx, uri, err)
 	}
 	go w.tell(ctx, changed)
 	go w.run(ctx, stream, version)

@@ -83,7 +83,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	}
 	switch {
 	case out.Truncated:
-		out.Message = "only the newest lines are shown; a greater tailLines gives more"
+		out.Message = "only the newest lines are shown; a greater tailLines returns more"
 	case out.Logs == "":
 		out.Message = "nothing has been written yet, or the log is not kept any more"
 	}

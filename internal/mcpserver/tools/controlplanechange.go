@@ -165,7 +165,7 @@ func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.Co
 	}
 	if !metav1.IsControlledBy(d, cp) {
 		return nil, toolset.UsageError(fmt.Sprintf(
-			"Deployment %s/%s does not belong to the control plane of that name and is not restarted; get_control_plane_status shows what the operator says of it", d.Namespace, d.Name))
+			"Deployment %s/%s does not belong to the control plane of that name and is not restarted; get_control_plane_status shows its conditions", d.Namespace, d.Name))
 	}
 	return d, nil
 }
@@ -285,7 +285,7 @@ func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err e
 	if !gone {
 		return err
 	}
-	return toolset.UsageError(fmt.Sprintf("the change was made, but somebody deleted the %s %s/%s meanwhile", noun, cp.Namespace, cp.Name))
+	return toolset.UsageError(fmt.Sprintf("the change was made, but the %s %s/%s was deleted in the meantime", noun, cp.Namespace, cp.Name))
 }
 
 // rolledOut reports whether all pods have the newest revision and the desired number of
@@ -296,7 +296,7 @@ func rolledOut(d *appsv1.Deployment) (ok bool, message string) {
 	ok = status.ObservedGeneration >= d.Generation && status.UpdatedReplicas >= wanted &&
 		status.Replicas <= status.UpdatedReplicas && status.AvailableReplicas >= wanted
 	if status.ObservedGeneration < d.Generation {
-		return false, "the rollout has not begun yet"
+		return false, "the rollout has not started yet"
 	}
 	return ok, fmt.Sprintf("%d of %d pods are new, %d ready", status.UpdatedReplicas, wanted, min(status.ReadyReplicas, status.UpdatedReplicas))
 }
@@ -306,9 +306,9 @@ func settled(cp *coderv1alpha1.CoderControlPlane) (ready bool, message string) {
 	reason, message := readiness(cp.Status.Conditions)
 	switch {
 	case cp.Status.ObservedGeneration < cp.Generation:
-		return false, "the operator has not looked at the newest spec yet"
+		return false, "the operator has not reconciled the newest spec yet"
 	case reason == "":
-		return false, "the operator has not looked at it yet"
+		return false, "the operator has not reconciled it yet"
 	default:
 		return cp.Status.Phase == coderv1alpha1.PhaseReady, reason + ": " + message
 	}

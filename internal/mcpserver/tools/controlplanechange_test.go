@@ -337,11 +337,11 @@ func TestChangeControlPlaneThatVanishesOrTakesTooLong(t *testing.T) {
 		}
 	}}
 	_, err := changeControlPlane(t.Context(), &toolset.Call{Kube: fakeKube(t, api.funcs(), nil, newControlPlane("coder"))}, in)
-	wantError(t, err, "somebody deleted the control plane coder/coder meanwhile")
+	wantError(t, err, "the control plane coder/coder was deleted in the meantime")
 
 	_, err = changeControlPlane(t.Context(), &toolset.Call{Kube: fakeKube(t, (&changes{}).funcs(), nil, newControlPlane("coder"))}, in)
 	var unfinished toolset.UnfinishedError
-	if !errors.As(err, &unfinished) || !strings.Contains(err.Error(), "the operator has not looked at the newest spec yet") {
+	if !errors.As(err, &unfinished) || !strings.Contains(err.Error(), "the operator has not reconciled the newest spec yet") {
 		t.Errorf("%v", err)
 	}
 }

@@ -85,7 +85,7 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 	options := page.Options(in.Namespace)
 	options.LabelSelector, err = labels.ValidatedSelectorFromSet(coderv1alpha1.ControlPlaneLabels(in.Name))
 	if err != nil {
-		return listOutput[pod]{}, toolset.UsageError("name is not one that a control plane can have; list_control_planes shows which there are")
+		return listOutput[pod]{}, toolset.UsageError("name is not a valid name of a control plane; list_control_planes shows all names")
 	}
 	var list corev1.PodList
 	if err := call.Kube.List(ctx, &list, options); err != nil {

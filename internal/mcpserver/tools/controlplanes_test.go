@@ -167,7 +167,7 @@ func TestListControlPlanePodsOfAControlPlaneWithoutPods(t *testing.T) {
 		t.Errorf("pods of what does not exist: %v", err)
 	}
 	_, err = listControlPlanePods(t.Context(), call, listControlPlanePodsInput{Namespace: "coder", Name: "a,b=c"})
-	wantError(t, err, "name is not one that a control plane can have")
+	wantError(t, err, "name is not a valid name of a control plane")
 
 	// A caller who may list pods but not read control planes gets the list.
 	call.Kube = fakeKube(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {

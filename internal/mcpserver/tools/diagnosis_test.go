@@ -42,7 +42,7 @@ func TestDiagnoseControlPlane(t *testing.T) {
 	}
 	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, cp))
 	result, report := callDiagnosis(t, session, "diagnose_control_plane", map[string]any{"namespace": "coder", "name": "coder"})
-	if result.IsError || report.Healthy || !strings.Contains(report.Summary, "nothing listens at the address of the database") {
+	if result.IsError || report.Healthy || !strings.Contains(report.Summary, "no server listens at the host and port of the database") {
 		t.Errorf("%+v", report)
 	}
 	if report.Findings == nil || report.Conditions == nil {

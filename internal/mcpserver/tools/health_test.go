@@ -79,10 +79,10 @@ func TestCheckHealthNeverFailsAsAWhole(t *testing.T) {
 		"forbidden": {denied("get"), "ok", "unknown", `user "alice" may not get /version`},
 		"not as the caller": {
 			apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "system:serviceaccount:coder-system:coder-k8s" cannot impersonate-on:user-info:get path "/version"`)),
-			"degraded", "unknown", "may not act as its caller",
+			"degraded", "unknown", "has no permission to impersonate its caller",
 		},
-		"unavailable": {apierrors.NewServiceUnavailable("down"), "degraded", "unavailable", "it cannot be asked now: down"},
-		"broken":      {errBroken, "degraded", "unavailable", "did not answer as expected"},
+		"unavailable": {apierrors.NewServiceUnavailable("down"), "degraded", "unavailable", "it is not available now: down"},
+		"broken":      {errBroken, "degraded", "unavailable", "returned an unexpected response"},
 	} {
 		kube := withRaw(fakeKube(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return tc.err

@@ -101,7 +101,7 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 	}{
 		"forbidden":   {forbidden("codertemplates/versions"), `could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: user "" may not get codertemplates/versions.aggregation.coder.com`},
 		"not served":  {apierrors.NewNotFound(aggregationv1alpha1.Resource("codertemplates"), "x"), "could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: this cluster does not serve it"},
-		"unavailable": {apierrors.NewServiceUnavailable("dial tcp 10.0.0.1: refused"), "could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: it cannot be asked now: dial tcp (address): refused"},
+		"unavailable": {apierrors.NewServiceUnavailable("dial tcp 10.0.0.1: refused"), "could not read codertemplates/versions.aggregation.coder.com coder/coder.docker: it is not available now: dial tcp (address): refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())

@@ -69,14 +69,14 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 	out := pushTemplateOutput{}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
-		return out, toolset.UsageError(fmt.Sprintf("there is no template %s in namespace %s: set create to make it, or list the templates to see which exist", in.Name, in.Namespace))
+		return out, toolset.UsageError(fmt.Sprintf("there is no template %s in namespace %s: set create to create it, or list the templates to see which exist", in.Name, in.Namespace))
 	case apierrors.IsNotFound(err):
 		tmpl, err = in.create(ctx, call)
 		out.Updated = !in.DryRun
 	case err != nil:
 		return out, templateError("get", in.Namespace, in.Name, err)
 	case !in.changes(tmpl.Spec):
-		out.Message = "the template has this source already; nothing was changed. A build that failed is tried again with another versionName"
+		out.Message = "the template already has this source; nothing was changed. To retry a failed build, give another versionName"
 	default:
 		err = in.update(ctx, call, tmpl)
 		out.Updated = !in.DryRun
@@ -104,7 +104,7 @@ func (in pushTemplateInput) validate() error {
 		return err
 	}
 	if len(in.Files)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
-		return toolset.UsageError("give files, variables, or the versionName with which a failed build is tried again")
+		return toolset.UsageError("give files, variables, or a new versionName to retry a failed build")
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
 		secret, key, _ := strings.Cut(in.SecretVariables[name], "/")
@@ -200,7 +200,7 @@ func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1a
 		return ready || stalledMessage(conditions) != "", progressMessage(conditions)
 	})
 	if gone {
-		return toolset.UsageError(fmt.Sprintf("somebody deleted template %s meanwhile", tmpl.Name))
+		return toolset.UsageError(fmt.Sprintf("template %s was deleted in the meantime", tmpl.Name))
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func TestPushTemplate(t *testing.T) {
 			in.Files, in.VersionName, in.Variables = before().Files, "v1", map[string]string{"zone": "b"}
 		}, nil, ""},
 		"unasked": {func(in *pushTemplateInput) { in.Confirm = "" }, nil, "nothing was done yet: ask the user"},
-		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or the versionName"},
+		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or a new versionName"},
 		"a variable twice": {func(in *pushTemplateInput) {
 			in.Variables, in.SecretVariables = map[string]string{"a": "b"}, map[string]string{"a": "s/k"}
 		}, nil, `variable "a" is in variables and in secretVariables`},
@@ -90,7 +90,7 @@ func TestPushTemplateMakesANewOneOnlyWhenToldTo(t *testing.T) {
 	in := pushed()
 	in.Confirm = ""
 	_, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in)
-	wantError(t, err, "there is no template coder.docker in namespace coder: set create to make it")
+	wantError(t, err, "there is no template coder.docker in namespace coder: set create to create it")
 	in.Create = true
 	if out, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in); err != nil || !out.Updated || out.Template.Name != dockerName {
 		t.Errorf("the answer is %+v, %v", out, err)
@@ -198,5 +198,5 @@ func TestPushTemplateSaysThatItVanished(t *testing.T) {
 	in.Wait, in.TimeoutSeconds = true, 10
 	api := &steps{t: t, after: []func(client.Object){nil}}
 	_, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, building(api), nil, dockerTemplate())}, in)
-	wantError(t, err, "somebody deleted template coder.docker meanwhile")
+	wantError(t, err, "template coder.docker was deleted in the meantime")
 }

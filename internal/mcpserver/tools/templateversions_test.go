@@ -76,7 +76,7 @@ func TestPromoteTemplateVersionSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		"a version that was not built": {refused, "cannot update " + object + `: spec.versionID: Invalid value: "` + newID + `": cannot become active, because its build is failed and not succeeded`},
-		"no right":                     {forbidden("codertemplates"), `user "alice" may not update ` + object + "; ask an administrator for the right"},
+		"no right":                     {forbidden("codertemplates"), `user "alice" may not update ` + object + "; ask an administrator for the permission"},
 	} {
 		s := connectTools(t, toolset.Env{Kube: fakeKube(t, failingUpdates(nil, tt.err), nil, dockerTemplate())})
 		if answer, isError := s.say(t, "promote_template_version", arguments); !isError || answer != tt.want {

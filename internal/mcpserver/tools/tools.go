@@ -189,7 +189,7 @@ func stalledMessage(conditions []metav1.Condition) string {
 func progressMessage(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionReady)
 	if ready == nil {
-		return "nothing is known yet"
+		return "the state is not known yet"
 	}
 	return excerpt(ready.Message)
 }

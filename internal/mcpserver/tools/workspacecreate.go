@@ -82,11 +82,11 @@ func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace,
 	case err != nil:
 		return nil, err
 	case in.TTL == never:
-		return nil, toolset.UsageError("a new workspace takes the ttl of its template where none is given: leave ttl out, and set it to never with update_workspace")
+		return nil, toolset.UsageError("a new workspace cannot have the ttl never: omit ttl, and set it to never with update_workspace afterwards")
 	case in.Owner == "" || strings.Contains(in.Owner, "."):
-		return nil, toolset.UsageError(fmt.Sprintf("owner %q is no user name in Coder", in.Owner))
+		return nil, toolset.UsageError(fmt.Sprintf("owner %q is not a valid user name in Coder", in.Owner))
 	case strings.Contains(in.Name, "."):
-		return nil, toolset.UsageError(fmt.Sprintf("name %q has a dot: give the workspace's own name alone, such as dev; organization and owner are put in front of it", in.Name))
+		return nil, toolset.UsageError(fmt.Sprintf("name %q has a dot: give only the workspace's own name, such as dev; organization and owner are added", in.Name))
 	case dot <= 0 || dot == len(in.Template)-1:
 		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
 	}

@@ -58,14 +58,14 @@ func TestCreateWorkspaceRefusesWhatCannotBe(t *testing.T) {
 	}{
 		"no namespace":           {func(in *createWorkspaceInput) { in.Namespace = "" }, "namespace is required"},
 		"no name":                {func(in *createWorkspaceInput) { in.Name = "" }, "name is required"},
-		"the object's name":      {func(in *createWorkspaceInput) { in.Name = devName }, "give the workspace's own name alone"},
-		"no owner":               {func(in *createWorkspaceInput) { in.Owner = "" }, `owner "" is no user name`},
-		"an owner with a dot":    {func(in *createWorkspaceInput) { in.Owner = "coder.ada" }, "is no user name in Coder"},
+		"the object's name":      {func(in *createWorkspaceInput) { in.Name = devName }, "give only the workspace's own name"},
+		"no owner":               {func(in *createWorkspaceInput) { in.Owner = "" }, `owner "" is not a valid user name`},
+		"an owner with a dot":    {func(in *createWorkspaceInput) { in.Owner = "coder.ada" }, "is not a valid user name in Coder"},
 		"a template alone":       {func(in *createWorkspaceInput) { in.Template = "docker" }, "must be organization.template"},
 		"a template without end": {func(in *createWorkspaceInput) { in.Template = "coder." }, "must be organization.template"},
-		"a ttl in words":         {func(in *createWorkspaceInput) { in.TTL = "1 day" }, `ttl "1 day" is no time`},
+		"a ttl in words":         {func(in *createWorkspaceInput) { in.TTL = "1 day" }, `ttl "1 day" is not a valid duration`},
 		"a ttl that is short":    {func(in *createWorkspaceInput) { in.TTL = "59s" }, "give at least 1m"},
-		"no ttl":                 {func(in *createWorkspaceInput) { in.TTL = "never" }, "leave ttl out"},
+		"no ttl":                 {func(in *createWorkspaceInput) { in.TTL = "never" }, "omit ttl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newDev()
@@ -91,8 +91,8 @@ func TestCreateWorkspaceSaysWhatIsMissing(t *testing.T) {
 		want string
 	}{
 		"a parameter": {missing, "cannot create " + object + `: spec.parameters[region]: Required value: the template has no default for this parameter: give a string, one of "eu", "us"`},
-		"the right":   {forbidden("coderworkspaces"), `user "alice" may not create ` + object + "; ask an administrator for the right"},
-		"a free name": {apierrors.NewAlreadyExists(aggregationv1alpha1.Resource("coderworkspaces"), devName), object + " exists already; take another name, or change that one"},
+		"the right":   {forbidden("coderworkspaces"), `user "alice" may not create ` + object + "; ask an administrator for the permission"},
+		"a free name": {apierrors.NewAlreadyExists(aggregationv1alpha1.Resource("coderworkspaces"), devName), object + " already exists; use another name, or update the existing object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := connectTools(t, toolset.Env{Kube: fakeKube(t, create(tt.err), nil)})

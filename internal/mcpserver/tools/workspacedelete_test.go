@@ -15,7 +15,7 @@ import (
 
 func deletionFailed(obj client.Object) {
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
-	setCondition(&ws.Status.Conditions, aggregationv1alpha1.ConditionDeletionFailed, metav1.ConditionTrue, "DeletionFailed", "the disk is in use; it is tried again")
+	setCondition(&ws.Status.Conditions, aggregationv1alpha1.ConditionDeletionFailed, metav1.ConditionTrue, "DeletionFailed", "the disk is in use; the deletion is retried")
 }
 
 func TestDeleteWorkspace(t *testing.T) {
@@ -35,7 +35,7 @@ func TestDeleteWorkspace(t *testing.T) {
 		"not for another":        {in: deleteWorkspaceInput{Namespace: "coder", Name: devName, Confirm: "dev"}, wantErr: `confirm is "dev" and must be "coder.ada.dev"`, wantKept: true},
 		"that is being deleted":  {in: deleteWorkspaceInput{Namespace: "coder", Name: devName}, deleting: true, want: deleteWorkspaceOutput{}},
 		"and waits for the end":  {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), nil}, want: deleteWorkspaceOutput{Updated: true, Gone: true}},
-		"and says why it failed": {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), deletionFailed}, want: deleteWorkspaceOutput{Updated: true, Message: "the deletion failed: the disk is in use; it is tried again; get_build_logs shows the whole log"}},
+		"and says why it failed": {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), deletionFailed}, want: deleteWorkspaceOutput{Updated: true, Message: "the deletion failed: the disk is in use; the deletion is retried; get_build_logs shows the whole log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ws := devWorkspace("Running")

@@ -61,10 +61,10 @@ func inPhase(phase, failure string) func(client.Object) {
 	return func(obj client.Object) {
 		ws := obj.(*aggregationv1alpha1.CoderWorkspace)
 		ws.Status.Phase, ws.Status.LatestBuildError = phase, failure
-		ready, stalled, message := metav1.ConditionFalse, metav1.ConditionFalse, "the build is under way"
+		ready, stalled, message := metav1.ConditionFalse, metav1.ConditionFalse, "the build is in progress"
 		switch phase {
 		case "Running":
-			ready, message = metav1.ConditionTrue, "the workspace runs"
+			ready, message = metav1.ConditionTrue, "the workspace is running"
 		case "Stopped":
 			ready, message = metav1.ConditionTrue, "the workspace is stopped"
 		case "Failed":

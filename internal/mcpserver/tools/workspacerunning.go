@@ -81,7 +81,7 @@ func startOrStop(
 		return nil, err
 	}
 	err := call.Confirm(ctx, in.Confirm, toolset.Question{
-		Name: ws.Name, UID: ws.UID, Text: fmt.Sprintf("Stop workspace %s of %s? What runs in it ends.", ws.Name, ws.Status.OwnerName),
+		Name: ws.Name, UID: ws.UID, Text: fmt.Sprintf("Stop workspace %s of %s? Its processes are stopped.", ws.Name, ws.Status.OwnerName),
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func awaitWorkspace(
 		return ready || stalledMessage(conditions) != "", ws.Status.Phase + ": " + progressMessage(conditions)
 	})
 	if gone {
-		return "somebody deleted the workspace meanwhile", err
+		return "the workspace was deleted in the meantime", err
 	}
 	if stalled := stalledMessage(ws.Status.Conditions); stalled != "" {
 		return fmt.Sprintf("%s; get_build_logs shows the whole log", stalled), err

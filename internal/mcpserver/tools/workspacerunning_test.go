@@ -43,8 +43,8 @@ func TestSetWorkspaceRunning(t *testing.T) {
 		"waits for what is under way":     {phase: "Starting", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Running", "")}, wantPhase: "Running"},
 		"waits until it is stopped":       {phase: "Running", in: setWorkspaceRunningInput{Confirm: devName, Wait: true}, after: []func(client.Object){inPhase("Stopping", ""), inPhase("Stopped", "")}, wantStarted: []string{"stop"}, wantUpdated: true, wantPhase: "Stopped"},
 		"says why the build failed":       {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Starting", ""), inPhase("Failed", "no quota")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Failed", wantMessage: "the start build failed: no quota; get_build_logs shows the whole log"},
-		"says that it vanished meanwhile": {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){nil}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending", wantMessage: "somebody deleted the workspace meanwhile"},
-		"says how far it is":              {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true, TimeoutSeconds: 1}, wantStarted: []string{"start"}, wantError: "last seen: Pending: the build is under way"},
+		"says that it vanished meanwhile": {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){nil}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending", wantMessage: "the workspace was deleted in the meantime"},
+		"says how far it is":              {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true, TimeoutSeconds: 1}, wantStarted: []string{"start"}, wantError: "last seen: Pending: the build is in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &steps{t: t, after: tt.after, refuse: tt.refuse}
@@ -81,7 +81,7 @@ func TestSetWorkspaceRunningTellsItsProgress(t *testing.T) {
 	if isError || answer != want {
 		t.Fatalf("the answer is %s\nwant %s", answer, want)
 	}
-	s.wantProgress(t, "Pending: the build is under way", "Starting: the build is under way")
+	s.wantProgress(t, "Pending: the build is in progress", "Starting: the build is in progress")
 }
 
 // The response to an action is the workspace and not the request's body. The fake client

@@ -140,7 +140,7 @@ func phaseNamed(name string) (string, error) {
 	case name == "":
 		return "", nil
 	case i < 0:
-		return "", toolset.UsageError(fmt.Sprintf("phase %q is none of %s", name, strings.Join(phases, ", ")))
+		return "", toolset.UsageError(fmt.Sprintf("phase %q is not one of %s", name, strings.Join(phases, ", ")))
 	default:
 		return phases[i], nil
 	}

@@ -58,7 +58,7 @@ func TestListWorkspacesHasTheAPISelect(t *testing.T) {
 		})
 	}
 	_, err := listWorkspaces(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil)}, listWorkspacesInput{Phase: "Broken"})
-	wantError(t, err, `phase "Broken" is none of Pending, Starting, Running`)
+	wantError(t, err, `phase "Broken" is not one of Pending, Starting, Running`)
 }
 
 func TestListWorkspacesDescribesThem(t *testing.T) {
@@ -140,7 +140,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 	ws.Spec.TemplateVersionPreset = "large"
 	ws.Status.Agents = []aggregationv1alpha1.WorkspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}}
 	ws.Status.LatestBuild.CreatedAt, ws.Status.LatestBuild.Reason = &when, "initiator"
-	ws.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace runs", LastTransitionTime: when}}
+	ws.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace is running", LastTransitionTime: when}}
 	out, err := getWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, ws)}, objectInput{Namespace: "coder", Name: devName})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 	want := workspaceDetails{
 		workspace:    workspace{Name: devName, Namespace: "coder", Running: true, Phase: "Running", Owner: "ada", Organization: "coder", Template: "docker"},
 		ControlPlane: "coder",
-		Conditions:   []servedCondition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace runs", Since: "2026-05-01T10:00:00Z"}},
+		Conditions:   []servedCondition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace is running", Since: "2026-05-01T10:00:00Z"}},
 		Build: &workspaceBuild{Number: 3, Transition: "start", Status: "running", Reason: "initiator", Version: "v1", VersionID: activeID,
 			CreatedAt: "2026-05-01T10:00:00Z"},
 		Agents:     []workspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}},

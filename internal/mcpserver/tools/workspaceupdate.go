@@ -68,7 +68,7 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	out := workspaceResult{Updated: updated && !in.DryRun}
 	switch {
 	case !updated:
-		out.Message = "it is so already; nothing was changed"
+		out.Message = "the workspace already has these values; nothing was changed"
 	case in.DryRun:
 		out.Message = wouldBeAccepted
 	}
@@ -157,7 +157,7 @@ func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string
 	case sleeps:
 		return fmt.Sprintf("Put workspace %s of %s to sleep? It is stopped, and cannot start until it is woken.", ws.Name, ws.Status.OwnerName)
 	case rebuilds:
-		return fmt.Sprintf("Build workspace %s of %s again? What runs in it ends, and what its template does not keep is lost.", ws.Name, ws.Status.OwnerName)
+		return fmt.Sprintf("Build workspace %s of %s again? Its processes are stopped, and data that its template does not keep is lost.", ws.Name, ws.Status.OwnerName)
 	default:
 		return ""
 	}
@@ -191,7 +191,7 @@ func ttlMillis(ttl string) (*int64, error) {
 	}
 	d, err := time.ParseDuration(ttl)
 	if err != nil || d < time.Minute {
-		return nil, toolset.UsageError(fmt.Sprintf("ttl %q is no time after which a workspace stops: give at least 1m, for example 8h or 90m, or %s", ttl, never))
+		return nil, toolset.UsageError(fmt.Sprintf("ttl %q is not a valid duration: give at least 1m, for example 8h or 90m, or %s", ttl, never))
 	}
 	return ptr.To(d.Milliseconds()), nil
 }

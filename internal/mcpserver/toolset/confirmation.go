@@ -174,8 +174,8 @@ func (d *dialog) confirm(ctx context.Context, q Question) error {
 
 // cannotAsk returns the refusal for the case that the signing key is not available.
 func cannotAsk(ctx context.Context, err error) error {
-	log.FromContext(ctx).Error(err, "A question to a user could not be sealed or its seal not be checked")
-	return &refusal{OutcomeUnavailable, "nothing was done: the user cannot be asked now; try again in 5 s"}
+	log.FromContext(ctx).Error(err, "Could not sign a confirmation request, or verify its signature")
+	return &refusal{OutcomeUnavailable, "nothing was done: the user cannot be asked to confirm now; try again in 5 s"}
 }
 
 // agreement returns nil only if the user explicitly accepted.

@@ -21,8 +21,8 @@ type deletion struct {
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// shop is a server with a destructive tool, and the number of its executions.
-type shop struct {
+// confirmServer is a server with a destructive tool, and the number of its executions.
+type confirmServer struct {
 	*server
 	clock   *testingclock.FakeClock
 	deleted int
@@ -30,9 +30,9 @@ type shop struct {
 	uid types.UID
 }
 
-func newShop(t *testing.T, sealed bool, change ...func(*Env)) *shop {
+func newConfirmServer(t *testing.T, sealed bool, change ...func(*Env)) *confirmServer {
 	t.Helper()
-	s := &shop{clock: testingclock.NewFakeClock(time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC))}
+	s := &confirmServer{clock: testingclock.NewFakeClock(time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC))}
 	set := &Set{}
 	Add(set, Definition{Name: "delete", Effect: Destroys}, func(ctx context.Context, call *Call, in deletion) (nothing, error) {
 		if err := call.Confirm(ctx, in.Confirm, Question{Name: in.Name, UID: s.uid, Text: "Delete " + in.Name + "?"}); err != nil {
@@ -80,15 +80,15 @@ func TestWhoCanBeAskedIsAsked(t *testing.T) {
 	for name, tc := range tests {
 		for _, revision := range []string{modern, legacy} {
 			t.Run(name+" "+revision, func(t *testing.T) {
-				shop, user := newShop(t, true), &asked{answer: tc.answer}
+				confirmServer, user := newConfirmServer(t, true), &asked{answer: tc.answer}
 				// The argument confirm is not sufficient: the model could have invented it.
-				text, isError := say(t, shop.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
+				text, isError := say(t, confirmServer.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
 				if user.question == nil || user.question.Message != "Delete x?" || user.question.Mode != "form" {
 					t.Fatalf("the user was asked %+v", user.question)
 				}
 				agreed := tc.outcome == OutcomeOK
-				if isError == agreed || (shop.deleted == 1) != agreed || shop.outcome.String() != tc.outcome {
-					t.Errorf("deleted %d times, error %t, outcome %s: %s", shop.deleted, isError, shop.outcome, text)
+				if isError == agreed || (confirmServer.deleted == 1) != agreed || confirmServer.outcome.String() != tc.outcome {
+					t.Errorf("deleted %d times, error %t, outcome %s: %s", confirmServer.deleted, isError, confirmServer.outcome, text)
 				}
 				if !agreed && text != "nothing was done: the user did not agree; do not try it another way unless they ask for it" {
 					t.Errorf("the answer is %q", text)
@@ -116,11 +116,11 @@ func TestWhoCannotBeAskedMustNameTheObject(t *testing.T) {
 		for argumentName, tc := range arguments {
 			for _, revision := range []string{modern, legacy} {
 				t.Run(clientName+" "+argumentName+" "+revision, func(t *testing.T) {
-					shop := newShop(t, c.sealed)
-					text, isError := say(t, shop.connect(t, revision, c.options), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: tc.confirm}})
+					confirmServer := newConfirmServer(t, c.sealed)
+					text, isError := say(t, confirmServer.connect(t, revision, c.options), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: tc.confirm}})
 					agreed := tc.outcome == OutcomeOK
-					if text != tc.says || isError == agreed || (shop.deleted == 1) != agreed || shop.outcome.String() != tc.outcome {
-						t.Errorf("deleted %d times, error %t, outcome %s:\n%s\nwant\n%s", shop.deleted, isError, shop.outcome, text, tc.says)
+					if text != tc.says || isError == agreed || (confirmServer.deleted == 1) != agreed || confirmServer.outcome.String() != tc.outcome {
+						t.Errorf("deleted %d times, error %t, outcome %s:\n%s\nwant\n%s", confirmServer.deleted, isError, confirmServer.outcome, text, tc.says)
 					}
 				})
 			}
@@ -133,20 +133,20 @@ func TestWhoCannotBeAskedMustNameTheObject(t *testing.T) {
 func TestElicitationIsRequired(t *testing.T) {
 	require := func(env *Env) { env.RequireElicitation = true }
 	for _, revision := range []string{modern, legacy} {
-		shop := newShop(t, true, require)
-		text, isError := say(t, shop.connect(t, revision, nil), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
-		if !isError || shop.deleted != 0 || !strings.Contains(text, "use a client that supports elicitation") || !strings.Contains(text, "Delete x?") {
-			t.Errorf("%s: deleted %d times: %s", revision, shop.deleted, text)
+		confirmServer := newConfirmServer(t, true, require)
+		text, isError := say(t, confirmServer.connect(t, revision, nil), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
+		if !isError || confirmServer.deleted != 0 || !strings.Contains(text, "use a client that supports elicitation") || !strings.Contains(text, "Delete x?") {
+			t.Errorf("%s: deleted %d times: %s", revision, confirmServer.deleted, text)
 		}
 		user := &asked{answer: &mcp.ElicitResult{Action: "accept", Content: map[string]any{confirmField: true}}}
-		if text, isError := say(t, shop.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}); isError || shop.deleted != 1 {
-			t.Errorf("%s: a client that can ask: deleted %d times: %s", revision, shop.deleted, text)
+		if text, isError := say(t, confirmServer.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}); isError || confirmServer.deleted != 1 {
+			t.Errorf("%s: a client that can ask: deleted %d times: %s", revision, confirmServer.deleted, text)
 		}
 	}
 }
 
 // manual returns a client with elicitation that leaves repeated calls to the test.
-func (s *shop) manual(t *testing.T) *mcp.ClientSession {
+func (s *confirmServer) manual(t *testing.T) *mcp.ClientSession {
 	t.Helper()
 	options := (&asked{}).options()
 	options.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true}
@@ -168,11 +168,11 @@ func question(t *testing.T, session *mcp.ClientSession, params *mcp.CallToolPara
 var agreed = mcp.InputResponseMap{confirmField: &mcp.ElicitResult{Action: "accept", Content: map[string]any{confirmField: true}}}
 
 func TestAnAnswerCountsForItsQuestion(t *testing.T) {
-	shop := newShop(t, true)
-	session := shop.manual(t)
+	confirmServer := newConfirmServer(t, true)
+	session := confirmServer.manual(t)
 	first := question(t, session, &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}})
-	if shop.outcome.String() != OutcomeNeedsInput || shop.deleted != 0 {
-		t.Fatalf("deleted %d times, outcome %s", shop.deleted, shop.outcome)
+	if confirmServer.outcome.String() != OutcomeNeedsInput || confirmServer.deleted != 0 {
+		t.Fatalf("deleted %d times, outcome %s", confirmServer.deleted, confirmServer.outcome)
 	}
 	schema := first.InputRequests[confirmField].(*mcp.ElicitParams).RequestedSchema.(map[string]any)
 	if diff := cmp.Diff([]any{confirmField}, schema["required"]); diff != "" {
@@ -180,8 +180,8 @@ func TestAnAnswerCountsForItsQuestion(t *testing.T) {
 	}
 	// Other input responses and the argument confirm are ignored.
 	responses := mcp.InputResponseMap{"more": &mcp.ElicitResult{Action: "decline"}, confirmField: agreed[confirmField]}
-	if _, isError := say(t, session, &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}, RequestState: first.RequestState, InputResponses: responses}); isError || shop.deleted != 1 {
-		t.Errorf("deleted %d times, error %t", shop.deleted, isError)
+	if _, isError := say(t, session, &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}, RequestState: first.RequestState, InputResponses: responses}); isError || confirmServer.deleted != 1 {
+		t.Errorf("deleted %d times, error %t", confirmServer.deleted, isError)
 	}
 }
 
@@ -195,40 +195,40 @@ func TestAnAnswerWithoutItsQuestionIsAskedFor(t *testing.T) {
 		"an answer nobody asked for": func(p *mcp.CallToolParams) { p.RequestState = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shop := newShop(t, true)
-			session := shop.manual(t)
+			confirmServer := newConfirmServer(t, true)
+			session := confirmServer.manual(t)
 			params := &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}, InputResponses: agreed}
 			params.RequestState = question(t, session, params).RequestState
 			change(params)
 			question(t, session, params)
-			if shop.deleted != 0 || shop.outcome.String() != OutcomeNeedsInput {
-				t.Errorf("deleted %d times, outcome %s", shop.deleted, shop.outcome)
+			if confirmServer.deleted != 0 || confirmServer.outcome.String() != OutcomeNeedsInput {
+				t.Errorf("deleted %d times, outcome %s", confirmServer.deleted, confirmServer.outcome)
 			}
 		})
 	}
 }
 
 func TestAStateOfAnotherCallIsRefused(t *testing.T) {
-	for name, change := range map[string]func(*shop, *mcp.CallToolParams){
-		"changed":                         func(_ *shop, p *mcp.CallToolParams) { p.RequestState += "-TAMPERED" },
-		"another object":                  func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "y"} },
-		"other arguments":                 func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "x", Force: true} },
-		"another object of the same name": func(s *shop, _ *mcp.CallToolParams) { s.uid = "2" },
-		"another user":                    func(s *shop, _ *mcp.CallToolParams) { s.user = "mallory" },
+	for name, change := range map[string]func(*confirmServer, *mcp.CallToolParams){
+		"changed":                         func(_ *confirmServer, p *mcp.CallToolParams) { p.RequestState += "-TAMPERED" },
+		"another object":                  func(_ *confirmServer, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "y"} },
+		"other arguments":                 func(_ *confirmServer, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "x", Force: true} },
+		"another object of the same name": func(s *confirmServer, _ *mcp.CallToolParams) { s.uid = "2" },
+		"another user":                    func(s *confirmServer, _ *mcp.CallToolParams) { s.user = "mallory" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shop := newShop(t, true)
-			session := shop.manual(t)
+			confirmServer := newConfirmServer(t, true)
+			session := confirmServer.manual(t)
 			params := &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}
 			params.RequestState, params.InputResponses = question(t, session, params).RequestState, agreed
-			change(shop, params)
+			change(confirmServer, params)
 			_, err := session.CallTool(t.Context(), params)
 			var refused *jsonrpc.Error
 			if !errors.As(err, &refused) || refused.Code != jsonrpc.CodeInvalidParams || !strings.Contains(refused.Message, "call again without requestState") {
 				t.Errorf("the answer is %v", err)
 			}
-			if shop.deleted != 0 || shop.outcome.String() != OutcomeInvalid {
-				t.Errorf("deleted %d times, outcome %s", shop.deleted, shop.outcome)
+			if confirmServer.deleted != 0 || confirmServer.outcome.String() != OutcomeInvalid {
+				t.Errorf("deleted %d times, outcome %s", confirmServer.deleted, confirmServer.outcome)
 			}
 		})
 	}
@@ -253,14 +253,14 @@ func TestAnAnswerToOneQuestionIsNoneToAnother(t *testing.T) {
 }
 
 func TestALateAnswerIsRefused(t *testing.T) {
-	shop := newShop(t, true)
-	session := shop.manual(t)
+	confirmServer := newConfirmServer(t, true)
+	session := confirmServer.manual(t)
 	params := &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}
 	params.RequestState, params.InputResponses = question(t, session, params).RequestState, agreed
-	shop.clock.Step(confirmationLifetime)
+	confirmServer.clock.Step(confirmationLifetime)
 	text, isError := say(t, session, params)
-	if text != "nothing was done: the answer came more than 10m0s after the question; call again to be asked again" || !isError || shop.deleted != 0 || shop.outcome.String() != OutcomeTimeout {
-		t.Errorf("deleted %d times, error %t, outcome %s: %s", shop.deleted, isError, shop.outcome, text)
+	if text != "nothing was done: the answer came more than 10m0s after the question; call again to be asked again" || !isError || confirmServer.deleted != 0 || confirmServer.outcome.String() != OutcomeTimeout {
+		t.Errorf("deleted %d times, error %t, outcome %s: %s", confirmServer.deleted, isError, confirmServer.outcome, text)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestWithoutAKeyNothingIsDone(t *testing.T) {
 		return nil, errors.New("secrets \"key\" not found")
 	}, clk)})
 	text, isError := say(t, served.connect(t, modern, (&asked{}).options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
-	if text != "nothing was done: the user cannot be asked now; try again in 5 s" || !isError || served.outcome.String() != OutcomeUnavailable {
+	if text != "nothing was done: the user cannot be asked to confirm now; try again in 5 s" || !isError || served.outcome.String() != OutcomeUnavailable {
 		t.Errorf("error %t, outcome %s: %s", isError, served.outcome, text)
 	}
 }

@@ -111,7 +111,7 @@ func (s *Set) Filter(o Options) (*Set, error) {
 		if reason == "" {
 			left.tools = append(left.tools, t)
 		} else if slices.Contains(o.Enabled, t.Name) {
-			return nil, fmt.Errorf("tool %q is enabled and cannot be offered, because %s", t.Name, reason)
+			return nil, fmt.Errorf("tool %q is enabled but cannot be offered, because %s", t.Name, reason)
 		}
 	}
 	if len(left.tools) == 0 {
@@ -137,9 +137,9 @@ func (o Options) refuses(d Definition) string {
 	case o.ReadOnly && d.Effect != Reads:
 		return "it changes something and the server is read-only"
 	case len(o.Toolsets) == 0 && d.Toolset == Inside:
-		return fmt.Sprintf("its toolset %q is offered only if it is named", d.Toolset)
+		return fmt.Sprintf("its toolset %q is offered only if it is selected explicitly", d.Toolset)
 	case len(o.Toolsets) > 0 && !slices.Contains(o.Toolsets, d.Toolset):
-		return fmt.Sprintf("its toolset %q is not one of those that are offered", d.Toolset)
+		return fmt.Sprintf("its toolset %q is not selected", d.Toolset)
 	case slices.Contains(o.Disabled, d.Name):
 		return "it is disabled too"
 	case len(o.Enabled) > 0 && !slices.Contains(o.Enabled, d.Name):

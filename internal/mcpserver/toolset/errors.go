@@ -51,7 +51,7 @@ func (e *CallError) object() string {
 
 // explain returns the outcome of the call and the error for the client: one sentence that
 // says what to do differently. Details are logged.
-func explain(ctx context.Context, err error) (outcome string, told error) {
+func explain(ctx context.Context, err error) (outcome string, reported error) {
 	var (
 		usage      UsageError
 		refused    *refusal
@@ -71,26 +71,26 @@ func explain(ctx context.Context, err error) (outcome string, told error) {
 		outcome, sentence := call.explain(ctx)
 		return outcome, errors.New(scrub(sentence))
 	case errors.Is(err, context.DeadlineExceeded):
-		return OutcomeTimeout, errors.New("the call took too long and was ended; ask for less, or try again later")
+		return OutcomeTimeout, errors.New("the call took too long and was stopped; request less data, or try again later")
 	default:
 		log.FromContext(ctx).Error(err, "A tool failed")
-		return OutcomeError, errors.New("internal error; the log of the server has the details")
+		return OutcomeError, errors.New("internal error; see the log of the server for details")
 	}
 }
 
-func (e *CallError) explain(ctx context.Context) (outcome, told string) {
+func (e *CallError) explain(ctx context.Context) (outcome, reported string) {
 	detail := Message(e.Err)
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 		return OutcomeCancelled, "the call was cancelled"
 	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err):
-		return OutcomeTimeout, fmt.Sprintf("%s of %s took too long; ask for less with limit or a namespace, or try again later", e.Verb, e.object())
+		return OutcomeTimeout, fmt.Sprintf("%s of %s took too long; reduce the result with limit or a namespace, or try again later", e.Verb, e.object())
 	case errors.Is(e.Err, errReadsOnly):
-		log.FromContext(ctx).Error(e.Err, "A tool that only reads tried to write", "verb", e.Verb, "resource", e.Resource)
-		return OutcomeDenied, fmt.Sprintf("cannot %s %s: this tool only reads; nothing was done", e.Verb, e.object())
+		log.FromContext(ctx).Error(e.Err, "A read-only tool tried to write", "verb", e.Verb, "resource", e.Resource)
+		return OutcomeDenied, fmt.Sprintf("cannot %s %s: this tool is read-only; nothing was done", e.Verb, e.object())
 	case IsImpersonationDenied(e.Err):
-		log.FromContext(ctx).Error(e.Err, "The server may not act as its caller")
-		return OutcomeDenied, fmt.Sprintf("the server may not act as user %q: its own ClusterRole lacks the right to impersonate them; an administrator must add it", callers.NameOf(ctx))
+		log.FromContext(ctx).Error(e.Err, "The server has no permission to impersonate its caller")
+		return OutcomeDenied, fmt.Sprintf("the server cannot act as user %q: its ClusterRole lacks the permission to impersonate this user; an administrator must add it", callers.NameOf(ctx))
 	case apierrors.IsForbidden(e.Err):
 		return OutcomeDenied, fmt.Sprintf("user %q may not %s %s%s", callers.NameOf(ctx), e.Verb, e.object(), e.whyForbidden(detail))
 	case isMissingNamespace(e.Err):
@@ -98,22 +98,22 @@ func (e *CallError) explain(ctx context.Context) (outcome, told string) {
 	case apierrors.IsNotFound(e.Err) && e.Name != "" && !isUnknownPath(e.Err):
 		return OutcomeNotFound, fmt.Sprintf("there is no %s; list them to see which names exist", e.object())
 	case meta.IsNoMatchError(e.Err), apierrors.IsNotFound(e.Err), apierrors.IsMethodNotSupported(e.Err):
-		return OutcomeUnavailable, fmt.Sprintf("this cluster does not serve %s of %s; is all of coder-k8s installed?", e.Verb, e.Resource)
+		return OutcomeUnavailable, fmt.Sprintf("this cluster does not serve %s of %s; check that coder-k8s is installed completely", e.Verb, e.Resource)
 	case apierrors.IsAlreadyExists(e.Err):
-		return OutcomeConflict, fmt.Sprintf("%s exists already; take another name, or change that one", e.object())
+		return OutcomeConflict, fmt.Sprintf("%s already exists; use another name, or update the existing object", e.object())
 	case apierrors.IsConflict(e.Err):
-		return OutcomeConflict, fmt.Sprintf("%s is being changed by others or by a build that is not finished: %s; look at it and call again", e.object(), detail)
+		return OutcomeConflict, fmt.Sprintf("%s was changed by another client, or has a running build: %s; read it and call again", e.object(), detail)
 	case apierrors.IsResourceExpired(e.Err), apierrors.IsGone(e.Err):
 		return OutcomeInvalid, "cursor is too old; leave it out to begin at the start"
 	case apierrors.IsRequestEntityTooLargeError(e.Err):
-		return OutcomeInvalid, fmt.Sprintf("cannot %s %s: it is larger than the Kubernetes API takes; send less", e.Verb, e.object())
+		return OutcomeInvalid, fmt.Sprintf("cannot %s %s: it is too large for the Kubernetes API; send less", e.Verb, e.object())
 	case apierrors.IsInvalid(e.Err), apierrors.IsBadRequest(e.Err):
 		return OutcomeInvalid, fmt.Sprintf("cannot %s %s: %s", e.Verb, e.object(), detail)
 	case isTransient(e.Err):
 		return OutcomeUnavailable, fmt.Sprintf("cannot %s %s now: %s; try again in %d s", e.Verb, e.object(), detail, retryAfter(e.Err))
 	default:
 		log.FromContext(ctx).Error(e.Err, "A call to Kubernetes failed", "verb", e.Verb, "resource", e.Resource)
-		return OutcomeError, fmt.Sprintf("cannot %s %s: the Kubernetes API did not answer as expected; the log of the server has the details", e.Verb, e.object())
+		return OutcomeError, fmt.Sprintf("cannot %s %s: the Kubernetes API returned an unexpected response; see the log of the server for details", e.Verb, e.object())
 	}
 }
 
@@ -127,9 +127,9 @@ func (e *CallError) whyForbidden(detail string) string {
 	case e.Role != "":
 		return fmt.Sprintf("; ask an administrator for ClusterRole %s in the namespace", e.Role)
 	case e.Namespace == "":
-		return "; give a namespace in which they may, or ask an administrator for the right"
+		return "; give a namespace for which the user has permission, or ask an administrator for the permission"
 	default:
-		return "; ask an administrator for the right"
+		return "; ask an administrator for the permission"
 	}
 }
 
@@ -173,7 +173,7 @@ func IsImpersonationDenied(err error) bool {
 func Message(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return "it does not answer"
+		return "it does not respond"
 	}
 	s := status.Status()
 	if s.Details == nil || len(s.Details.Causes) == 0 {
@@ -217,18 +217,18 @@ func Gap(ctx context.Context, call *CallError) string {
 func (e *CallError) whyUnread(ctx context.Context) string {
 	switch {
 	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err), apierrors.IsServerTimeout(e.Err):
-		return "no answer came in time"
+		return "there was no response in time"
 	case IsImpersonationDenied(e.Err):
-		return "the server may not act as its caller; an administrator must add that to its ClusterRole"
+		return "the server has no permission to impersonate its caller; an administrator must add it to the ClusterRole of the server"
 	case apierrors.IsForbidden(e.Err):
 		return fmt.Sprintf("user %q may not %s %s", callers.NameOf(ctx), e.Verb, e.Resource)
 	case meta.IsNoMatchError(e.Err), apierrors.IsNotFound(e.Err):
 		return "this cluster does not serve it"
 	case apierrors.IsServiceUnavailable(e.Err), apierrors.IsTooManyRequests(e.Err):
-		return "it cannot be asked now: " + scrub(Message(e.Err))
+		return "it is not available now: " + scrub(Message(e.Err))
 	default:
-		log.FromContext(ctx).Error(e.Err, "A part of an answer could not be read", "verb", e.Verb, "resource", e.Resource)
-		return "the Kubernetes API did not answer as expected"
+		log.FromContext(ctx).Error(e.Err, "Could not read a part of a result", "verb", e.Verb, "resource", e.Resource)
+		return "the Kubernetes API returned an unexpected response"
 	}
 }
 
@@ -280,15 +280,15 @@ const maxSentence = 4 << 10
 // or a prompt. They are the same as for an error of a tool. Details that are not meant for
 // clients are logged.
 func Sentence(ctx context.Context, err error) (outcome, sentence string) {
-	outcome, told := explain(ctx, err)
+	outcome, reported := explain(ctx, err)
 	setOutcome(ctx, outcome)
-	return outcome, bounded(told).Error()
+	return outcome, bounded(reported).Error()
 }
 
-func bounded(told error) error {
-	sentence := told.Error()
+func bounded(reported error) error {
+	sentence := reported.Error()
 	if len(sentence) <= maxSentence {
-		return told
+		return reported
 	}
 	return errors.New(strings.ToValidUTF8(sentence[:maxSentence], "") + "…")
 }

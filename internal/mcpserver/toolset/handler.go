@@ -48,10 +48,10 @@ func handler[In, Out any](env Env, schema *jsonschema.Resolved, unconfirmed bool
 			setOutcome(ctx, OutcomeInvalid)
 			return nil, refused
 		}
-		outcome, told := explain(ctx, err)
+		outcome, reported := explain(ctx, err)
 		setOutcome(ctx, outcome)
 		result := &mcp.CallToolResult{}
-		result.SetError(bounded(told))
+		result.SetError(bounded(reported))
 		return result, nil
 	}
 }
@@ -83,7 +83,7 @@ func encode(out any) (json.RawMessage, error) {
 	}
 	answer := bytes.TrimSpace(b.Bytes())
 	if len(answer) > maxAnswerBytes {
-		return nil, UsageError(fmt.Sprintf("the answer would take %d KiB and at most %d are sent; ask for less", len(answer)>>10, maxAnswerBytes>>10))
+		return nil, UsageError(fmt.Sprintf("the result has %d KiB, and at most %d KiB are sent; request less data", len(answer)>>10, maxAnswerBytes>>10))
 	}
 	return answer, nil
 }
@@ -219,7 +219,7 @@ type progress struct {
 	notify func(context.Context, *mcp.ProgressNotificationParams) error
 
 	mu   sync.Mutex
-	told int
+	sent int
 	last time.Time
 }
 
@@ -238,15 +238,15 @@ func (p *progress) tell(ctx context.Context, message string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if p.told > 0 && now.Sub(p.last) < progressInterval {
+	if p.sent > 0 && now.Sub(p.last) < progressInterval {
 		return false
 	}
-	p.told++
+	p.sent++
 	p.last = now
-	err := p.notify(ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: float64(p.told), Message: message})
+	err := p.notify(ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: float64(p.sent), Message: message})
 	if err != nil {
 		// The client is gone, or will see the result in the answer.
-		log.FromContext(ctx).V(1).Info("Could not tell the progress of a call", "error", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not report the progress of a call", "error", err.Error())
 	}
 	return true
 }

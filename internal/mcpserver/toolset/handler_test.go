@@ -191,7 +191,7 @@ func TestAnAnswerHasABound(t *testing.T) {
 	got, isError, outcome := ask(t, map[string]any{"namespace": "coder", "name": "x"}, func(context.Context, *Call, podArguments) (podAnswer, error) {
 		return podAnswer{Items: []item{{Name: strings.Repeat("x", maxAnswerBytes)}}}, nil
 	})
-	if want := "the answer would take 3072 KiB and at most 3072 are sent; ask for less"; got != want || !isError || outcome != OutcomeInvalid {
+	if want := "the result has 3072 KiB, and at most 3072 KiB are sent; request less data"; got != want || !isError || outcome != OutcomeInvalid {
 		t.Errorf("the answer is %.200q, error %t, outcome %s", got, isError, outcome)
 	}
 }
@@ -200,7 +200,7 @@ func TestAnErrorOfAToolIsASentence(t *testing.T) {
 	got, isError, outcome := ask(t, map[string]any{"namespace": "coder", "name": "x"}, func(context.Context, *Call, podArguments) (podAnswer, error) {
 		return podAnswer{Items: []item{{Name: "half"}}}, errors.New("open /var/run/secrets: dial tcp 10.0.0.1:443")
 	})
-	if got != "internal error; the log of the server has the details" || !isError || outcome != OutcomeError {
+	if got != "internal error; see the log of the server for details" || !isError || outcome != OutcomeError {
 		t.Errorf("the answer is %q, error %t, outcome %s", got, isError, outcome)
 	}
 }

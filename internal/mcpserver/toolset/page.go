@@ -48,7 +48,7 @@ func NewPageWithin(limit int, cursor string, standard, most int) (Page, error) {
 		err = json.Unmarshal(raw, &p.position)
 	}
 	if err != nil || p.position.Offset < 0 {
-		return Page{}, UsageError("cursor is not one that this tool gave: leave it out to begin at the start")
+		return Page{}, UsageError("cursor was not returned by this tool: omit it to begin at the start")
 	}
 	return p, nil
 }

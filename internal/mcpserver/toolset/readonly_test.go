@@ -74,7 +74,7 @@ func TestAToolThatReadsCannotWrite(t *testing.T) {
 			if mayWrite := effect != Reads; wrote != mayWrite || isError == mayWrite {
 				t.Errorf("wrote %t, error %t: %s", wrote, isError, text)
 			}
-			if effect == Reads && (!strings.Contains(text, "this tool only reads; nothing was done") || served.outcome.String() != OutcomeDenied) {
+			if effect == Reads && (!strings.Contains(text, "this tool is read-only; nothing was done") || served.outcome.String() != OutcomeDenied) {
 				t.Errorf("the answer is %q, outcome %s", text, served.outcome)
 			}
 		})

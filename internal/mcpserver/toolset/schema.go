@@ -123,11 +123,11 @@ func walk(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
 // additionalProperties, because a model reads the schemas of all tools before each
 // conversation.
 func advertised(schema *jsonschema.Schema) *jsonschema.Schema {
-	told := schema.CloneSchemas()
-	told.AdditionalProperties = nil
-	told.PropertyOrder = slices.DeleteFunc(slices.Clone(told.PropertyOrder), func(name string) bool { return told.Properties[name].Deprecated })
-	maps.DeleteFunc(told.Properties, func(_ string, property *jsonschema.Schema) bool { return property.Deprecated })
-	return told
+	shown := schema.CloneSchemas()
+	shown.AdditionalProperties = nil
+	shown.PropertyOrder = slices.DeleteFunc(slices.Clone(shown.PropertyOrder), func(name string) bool { return shown.Properties[name].Deprecated })
+	maps.DeleteFunc(shown.Properties, func(_ string, property *jsonschema.Schema) bool { return property.Deprecated })
+	return shown
 }
 
 // answerSchema returns the schema of an answer. It declares only that there is structured

@@ -50,9 +50,9 @@ func TestFilterLeavesWhatAllOptionsAgreeTo(t *testing.T) {
 		"an unknown toolset":                 {Options{Toolsets: []string{"cluster"}}, "", `there is no toolset "cluster"; there are: workspace, observe`},
 		"an unknown tool":                    {Options{Enabled: []string{"exec"}}, "", `there is no tool "exec"; there are: list_workspaces, get_events, create_workspace, delete_workspace`},
 		"an unknown tool that is not wanted": {Options{Disabled: []string{"exec"}}, "", `there is no tool "exec"`},
-		"enabled and writes":                 {Options{ReadOnly: true, Enabled: []string{"create_workspace"}}, "", `tool "create_workspace" is enabled and cannot be offered, because it changes something and the server is read-only`},
+		"enabled and writes":                 {Options{ReadOnly: true, Enabled: []string{"create_workspace"}}, "", `tool "create_workspace" is enabled but cannot be offered, because it changes something and the server is read-only`},
 		"enabled and disabled":               {Options{Enabled: []string{"get_events"}, Disabled: []string{"get_events"}}, "", "because it is disabled too"},
-		"enabled in no toolset":              {Options{Enabled: []string{"get_events"}, Toolsets: []string{Workspaces}}, "", `its toolset "observe" is not one`},
+		"enabled in no toolset":              {Options{Enabled: []string{"get_events"}, Toolsets: []string{Workspaces}}, "", `its toolset "observe" is not selected`},
 		"nothing left":                       {Options{Toolsets: []string{Observation}, Disabled: []string{"get_events"}}, "", "no tool is left to offer"},
 	}
 	for name, tc := range tests {
@@ -87,7 +87,7 @@ func TestToolsetInsideMustBeNamed(t *testing.T) {
 	if left, err := s.Filter(Options{Toolsets: []string{Inside}}); err != nil || namesOf(left) != "run_in_workspace" {
 		t.Errorf("named: %v %v", left, err)
 	}
-	if _, err := s.Filter(Options{Enabled: []string{"run_in_workspace"}}); err == nil || !strings.Contains(err.Error(), "offered only if it is named") {
+	if _, err := s.Filter(Options{Enabled: []string{"run_in_workspace"}}); err == nil || !strings.Contains(err.Error(), "offered only if it is selected explicitly") {
 		t.Errorf("enabled without its toolset: %v", err)
 	}
 }

@@ -69,9 +69,9 @@ type waiting struct {
 	done func() (ok bool, message string)
 	kind string
 
-	// message is the latest message. told and toldAt are the last one that was sent, and its time.
-	message, told string
-	toldAt        time.Time
+	// message is the latest message. sent and sentAt are the last one that was sent, and its time.
+	message, sent string
+	sentAt        time.Time
 }
 
 func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, err error) {
@@ -127,7 +127,7 @@ func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
 			return watcher.ResultChan(), watcher.Stop
 		}
 	}
-	log.FromContext(ctx).V(1).Info("An object is read in turns, because it cannot be watched", "kind", w.kind, "reason", err.Error())
+	log.FromContext(ctx).V(1).Info("Polling an object, because it cannot be watched", "kind", w.kind, "reason", err.Error())
 	return nil, func() {}
 }
 
@@ -224,10 +224,10 @@ func (w *waiting) finished(ctx context.Context) bool {
 // ago.
 func (w *waiting) tell(ctx context.Context) {
 	now := w.clock().Now()
-	if w.progress == nil || w.message == "" || w.message == w.told && now.Sub(w.toldAt) < reminderInterval {
+	if w.progress == nil || w.message == "" || w.message == w.sent && now.Sub(w.sentAt) < reminderInterval {
 		return
 	}
 	if w.progress.tell(ctx, w.message) {
-		w.told, w.toldAt = w.message, now
+		w.sent, w.sentAt = w.message, now
 	}
 }

@@ -58,7 +58,7 @@ func newFixture(t *testing.T) *fixture {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder.hello"},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{"main.tf": "# nothing\n"}},
 	})
-	s.letIn(t)
+	s.createCaller(t)
 	return s
 }
 
@@ -109,9 +109,9 @@ func (s *fixture) startControlPlane(t *testing.T) {
 	})
 }
 
-// letIn creates the caller, with the permissions of all tools, and waits until they
+// createCaller creates the caller, with the permissions of all tools, and waits until they
 // take effect.
-func (s *fixture) letIn(t *testing.T) {
+func (s *fixture) createCaller(t *testing.T) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caller}}
 	s.cluster.create(t, account)
@@ -123,7 +123,7 @@ func (s *fixture) letIn(t *testing.T) {
 	// takes effect, all do.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
 	for _, p := range []*program{s.server, s.withSessions} {
-		polltest.Eventually(t, "the caller gets in", func() error { return s.enters(t.Context(), p) })
+		polltest.Eventually(t, "the caller gets in", func() error { return s.canAccess(t.Context(), p) })
 	}
 }
 
@@ -219,8 +219,8 @@ func (s *fixture) keepBuilding(t *testing.T) {
 	})
 }
 
-// enters returns nil if the caller has access to the server.
-func (s *fixture) enters(ctx context.Context, p *program) error {
+// canAccess returns nil if the caller has access to the server.
+func (s *fixture) canAccess(ctx context.Context, p *program) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.mcpURL, nil)
 	if err != nil {
 		return err

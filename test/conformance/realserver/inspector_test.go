@@ -37,22 +37,22 @@ func (s *fixture) inspector(t *testing.T, n node) {
 		"prompt":             {"--method", "prompts/get", "--prompt-name", "diagnose_workspace", "--prompt-args", "namespace=" + namespace, "name=" + workspace},
 	}
 	var calls tally
-	for _, era := range []string{"legacy", "modern", "auto"} {
-		era := func(args ...string) []string { return append(slices.Clone(args), "--protocol-era", era) }
-		t.Run(era()[1], func(t *testing.T) {
-			calls.run(t, "tools", func(t *testing.T) { s.strictTools(t, n, era()) })
+	for _, protocol := range []string{"legacy", "modern", "auto"} {
+		protocol := func(args ...string) []string { return append(slices.Clone(args), "--protocol-protocol", protocol) }
+		t.Run(protocol()[1], func(t *testing.T) {
+			calls.run(t, "tools", func(t *testing.T) { s.strictTools(t, n, protocol()) })
 			for name, args := range named {
 				calls.run(t, name, func(t *testing.T) {
-					out := s.inspect(t, n, 0, s.token, era(args...))
+					out := s.inspect(t, n, 0, s.token, protocol(args...))
 					if !strings.Contains(out.stdout, workspace) {
 						t.Errorf("the answer does not name %s:\n%s%s", workspace, out.stdout, out.stderr)
 					}
 				})
 			}
 			calls.run(t, "error", func(t *testing.T) {
-				s.inspect(t, n, toolError, s.token, era(call("get_workspace", `{"namespace":"team","name":"coder.admin.nobody"}`)...))
+				s.inspect(t, n, toolError, s.token, protocol(call("get_workspace", `{"namespace":"team","name":"coder.admin.nobody"}`)...))
 			})
-			calls.run(t, "no token", func(t *testing.T) { s.inspect(t, n, authRequired, "", era("--method", "tools/list")) })
+			calls.run(t, "no token", func(t *testing.T) { s.inspect(t, n, authRequired, "", protocol("--method", "tools/list")) })
 		})
 	}
 	t.Logf("%s calls of the inspector passed", calls)
@@ -60,9 +60,9 @@ func (s *fixture) inspector(t *testing.T, n node) {
 
 // strictTools lists the tools with the inspector's strict checks for constructs
 // that some clients do not support.
-func (s *fixture) strictTools(t *testing.T, n node, era []string) {
+func (s *fixture) strictTools(t *testing.T, n node, protocol []string) {
 	t.Helper()
-	out := s.inspect(t, n, 0, s.token, append([]string{"--method", "tools/list", "--strict"}, era...))
+	out := s.inspect(t, n, 0, s.token, append([]string{"--method", "tools/list", "--strict"}, protocol...))
 	var answer struct {
 		Result struct{ Tools []json.RawMessage }
 	}

@@ -25,11 +25,11 @@ type verdict struct {
 func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now time.Time) []metav1.Condition {
 	build := buildVerdict(s)
 	ready, underWay := readyVerdict(s, build)
-	reconciling := verdict{metav1.ConditionFalse, ready.reason, "nothing is under way"}
+	reconciling := verdict{metav1.ConditionFalse, ready.reason, "no build or change is in progress"}
 	if underWay {
 		reconciling = verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
-	stalled := verdict{metav1.ConditionFalse, ready.reason, "nothing waits for a person"}
+	stalled := verdict{metav1.ConditionFalse, ready.reason, "no action needed"}
 	if build.status == metav1.ConditionFalse {
 		stalled = verdict{metav1.ConditionTrue, build.reason, build.message}
 	}
@@ -61,9 +61,9 @@ func buildVerdict(s *snapshot) verdict {
 	v := s.shown
 	switch {
 	case s.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder does not take the new version: " + s.refused()}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: " + s.refused()}
 	case s.waits():
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonChangeWaits, fmt.Sprintf("version %q is being given to Coder", v.Name)}
+		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonChangeWaits, fmt.Sprintf("version %q is being created in Coder", v.Name)}
 	}
 	switch v.Status {
 	case buildSucceeded:
@@ -71,7 +71,7 @@ func buildVerdict(s *snapshot) verdict {
 	case buildFailed:
 		reason := v.Error
 		if reason == "" {
-			reason = "Coder gives no reason"
+			reason = "Coder reported no reason"
 		}
 		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("building version %q failed: %s", v.Name, reason)}
 	case buildCanceled:
@@ -87,9 +87,9 @@ func buildVerdict(s *snapshot) verdict {
 func provisioners(v coderd.TemplateVersion) string {
 	switch {
 	case v.MatchedProvisioners == 0:
-		return fmt.Sprintf(", and none has its tags %v", givenTags(v.ProvisionerTags))
+		return fmt.Sprintf(", and no provisioner has its tags %v", givenTags(v.ProvisionerTags))
 	case v.AvailableProvisioners == 0:
-		return ", and none that has its tags was seen lately"
+		return ", and no provisioner with its tags is online"
 	}
 	return ""
 }
@@ -115,11 +115,11 @@ func readyVerdict(s *snapshot, build verdict) (ready verdict, underWay bool) {
 func syncedVerdict(s *snapshot) verdict {
 	switch {
 	case s.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder does not take the new version: " + s.refused()}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: " + s.refused()}
 	case s.waits():
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "the new version is being given to Coder"}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "the new version is being created in Coder"}
 	}
-	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
+	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
 }
 
 // WithSync implements mirror.Kind.
@@ -134,7 +134,7 @@ func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time
 		if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
 			return nil
 		}
-		wanted = verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
+		wanted = verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
 	}
 	if c != nil && c.Status == wanted.status && c.Reason == wanted.reason && c.Message == wanted.message {
 		return nil

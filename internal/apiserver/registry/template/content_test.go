@@ -74,7 +74,7 @@ func TestASecretGoesToCoderAndNowhereElse(t *testing.T) {
 			t.Errorf("the value of the Secret is told: %s %s", all, logged.String())
 		}
 	}
-	if !strings.Contains(logged.String(), "Secret that changed") {
+	if !strings.Contains(logged.String(), "because a Secret changed") {
 		t.Errorf("the log tells nothing: %s", logged.String())
 	}
 }
@@ -171,7 +171,7 @@ func TestVersionsWithoutAProvisionerSaySo(t *testing.T) {
 			message = c.Message
 		}
 	}
-	if !strings.Contains(message, "none has its tags") || !strings.Contains(message, "zone:nowhere") {
+	if !strings.Contains(message, "no provisioner has its tags") || !strings.Contains(message, "zone:nowhere") {
 		t.Errorf("Ready says %q", message)
 	}
 }

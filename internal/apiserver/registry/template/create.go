@@ -208,7 +208,7 @@ func (c *creating) giveUp(ctx context.Context, err error) error {
 		return err
 	}
 	if failed := c.kind.Records.Delete(ctx, c.record); failed != nil {
-		log.FromContext(ctx).V(1).Info("Removing the record of a template that was refused is delayed",
+		log.FromContext(ctx).V(1).Info("Could not remove the record of a template that Coder rejected; retrying later",
 			"controlPlane", c.record.ControlPlane, "template", c.record.Name, "reason", failed.Error())
 	}
 	return err

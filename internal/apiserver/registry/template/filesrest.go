@@ -84,7 +84,7 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	case "zip":
 		contentType, asZip = "application/zip", true
 	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and can be tar or zip", format))
+		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and must be tar or zip", format))
 	}
 	archive, err := r.connection.Client.OpenFile(ctx, file, asZip)
 	if coderd.IsNotFound(err) {
@@ -103,7 +103,7 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	if _, _ = io.Copy(w, source); source.err != nil {
 		// The status was already sent, so the only way to report the error is to abort the
 		// connection.
-		log.FromContext(ctx).Info("Ending a download, because Coder did not send all of the archive", "template", r.tmpl.Name, "error", source.err.Error())
+		log.FromContext(ctx).Info("Aborted a download because Coder did not send the complete archive", "template", r.tmpl.Name, "error", source.err.Error())
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -213,7 +213,7 @@ func readArchive(w http.ResponseWriter, req *http.Request) (*coderd.Archive, err
 		data.Grow(int(req.ContentLength) + bytes.MinRead)
 	}
 	if _, err := data.ReadFrom(io.LimitReader(req.Body, coderd.MaxArchiveBytes+1)); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the archive was not received whole: %v", err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the archive was not received completely: %v", err))
 	}
 	if data.Len() > coderd.MaxArchiveBytes {
 		return nil, archiveTooLarge()
@@ -320,6 +320,6 @@ func (u *unpacking) end() { <-u.running }
 
 func tooMany() error {
 	return apierrors.NewTooManyRequests(fmt.Sprintf(
-		"%d archives of templates are being unpacked and %d wait, which is as many as this server takes at once; send it again later",
+		"%d template archives are being unpacked and %d are waiting, which is the limit of this server; try again later",
 		maxUnpacking, maxWaiting), tryAgain)
 }

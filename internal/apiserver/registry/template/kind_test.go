@@ -92,7 +92,7 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.VersionName = "again" }))
 	f.sync()
 	f.mustBe("coder.starter", "True Active", "broken {")
-	mustBeInvalid(t, f.update("coder.starter", files("# mended")), "spec.versionName", "older version")
+	mustBeInvalid(t, f.update("coder.starter", files("# mended")), "spec.versionName", "existing version")
 	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) {
 		files("# mended")(tmpl)
 		tmpl.Spec.VersionName = ""
@@ -115,7 +115,7 @@ func TestANameIsNeededForEachNamedVersion(t *testing.T) {
 		t.Errorf("%+v, %v", versions, err)
 	}
 	count := f.coder.VersionCount()
-	mustBeInvalid(t, f.update("coder.starter", files("# three")), "spec.versionName", "older version")
+	mustBeInvalid(t, f.update("coder.starter", files("# three")), "spec.versionName", "existing version")
 	f.sync()
 	f.mustBe("coder.starter", "True Active", "# two")
 	if n := f.coder.VersionCount(); n != count {

@@ -136,7 +136,7 @@ func (w *settling) submit(ctx context.Context) error {
 		next.VersionID = version.ID
 	}
 	w.intent.Release = &next
-	w.logRelease(ctx, "Giving Coder a template version", next)
+	w.logRelease(ctx, "Sent a template version to Coder", next)
 	return w.save(ctx)
 }
 
@@ -181,7 +181,7 @@ func (w *settling) promote(ctx context.Context) error {
 			if err != nil {
 				next.Refused, next.Settled = err.Error(), false
 			}
-			w.logRelease(ctx, "Settling a template version", next)
+			w.logRelease(ctx, "Finished a template version", next)
 		}
 	}
 	w.intent.Release = &next
@@ -206,7 +206,7 @@ func (w *settling) archive(ctx context.Context) error {
 		if err != nil && !coderd.IsInvalid(err) && !coderd.IsConflict(err) {
 			return err
 		}
-		log.FromContext(ctx).V(1).Info("Archiving a template version", "controlPlane", w.connection.ControlPlane,
+		log.FromContext(ctx).V(1).Info("Archived a template version", "controlPlane", w.connection.ControlPlane,
 			"template", w.template.Name, "version", v.Name)
 		// If Coder refuses to archive it now, it is tried again after the page expires.
 		w.changed = w.changed || err == nil
@@ -280,7 +280,7 @@ func (w *settling) rotate(ctx context.Context) error {
 	}
 	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Reading the variables of a template is delayed", "controlPlane", w.connection.ControlPlane,
+		log.FromContext(ctx).V(1).Info("Could not read the variables of a template; retrying later", "controlPlane", w.connection.ControlPlane,
 			"template", w.template.Name, "reason", err.Error())
 		return nil
 	}
@@ -292,6 +292,6 @@ func (w *settling) rotate(ctx context.Context) error {
 		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
 		Inherited: r.Inherited, Over: w.page.active.ID, By: r.By,
 	}, w.page.active.ID)
-	w.logRelease(ctx, "Making a template version of a Secret that changed", *w.intent.Release)
+	w.logRelease(ctx, "Creating a template version because a Secret changed", *w.intent.Release)
 	return w.save(ctx)
 }

@@ -39,7 +39,7 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	switch {
 	case summary.TextBytes > maxInlineBytes, len(archive.TextFiles()) < summary.TextFiles:
 		s.reason = aggregationv1alpha1.ReasonFilesTooLarge
-		s.problem = fmt.Sprintf("the source has %d bytes of text, and at most %d can be shown in spec.files; the largest file is %q with %d bytes; read it all through codertemplates/files",
+		s.problem = fmt.Sprintf("the source has %d bytes of text, and at most %d can be shown in spec.files; the largest file is %q with %d bytes; download all files through codertemplates/files",
 			summary.TextBytes, maxInlineBytes, summary.Largest, summary.LargestBytes)
 	case summary.TextFiles == 0:
 		s.reason = aggregationv1alpha1.ReasonFilesUnreadable

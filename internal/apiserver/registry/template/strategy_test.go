@@ -47,14 +47,14 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"large file":         {"coder.docker", spec{Files: map[string]string{"big.txt": strings.Repeat("x", 2<<20+1)}}, "spec.files[big.txt]", "2097153 bytes"},
 		"organization":       {"coder.docker", spec{Organization: "x", Files: source1()}, "spec.organization", `"coder"`},
 		"description":        {"coder.docker", spec{Description: strings.Repeat("x", 128), Files: source1()}, "spec.description", "127"},
-		"display name":       {"coder.docker", spec{DisplayName: " x", Files: source1()}, "spec.displayName", "blank"},
+		"display name":       {"coder.docker", spec{DisplayName: " x", Files: source1()}, "spec.displayName", "whitespace"},
 		"negative time":      {"coder.docker", spec{DefaultTTLMillis: ptr.To[int64](-1), Files: source1()}, "spec.defaultTTLMillis", "0 or more"},
 		"negative limit":     {"coder.docker", spec{FailedVersionsHistoryLimit: ptr.To[int32](-1), Files: source1()}, "spec.failedVersionsHistoryLimit", "0 or more"},
 		"cors":               {"coder.docker", spec{CORSBehavior: "all", Files: source1()}, "spec.corsBehavior", "passthru"},
 		"version name":       {"coder.docker", spec{VersionName: "a b", Files: source1()}, "spec.versionName", "64"},
 		"nameless variable":  {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Value: "x"}), "spec.variables[0].name", "name"},
 		"two values":         {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", Value: "x", ValueFrom: secret("db", "k")}), "spec.variables[0].value", "empty"},
-		"value from nowhere": {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", ValueFrom: &aggregationv1alpha1.TemplateVariableSource{}}), "spec.variables[0].valueFrom.secretKeyRef", "kept"},
+		"value from nowhere": {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", ValueFrom: &aggregationv1alpha1.TemplateVariableSource{}}), "spec.variables[0].valueFrom.secretKeyRef", "stored"},
 		"no key":             {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", ValueFrom: secret("db", "")}), "spec.variables[0].valueFrom.secretKeyRef.key", "key"},
 		"bad Secret name":    {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", ValueFrom: secret("D B", "k")}), "spec.variables[0].valueFrom.secretKeyRef.name", "lower case"},
 		"no such Secret":     {"coder.docker", from(aggregationv1alpha1.TemplateVariable{Name: "a", ValueFrom: secret("none", "k")}), "spec.variables[0].valueFrom.secretKeyRef", "none"},
@@ -120,7 +120,7 @@ func TestDryRun(t *testing.T) {
 		files("# three")(tmpl)
 		tmpl.Spec.VersionName = "v3"
 	}), was))
-	mustBeInvalid(t, f.kind.CheckUpdate(f.ctx, changed(files("# three")), was), "spec.versionName", "older version")
+	mustBeInvalid(t, f.kind.CheckUpdate(f.ctx, changed(files("# three")), was), "spec.versionName", "existing version")
 	mustBeInvalid(t, f.kind.CheckUpdate(f.ctx, changed(func(tmpl *aggregationv1alpha1.CoderTemplate) {
 		tmpl.Spec.VersionName, tmpl.Spec.Variables = "", variableFrom("none")
 	}), was), "spec.variables[1].valueFrom.secretKeyRef", "none")

@@ -215,7 +215,7 @@ func TestParametersOfWhatIsNotBuilt(t *testing.T) {
 		return obj.(*aggregationv1alpha1.CoderTemplateVersionList).Items[0].ID
 	}
 	_, err := f.read("parameters", "coder.starter", "version="+newest())
-	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is pending; its parameters are known when it has succeeded") {
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is pending; its parameters are known after it has succeeded") {
 		t.Errorf("while it is built: %v", err)
 	}
 	f.must(f.watcher.CancelVersion(f.ctx, uuid.MustParse(newest())))

@@ -65,7 +65,7 @@ func (s subject) version(ctx context.Context, parameter, text string) (coderd.Te
 	switch {
 	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.id):
 		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), text)
-		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists those that there are",
+		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists all versions",
 			parameter, text, s.tmpl.Name)
 		return coderd.TemplateVersion{}, missing
 	}
@@ -183,9 +183,9 @@ func (s subject) versionOrActive(ctx context.Context, asked string) (coderd.Temp
 // Coder would return an empty list.
 func unbuilt(v coderd.TemplateVersion) error {
 	if building(v) {
-		return fmt.Errorf("the build of version %q is %s; its parameters are known when it has succeeded", v.Name, v.Status)
+		return fmt.Errorf("the build of version %q is %s; its parameters are known after it has succeeded", v.Name, v.Status)
 	}
-	return fmt.Errorf("the build of version %q is %s, so its parameters are not known; the subresource log says why", v.Name, v.Status)
+	return fmt.Errorf("the build of version %q is %s, so its parameters are not known; see the subresource log", v.Name, v.Status)
 }
 
 func parameterList(

@@ -84,7 +84,7 @@ func TestTooManyUploads(t *testing.T) {
 	refused := func(answer *answerTo) {
 		t.Helper()
 		after, ok := apierrors.SuggestsClientDelay(answer.err)
-		if !apierrors.IsTooManyRequests(answer.err) || !ok || after != tryAgain || !strings.Contains(answer.err.Error(), "2 archives of templates are being unpacked") {
+		if !apierrors.IsTooManyRequests(answer.err) || !ok || after != tryAgain || !strings.Contains(answer.err.Error(), "2 template archives are being unpacked") {
 			t.Errorf("%v, after %d s; want 429", answer.err, after)
 		}
 	}

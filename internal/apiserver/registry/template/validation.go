@@ -64,20 +64,20 @@ func validateNew(tmpl object) field.ErrorList {
 // validateFirstSource checks that a new template has exactly one source.
 func validateFirstSource(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 	if len(spec.Files) > 0 && spec.VersionID != "" {
-		return field.ErrorList{field.Invalid(versionPath, spec.VersionID, "must be empty where spec.files is set: a new version is made of the files")}
+		return field.ErrorList{field.Invalid(versionPath, spec.VersionID, "must be empty if spec.files is set: a new version is created from the files")}
 	}
 	if len(spec.Files) > 0 {
 		return validateFiles(spec.Files)
 	}
 	if spec.VersionID == "" {
-		return field.ErrorList{field.Required(filesPath, "give the source of the template here, or an existing version in spec.versionID")}
+		return field.ErrorList{field.Required(filesPath, "set the source of the template here, or an existing version in spec.versionID")}
 	}
 	errs := validateVersionID(spec.VersionID)
 	for path, set := range map[*field.Path]bool{
 		variablesPath: len(spec.Variables) > 0, specPath.Child("provisionerTags"): len(spec.ProvisionerTags) > 0,
 	} {
 		if set {
-			errs = append(errs, field.Forbidden(path, "is for a version that is made of spec.files, and spec.versionID names one that was made already"))
+			errs = append(errs, field.Forbidden(path, "applies only to a version that is created from spec.files, but spec.versionID names an existing version"))
 		}
 	}
 	return errs
@@ -98,7 +98,7 @@ func validateSpec(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 		errs = append(errs, field.NotSupported(specPath.Child("corsBehavior"), spec.CORSBehavior, []string{"simple", "passthru"}))
 	}
 	if d := spec.DisplayName; d != strings.TrimSpace(d) || utf8.RuneCountInString(d) > maxDisplayName {
-		errs = append(errs, field.Invalid(specPath.Child("displayName"), d, fmt.Sprintf("must have at most %d characters, and no blank at its ends", maxDisplayName)))
+		errs = append(errs, field.Invalid(specPath.Child("displayName"), d, fmt.Sprintf("must have at most %d characters, and no leading or trailing whitespace", maxDisplayName)))
 	}
 	if name := spec.VersionName; name != "" && (len(name) > maxVersionName || !versionName.MatchString(name)) {
 		errs = append(errs, field.Invalid(versionNamePath, name,
@@ -135,7 +135,7 @@ func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.E
 		case v.Value != "":
 			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must be empty where valueFrom is set"))
 		case ref == nil:
-			errs = append(errs, field.Required(path.Child("valueFrom", "secretKeyRef"), "say where the value is kept"))
+			errs = append(errs, field.Required(path.Child("valueFrom", "secretKeyRef"), "specify where the value is stored"))
 		case ref.Key == "":
 			errs = append(errs, field.Required(path.Child("valueFrom", "secretKeyRef", "key"), "give the key in the Secret"))
 		default:
@@ -161,7 +161,7 @@ func validateChange(tmpl, old object) field.ErrorList {
 		errs = append(errs, validateVersionID(tmpl.Spec.VersionID)...)
 		if changesContent(tmpl, old) {
 			errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
-				"cannot change together with spec.files, spec.variables or spec.provisionerTags: a new version is made of these"))
+				"cannot change together with spec.files, spec.variables or spec.provisionerTags, which create a new version"))
 		}
 	}
 	if !maps.Equal(tmpl.Spec.Files, old.Spec.Files) {

@@ -138,9 +138,9 @@ func synced(drifted []string, no *refused) verdict {
 	case len(drifted) > 0 && no != nil:
 		return verdict{reason: aggregationv1alpha1.ReasonChangeRefused, message: "Coder does not accept " + names(drifted) + ": " + no.Message}
 	case len(drifted) > 0:
-		return verdict{reason: aggregationv1alpha1.ReasonDrifted, message: names(drifted) + " in Coder is not as set here, and is being corrected"}
+		return verdict{reason: aggregationv1alpha1.ReasonDrifted, message: names(drifted) + " differs in Coder and is being applied again"}
 	}
-	return verdict{true, aggregationv1alpha1.ReasonSynced, "Coder has what is set here"}
+	return verdict{true, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
 }
 
 func names(fields []string) string { return "spec." + strings.Join(fields, ", spec.") }
@@ -192,7 +192,7 @@ func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time
 	if reachable != unreachable {
 		return nil
 	}
-	now := verdict{reason: aggregationv1alpha1.ReasonCoderUnreachable, message: "Coder cannot be asked, this is what it last reported: " + message}
+	now := verdict{reason: aggregationv1alpha1.ReasonCoderUnreachable, message: "Coder is not available, so this is the last known state: " + message}
 	if reachable {
 		now = synced(nil, nil)
 	}

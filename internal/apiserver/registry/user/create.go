@@ -103,7 +103,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	err = k.Fault(wanted.Name, converge(p.ctx, p.connection.Client, *made, settingsOf(wanted.Spec, every)))
 	if err != nil {
 		// The user exists. The mirror sets the owned fields.
-		warning.AddWarning(ctx, "", fmt.Sprintf("the user was created, but not all of the spec could be brought to Coder: %v", err))
+		warning.AddWarning(ctx, "", fmt.Sprintf("the user was created, but not all of the spec could be applied to Coder: %v", err))
 	}
 	k.Hint(controlPlane, made.ID)
 	now, err := p.connection.Client.UserByID(ctx, made.ID)
@@ -169,7 +169,7 @@ func find(known []coderd.Organization, wanted organizations) ([]coderd.Organizat
 // forget deletes the record of a user that Coder refused.
 func (k *Kind) forget(ctx context.Context, record *metadata.Record) {
 	if err := k.Records.Delete(ctx, record); err != nil {
-		log.FromContext(ctx).V(1).Info("Removing the record of a user who was refused is delayed",
+		log.FromContext(ctx).V(1).Info("Could not remove the record of a user that Coder rejected; retrying later",
 			"controlPlane", record.ControlPlane, "name", record.Name, "reason", err.Error())
 	}
 }

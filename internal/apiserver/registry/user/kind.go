@@ -47,10 +47,10 @@ var info = registry.ResourceInfo[object]{
 		{Name: "Last seen", Type: "string", Description: "Time since the user did something in Coder."},
 		{Name: "Age", Type: "string", Description: "Time since the user was created."},
 		{Name: "Full name", Type: "string", Priority: 1, Description: "The name of the person."},
-		{Name: "Username", Type: "string", Priority: 1, Description: "The name in Coder now. The object keeps the first one."},
+		{Name: "Username", Type: "string", Priority: 1, Description: "The current name in Coder. The name of the object does not change."},
 		{Name: "Organizations", Type: "string", Priority: 1, Description: "The organizations that the user is a member of."},
 		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
-		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not as the spec asks."},
+		{Name: "Reason", Type: "string", Priority: 1, Description: "Why the user is not as the spec requests."},
 	},
 	Row: row,
 	CoderFields: func(error) map[string]*field.Path {

@@ -108,7 +108,7 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	p.read, known.read = now, now
 	roles, err := p.client.Members(ctx, organization)
 	if err != nil {
-		log.FromContext(ctx).Info("Showing users with the roles in an organization that are known", "id", organization, "error", err.Error())
+		log.FromContext(ctx).Info("Could not read the members of an organization; serving the last known roles", "id", organization, "error", err.Error())
 	} else {
 		known.roles = roles
 	}
@@ -159,7 +159,7 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 		p.tokensRead = now
 		all, err := p.client.AllTokens(ctx)
 		if err != nil {
-			log.FromContext(ctx).Info("Showing users with the tokens that are known", "error", err.Error())
+			log.FromContext(ctx).Info("Could not read the tokens of users; serving the last known tokens", "error", err.Error())
 		} else {
 			p.tokens = byOwner(all, now)
 		}

@@ -63,7 +63,7 @@ func (k *Kind) Settle(
 	if err != nil && isRefusal(err) {
 		no = err.Error()
 	}
-	log.FromContext(ctx).Info("Correcting a user who was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
+	log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
 	if no != "" {
 		in.Refused = &refused{Message: no, At: registry.Seconds(k.Clock.Now())}
 		err = k.save(ctx, record, in)

@@ -94,7 +94,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	}
 	switch {
 	case u.Spec.Email == "":
-		errs = append(errs, field.Required(emailPath, "Coder makes no user without an email address"))
+		errs = append(errs, field.Required(emailPath, "Coder requires an email address for a new user"))
 	case len(u.Spec.Email) > maxEmail || strings.Count(u.Spec.Email, "@") != 1:
 		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("must be an email address of at most %d characters", maxEmail)))
 	}

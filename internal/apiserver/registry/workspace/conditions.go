@@ -110,7 +110,7 @@ func buildVerdict(b coderd.Build) verdict {
 	case statusPending:
 		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("the %s build waits for a provisioner", b.Transition)}
 	case statusStarting, statusStopping, statusDeleting, statusCanceling:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the %s build is under way", b.Transition)}
+		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the %s build is in progress", b.Transition)}
 	case statusFailed:
 		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("the %s build failed: %s", b.Transition, orUnknown(b.Error))}
 	case statusCanceled:
@@ -124,7 +124,7 @@ func buildVerdict(b coderd.Build) verdict {
 
 func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 	if status.LatestBuildStatus != statusRunning {
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonStopped, "the workspace does not run"}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonStopped, "the workspace is not running"}
 	}
 	if len(status.Agents) == 0 {
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonNoAgents, "the workspace has no agents"}
@@ -154,7 +154,7 @@ func unhealthyAgents(status aggregationv1alpha1.CoderWorkspaceStatus) string {
 	var all []string
 	for _, a := range status.Agents {
 		if a.Status == agentConnected && a.Unhealthy != "" {
-			all = append(all, fmt.Sprintf("agent %q is connected and not healthy (%s): %s", a.Name, a.LifecycleState, a.Unhealthy))
+			all = append(all, fmt.Sprintf("agent %q is connected but unhealthy (%s): %s", a.Name, a.LifecycleState, a.Unhealthy))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -208,11 +208,11 @@ func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 func syncedVerdict(n notes) verdict {
 	switch {
 	case n.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept the spec: " + n.refused()}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the spec: " + n.refused()}
 	case n.waits():
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "a change of the spec waits until Coder can build the workspace again"}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "a change of the spec is pending until the current build has finished"}
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
 	}
 }
 
@@ -229,9 +229,9 @@ func (s situation) ready(build, agents verdict) verdict {
 	case build.status != metav1.ConditionTrue:
 		return verdict{metav1.ConditionFalse, build.reason, build.message}
 	case b.Status == statusStopped && ptr.Deref(s.object.Spec.Dormant, false):
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant: it starts when dormant is false"}
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant; set spec.dormant to false before it can start"}
 	case b.Status == statusStopped:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec asks"}
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec requests"}
 	case s.pods != nil:
 		return s.podsVerdict()
 	case agents.status != metav1.ConditionTrue:
@@ -239,7 +239,7 @@ func (s situation) ready(build, agents verdict) verdict {
 	case unhealthyAgents(s.object.Status) != "":
 		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnhealthy, unhealthyAgents(s.object.Status)}
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonRunning, "the workspace runs"}
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonRunning, "the workspace is running"}
 	}
 }
 
@@ -251,11 +251,11 @@ func (s situation) deletion() string {
 	case isDeleting(s.build):
 		return "the workspace is being deleted"
 	case len(foreign) > 0:
-		return "the workspace is deleted in Coder when these finalizers are gone: " + strings.Join(foreign, ", ")
+		return "the workspace will be deleted in Coder after these finalizers are removed: " + strings.Join(foreign, ", ")
 	case failed:
 		return v.message
 	case isActive(s.build):
-		return fmt.Sprintf("the workspace is deleted when its %s build has ended", s.build.Transition)
+		return fmt.Sprintf("the workspace will be deleted after its %s build has finished", s.build.Transition)
 	default:
 		return "the workspace will be deleted in Coder"
 	}
@@ -274,7 +274,7 @@ func (s situation) deletionFailed() (verdict, bool) {
 	default:
 		return verdict{}, false
 	}
-	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDeletionFailed, message + "; it is tried again"}, true
+	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDeletionFailed, message + "; the deletion is retried"}, true
 }
 
 func (s situation) reconciling(ready, build, agents verdict) verdict {
@@ -282,7 +282,7 @@ func (s situation) reconciling(ready, build, agents verdict) verdict {
 		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.notes.waits() {
 		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
-	return verdict{metav1.ConditionFalse, ready.reason, "nothing is under way"}
+	return verdict{metav1.ConditionFalse, ready.reason, "no build or change is in progress"}
 }
 
 func (s situation) stalled(ready, build verdict) verdict {
@@ -294,12 +294,12 @@ func (s situation) stalled(ready, build verdict) verdict {
 	case ready.reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
 		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
-	return verdict{metav1.ConditionFalse, ready.reason, "nothing waits for a person"}
+	return verdict{metav1.ConditionFalse, ready.reason, "no action needed"}
 }
 
 func orUnknown(message string) string {
 	if message == "" {
-		return "Coder gives no reason"
+		return "Coder reported no reason"
 	}
 	return message
 }
@@ -319,7 +319,7 @@ func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time
 	if reachable == (c == nil || !isUnreachable(c)) {
 		return nil
 	}
-	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder cannot be asked, this is what it last told: " + orUnknown(message)}
+	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder is not available, so this is the last known state: " + orUnknown(message)}
 	if reachable {
 		record, _ := k.Records.Get(registry.ControlPlaneOf(ws), ws.UID)
 		// An unreadable record is reported by Object.

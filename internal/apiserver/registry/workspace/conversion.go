@@ -34,12 +34,12 @@ func (k *Kind) Object(
 	n, err := notesOf(record)
 	if err != nil {
 		// The rest of the object is still correct.
-		log.FromContext(ctx).Error(err, "Ignoring what is recorded of a workspace", "workspace", record.Name)
+		log.FromContext(ctx).Error(err, "Ignoring the record of a workspace that cannot be decoded", "workspace", record.Name)
 	}
 	if refreshed, err := k.refresh(ctx, connection, item, n); err == nil {
 		n = refreshed
 	} else {
-		log.FromContext(ctx).V(1).Info("Showing parameters of an earlier build", "id", item.ID, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not read the parameters of a build; serving those of an earlier build", "id", item.ID, "reason", err.Error())
 	}
 	k.learnCause(ctx, connection, item.LatestBuild, before)
 	return k.object(connection, item, record, n, before), nil

@@ -57,7 +57,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	}
 	bound, err := k.Records.Bind(ctx, pending, types.UID(w.ID.String()))
 	if err != nil {
-		return nil, unrecorded(wanted.Name, fmt.Errorf("the workspace was created, but: %w", err))
+		return nil, unrecorded(wanted.Name, fmt.Errorf("the workspace was created, but its metadata could not be stored: %w", err))
 	}
 	return k.object(p.connection, w, bound, n, nil), nil
 }
@@ -87,7 +87,7 @@ func (k *Kind) forgetPending(ctx context.Context, pending *metadata.Record, refu
 		return
 	}
 	if err := k.Records.Delete(context.WithoutCancel(ctx), pending); err != nil {
-		log.FromContext(ctx).Error(err, "Leaving the record of a workspace that was not created", "workspace", pending.Name)
+		log.FromContext(ctx).Error(err, "Could not remove the record of a workspace that was not created", "workspace", pending.Name)
 	}
 }
 
@@ -145,7 +145,7 @@ func checkOwner(ctx context.Context, p plan, name string) (coderd.User, error) {
 		return owner, apierrors.NewAlreadyExists(resource, name)
 	default:
 		return owner, invalid(name, field.Invalid(namePath, name, fmt.Sprintf(
-			"user %q already has a workspace %q, in organization %q; a user's workspaces have different names",
+			"user %q already has a workspace %q, in organization %q; the names of a user's workspaces must be unique",
 			p.name.Owner, p.name.Name, existing.OrganizationName)))
 	}
 }

@@ -84,7 +84,7 @@ func (k *Kind) tryDestroy(
 		w, err = connection.Client.Workspace(ctx, id)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", current.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", current.Name, "reason", err.Error())
 		if id != [16]byte{} {
 			k.Hint(registry.ControlPlaneOf(current), id)
 		}
@@ -93,7 +93,7 @@ func (k *Kind) tryDestroy(
 	k.Hint(connection.ControlPlane, id)
 	out, err := k.destroy(ctx, subject{connection: connection, name: current.Name, workspace: w}, record, n, current)
 	if err != nil {
-		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", current.Name, "reason", err.Error())
+		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", current.Name, "reason", err.Error())
 		return nil
 	}
 	return out
@@ -106,7 +106,7 @@ func (k *Kind) destroy(
 	n, _, err := k.settleDeletion(ctx, s, was)
 	if err != nil {
 		// The deletion is recorded, so the mirror retries it.
-		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", s.name, "reason", err.Error())
+		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", s.name, "reason", err.Error())
 		return k.object(s.connection, s.workspace, record, was, previous), nil
 	}
 	if !equality.Semantic.DeepEqual(n, was) {

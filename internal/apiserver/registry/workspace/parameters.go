@@ -29,9 +29,9 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		was, exists := before[v.Name]
 		switch {
 		case p.Ephemeral:
-			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value counts for one build, so it is no part of a spec"))
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so it cannot be part of a spec"))
 		case exists && was != v.Value && !p.Mutable:
-			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the template says that the parameter is fixed at creation", was)))
+			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the parameter is immutable in the template", was)))
 		default:
 			errs = append(errs, checkValue(path, p, v.Value, was, exists)...)
 		}
@@ -77,7 +77,7 @@ func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exis
 		}
 		for _, item := range items {
 			if len(p.Options) > 0 && !slices.Contains(optionValues(p), item) && !slices.Contains(optionValues(p), v) {
-				return refuse("%q is no option of the parameter; its options are %s", item, listed(optionValues(p)))
+				return refuse("%q is not an option of the parameter; its options are %s", item, listed(optionValues(p)))
 			}
 		}
 		return nil
@@ -112,9 +112,9 @@ func checkNumber(path *field.Path, p coderd.VersionParameter, v, was string, exi
 	case p.Max != nil && number > float64(*p.Max):
 		return refuse("must be at most %d%s", *p.Max, because(p.RegexMessage))
 	case monotonic && p.Monotonic == "increasing" && number < earlier:
-		return refuse("must not be less than it is, %s", was)
+		return refuse("must not be less than the current value %s", was)
 	case monotonic && p.Monotonic == "decreasing" && number > earlier:
-		return refuse("must not be more than it is, %s", was)
+		return refuse("must not be more than the current value %s", was)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 	if err != nil {
 		return n.refuse(fault(s.name, err))
 	}
-	log.FromContext(ctx).Info("Building a workspace as its spec has waited for", "workspace", s.name, "transition", to.request.Transition)
+	log.FromContext(ctx).Info("Started a build for a pending change of the spec", "workspace", s.name, "transition", to.request.Transition)
 	n.built(build, to)
 	return n, true, nil
 }

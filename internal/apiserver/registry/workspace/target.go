@@ -188,7 +188,7 @@ func findVersion(ctx context.Context, client *coderd.Client, name, id string, te
 	case err != nil:
 		return uuid.Nil, fault(name, err)
 	case version.Status == statusFailed || version.Status == statusCanceled:
-		return uuid.Nil, refuse("nothing can be built of this version: its own build %s", version.Status)
+		return uuid.Nil, refuse("no workspace can be built from this version: the build of the version %s", version.Status)
 	}
 	return parsed, nil
 }

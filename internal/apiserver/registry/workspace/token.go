@@ -115,7 +115,7 @@ func (r *tokenREST) Create(
 	}
 	made.Username = user.Username
 	audit.AddAuditAnnotations(ctx, auditTokenID, made.ID, auditTokenUser, user.Username)
-	log.FromContext(ctx).Info("Made a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.id)
+	log.FromContext(ctx).Info("Created a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.id)
 	out.Status = statusOfToken(t.id, made)
 	// As in kube-apiserver, this is by the local clock. Coder's clock may differ.
 	out.Status.Token, out.Status.ExpirationTimestamp = value, metav1.NewTime(now.Add(lifetime).Truncate(time.Second))
@@ -165,11 +165,11 @@ func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (c
 		return ctx, coderd.User{}, fault(name, err)
 	}
 	if t.ws.DeletionTimestamp != nil || isDeleting(w.LatestBuild) {
-		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New("the workspace is being deleted, and its tokens end with it"))
+		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New("the workspace is being deleted, so no token can be created for it"))
 	}
 	if w.Dormant {
 		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New(
-			"the workspace is dormant, and Coder shows it to no token: set spec.dormant to false, or call kubectl coder start"))
+			"the workspace is dormant, so tokens cannot access it: set spec.dormant to false, or call kubectl coder start"))
 	}
 	s := subjectOf(name, w.OwnerName)
 	ctx, as, err := actors.Begin(ctx, t.connection, s)
@@ -193,9 +193,9 @@ func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (c
 		return ctx, user, fault(name, err)
 	case user.ID == operator.ID:
 		return ctx, user, apierrors.NewForbidden(resource, name, fmt.Errorf(
-			"the token would be one of user %q, the operator's own account in Coder, of which nobody gets tokens: map the caller to another user", user.Username))
+			"the token would belong to user %q, the operator's own account in Coder, and no token of this account is issued: map the caller to another user", user.Username))
 	case user.IsSuspended():
-		return ctx, user, apierrors.NewForbidden(resource, name, fmt.Errorf("the token would be one of user %q, who is suspended in Coder", user.Username))
+		return ctx, user, apierrors.NewForbidden(resource, name, fmt.Errorf("the token would belong to user %q, who is suspended in Coder", user.Username))
 	}
 	return ctx, user, nil
 }
@@ -210,11 +210,11 @@ func tokenFault(name, username string, err error) error {
 	case coderd.IsUnrestricted(err):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: metav1.StatusReason("NotImplemented"),
-			Message: "this Coder is too old: it makes no tokens that are restricted to a workspace. The token that it made is revoked. Upgrade Coder; 2.30 makes them",
+			Message: "this Coder is too old: it cannot create tokens that are restricted to a workspace. The token that it created is revoked. Upgrade Coder to 2.30 or later",
 		}}
 	case coderd.IsInvalid(err) && errors.As(err, &reported):
 		// For example, Coder's maximum lifetime is shorter than requested.
-		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder makes no such token of user %q: %v", username, reported))
+		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder rejected the token of user %q: %v", username, reported))
 	}
 	return fault(name, err)
 }
@@ -245,7 +245,7 @@ func (r *tokenREST) Delete(
 	only := ""
 	if p := options.Preconditions; p != nil {
 		if p.ResourceVersion != nil {
-			return nil, false, apierrors.NewBadRequest("preconditions.resourceVersion is set, and tokens have none")
+			return nil, false, apierrors.NewBadRequest("preconditions.resourceVersion must not be set, because tokens have no resource version")
 		}
 		only = string(ptr.Deref(p.UID, ""))
 	}
@@ -297,7 +297,7 @@ func revoke(ctx context.Context, t tokenTarget, tokens []usertokens.WorkspaceTok
 	var status *apierrors.StatusError
 	if errors.As(failed[0], &status) {
 		reported := *status
-		reported.ErrStatus.Message = fmt.Sprintf("%d of %d tokens are revoked; of another: %s", len(revoked), len(tokens), status.ErrStatus.Message)
+		reported.ErrStatus.Message = fmt.Sprintf("%d of %d tokens were revoked; another one was not: %s", len(revoked), len(tokens), status.ErrStatus.Message)
 		return revoked, &reported
 	}
 	return revoked, failed[0]

@@ -54,7 +54,7 @@ func validateChange(ws, old object) field.ErrorList {
 			errs = append(errs, field.Invalid(specPath.Child(f.name), f.wanted, registry.KeepsFirstName(f.current)))
 		default:
 			errs = append(errs, field.Invalid(specPath.Child(f.name), f.wanted,
-				fmt.Sprintf("cannot change from %q; everything else of the spec can", f.current)))
+				fmt.Sprintf("is immutable and must stay %q; all other fields of the spec can be changed", f.current)))
 		}
 	}
 	return append(errs, validateSpec(ws.Spec, old.Spec)...)
@@ -65,7 +65,7 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 	var errs field.ErrorList
 	if spec.TemplateVersionID != "" && spec.TemplateVersionID != old.TemplateVersionID {
 		if _, err := uuid.Parse(spec.TemplateVersionID); err != nil {
-			errs = append(errs, field.Invalid(versionPath, spec.TemplateVersionID, "must be a UUID, as status.activeVersionID of a CoderTemplate is"))
+			errs = append(errs, field.Invalid(versionPath, spec.TemplateVersionID, "must be a UUID, such as status.activeVersionID of a CoderTemplate"))
 		}
 	}
 	if ttl := spec.TTLMillis; ttl != nil && *ttl < minTTLMillis {

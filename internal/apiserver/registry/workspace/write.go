@@ -109,7 +109,7 @@ func maySession(ctx context.Context, connection connections.Connection, client *
 	}
 	allowed, err := client.May(ctx, coderd.Permission{Resource: info.InCoder, Action: "ssh", ID: id})
 	if err == nil && !allowed {
-		err = &coderd.Error{Op: "entering workspace " + name, StatusCode: 403, Message: "the user may not enter this workspace", ActedAs: client.ActsAs()}
+		err = &coderd.Error{Op: "opening a session in workspace " + name, StatusCode: 403, Message: "the user has no permission to open a session in this workspace", ActedAs: client.ActsAs()}
 	}
 	return fault(name, err)
 }
@@ -149,7 +149,7 @@ func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) 
 	}
 	saved, err := k.Records.Put(ctx, changed)
 	if err != nil {
-		return nil, fmt.Errorf("recording what is to be done with workspace %q: %w", record.Name, err)
+		return nil, fmt.Errorf("storing the pending change of workspace %q: %w", record.Name, err)
 	}
 	return saved, nil
 }

@@ -370,7 +370,7 @@ func TestRefusedSpecs(t *testing.T) {
 		"no option":         {parameter("region", "mars"), "spec.parameters[region]", `"eu", "us"`, true, false},
 		"regex":             {parameter("note", "Big"), "spec.parameters[note]", "small letters", false, false},
 		"ephemeral":         {parameter("once", "true"), "spec.parameters[once]", "ephemeral", false, false},
-		"fixed":             {parameter("region", "us"), "spec.parameters[region]", "fixed at creation", false, true},
+		"fixed":             {parameter("region", "us"), "spec.parameters[region]", "immutable in the template", false, true},
 		"twice": {func(ws *aggregationv1alpha1.CoderWorkspace) {
 			ws.Spec.Parameters = []aggregationv1alpha1.WorkspaceParameter{{Name: "a"}, {Name: "a"}}
 		}, "spec.parameters[1].name", "Duplicate", false, false},

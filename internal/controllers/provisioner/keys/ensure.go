@@ -63,8 +63,8 @@ func (p *pass) ensure(ctx context.Context) error {
 // load reads the Secret. If the spec now names another Secret or another key of the Secret, load
 // moves the provisioner key there.
 func (p *pass) load(ctx context.Context) error {
-	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
-	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
+	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
+	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	secret, err := p.secrets.Get(ctx, resources.KeySecretName(p.cr))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (p *pass) load(ctx context.Context) error {
 		if !p.result.Stalled {
 			after = retrySoon
 		}
-		return p.stop(unknown(p.result.Secret.Reason, "waits for the Secret: "+p.result.Secret.Message), after)
+		return p.stop(unknown(p.result.Secret.Reason, "waiting for the Secret: "+p.result.Secret.Message), after)
 	}
 	if secret != nil {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
@@ -152,10 +152,10 @@ func (p *pass) report() {
 	name := resources.KeySecretName(p.cr)
 	p.result.Record, p.result.SecretRef = nil, nil
 	if p.stored == nil || p.stored.text == "" {
-		p.result.Secret = fails(coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q holds no key yet", name))
+		p.result.Secret = fails(coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q contains no key yet", name))
 		return
 	}
-	p.result.Secret = holds(coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds the key", name))
+	p.result.Secret = holds(coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains the key", name))
 	p.result.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: name, Key: p.stored.field}
 	p.result.SecretVersion = p.stored.secret.ResourceVersion
 	if p.stored.record != nil {
@@ -224,7 +224,7 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 	org, err := api.OrganizationByName(ctx, resources.OrganizationName(p.cr))
 	if coderd.IsNotFound(err) && !coderd.IsNotSupported(err) {
 		return p.refuse(coderv1alpha1.ReasonOrganizationNotFound, fmt.Sprintf(
-			"Coder has no organization %q; make it there, or correct spec.organizationName", resources.OrganizationName(p.cr)))
+			"Coder has no organization %q; create it in Coder, or correct spec.organizationName", resources.OrganizationName(p.cr)))
 	}
 	if err != nil {
 		return p.answered(err)
@@ -273,14 +273,14 @@ func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 			return true, nil
 		}
 		p.result.Entitled = fails(coderv1alpha1.ReasonNotEntitled,
-			"no license of Coder allows external provisioners, so no new key is made; add a license in Coder or in spec.licenseSecretRef of the control plane")
+			"no license of Coder allows external provisioners, so no new key is created; add a license in Coder or in spec.licenseSecretRef of the control plane")
 		return false, nil
 	}
 	stopped := p.answered(err)
 	switch reason := p.result.Key.Reason; {
 	case ensure.Stopped(stopped) == nil:
 	case coderd.IsNotSupported(err):
-		p.result.Entitled = fails(reason, "this Coder takes no licenses, and has no external provisioners: "+p.result.Key.Message)
+		p.result.Entitled = fails(reason, "this Coder supports neither licenses nor external provisioners: "+p.result.Key.Message)
 	case coderd.IsForbidden(err):
 		p.result.Entitled = unknown(reason, p.result.Key.Message)
 	default:
@@ -334,7 +334,7 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 func (p *pass) settle(w wanted) {
 	r := p.stored.record
 	p.result.Key = holds(coderv1alpha1.ReasonProvisionerKeyReady,
-		fmt.Sprintf("Coder knows provisioner key %q of organization %q", r.Name, w.org.Name))
+		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
 	p.result.RequeueAfter = trust
 	if age, dated := r.age(p.Clock.Now()); dated && w.rotateAfter > age {
 		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
@@ -342,9 +342,9 @@ func (p *pass) settle(w wanted) {
 }
 
 func (p *pass) notAllowed(why string, works bool) error {
-	message := fmt.Sprintf("a new key is needed, because %s, and no license of Coder allows it", why)
+	message := fmt.Sprintf("a new key is needed because %s, but no license of Coder allows it", why)
 	if works {
-		message += "; the pods keep the one that they have"
+		message += "; the pods keep the current key"
 	}
 	return p.refuse(coderv1alpha1.ReasonNotEntitled, message)
 }

@@ -459,7 +459,7 @@ func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
 		t.Fatalf("%+v", result)
 	}
 	events := f.manager.Abandon(f.request(), result.Left, "Coder gave no answer")
-	if len(events) != 1 || !strings.Contains(events[0].Message, `left behind: provisioner key "gpu" in organization "coder"`) {
+	if len(events) != 1 || !strings.Contains(events[0].Message, `provisioner key "gpu" in organization "coder"`) {
 		t.Errorf("Events: %+v", events)
 	}
 	f.Coder.ClearFaults()

@@ -40,7 +40,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 		if s != nil && s.record != nil {
 			return verdict{why: "the Secret was emptied"}
 		}
-		return verdict{why: "there is none"}
+		return verdict{why: "there was no key"}
 	}
 	if r := s.record; r != nil && r.ControlPlane != w.controlPlane {
 		return verdict{why: fmt.Sprintf("the provisioners moved from control plane %q", r.ControlPlane)}
@@ -54,7 +54,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 		if found.OrganizationID == w.org.ID.String() && hasName(w.names, found.Name) && found.TagsHash == w.tagsHash {
 			return verdict{adopt: &found}
 		}
-		return verdict{why: "the Secret holds a key that is not the one made for it"}
+		return verdict{why: "the key in the Secret is not the one that the operator created for this object"}
 	}
 	return decideRecorded(*s.record, found, w, now)
 }
@@ -69,7 +69,7 @@ func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 	case r.TagsHash != w.tagsHash:
 		return verdict{why: "spec.tags changed"}
 	case w.rotateAfter > 0 && dated && age >= w.rotateAfter:
-		return verdict{why: "it is as old as spec.key.rotateAfter allows"}
+		return verdict{why: "the previous key reached the age in spec.key.rotateAfter"}
 	case !dated:
 		r.CreatedAt = found.CreatedAt
 		return verdict{adopt: &r}
@@ -145,7 +145,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 		return p.nameTaken(ctx, picked.taken, w)
 	case picked.name == "":
 		return p.stop(fails(coderv1alpha1.ReasonWaiting,
-			"waits until the pods that hold one of the replaced keys end, because all names are in use"), retrySoon)
+			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
 	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), ControlPlane: w.controlPlane, TagsHash: w.tagsHash}
 	if p.stored.intent == nil || *p.stored.intent != intent {
@@ -185,7 +185,7 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	if old != nil {
 		reason = coderv1alpha1.ReasonProvisionerKeyRotated
 	}
-	p.result.Events.Normal(reason, fmt.Sprintf("made provisioner key %q in organization %q, because %s", r.Name, w.org.Name, why))
+	p.result.Events.Normal(reason, fmt.Sprintf("created provisioner key %q in organization %q, because %s", r.Name, w.org.Name, why))
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (p *pass) nameTaken(ctx context.Context, name string, w wanted) error {
 		return err
 	}
 	return p.refuse(coderv1alpha1.ReasonKeyNameTaken, fmt.Sprintf(
-		"organization %q of Coder has a provisioner key %q that this CoderProvisioner did not make, so it was not touched; choose another spec.key.name, or delete that key in Coder",
+		"organization %q of Coder has a provisioner key %q that this CoderProvisioner did not create, so it was not changed; choose another spec.key.name, or delete that key in Coder",
 		w.org.Name, name))
 }
 
@@ -254,7 +254,7 @@ func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
 	}
 	why := ensure.Stopped(p.judge(err))
 	if why != nil && p.req.ControlPlane != nil && p.req.ControlPlane.Name != in.ControlPlane {
-		p.leftBehind(in, "it may have been made, and "+why.Message)
+		p.leftBehind(in, "it may have been created, and "+why.Message)
 		return nil
 	}
 	if ensure.IsUnavailable(err) {

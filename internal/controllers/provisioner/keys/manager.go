@@ -167,7 +167,7 @@ func (p *pass) answered(err error) error {
 	}
 	key := fails(why.Reason, why.Message)
 	if why.Reason == coderv1alpha1.ReasonUnreachable && p.result.SecretRef != nil {
-		key = unknown(why.Reason, "the key in the Secret stays in use, and Coder gave no answer about it: "+why.Message)
+		key = unknown(why.Reason, "the key in the Secret stays in use, but Coder could not confirm it: "+why.Message)
 	}
 	p.result.Stalled = slices.Contains([]string{
 		coderv1alpha1.ReasonNotSupported, coderv1alpha1.ReasonNotEntitled, coderv1alpha1.ReasonForbidden,
@@ -194,7 +194,7 @@ func (p *pass) silent() error {
 	}
 	return &coderd.Error{
 		Op: "asking Coder", StatusCode: http.StatusTooManyRequests, RetryAfter: quiet.Until.Sub(now),
-		Message: "it wants no request before the time that it gave is over",
+		Message: "the rate limit of Coder is exceeded",
 	}
 }
 
@@ -209,10 +209,10 @@ func (p *pass) unavailable(why *ensure.Stop) error {
 	p.Forget(p.cr.UID)
 	finding := fails(why.Reason, why.Message)
 	p.result.ControlPlane = &finding
-	p.result.Entitled = unknown(why.Reason, "Coder cannot be asked: "+why.Message)
-	key := unknown(why.Reason, "no key can be made: "+why.Message)
+	p.result.Entitled = unknown(why.Reason, "Coder cannot be called: "+why.Message)
+	key := unknown(why.Reason, "no key can be created: "+why.Message)
 	if p.result.SecretRef != nil {
-		key.Message = "the key in the Secret stays in use, and Coder cannot be asked about it: " + why.Message
+		key.Message = "the key in the Secret stays in use, but it cannot be checked in Coder: " + why.Message
 	}
 	return p.stop(key, retryFailed)
 }

@@ -147,7 +147,7 @@ func (p *pass) notOwned(secret *corev1.Secret) Finding {
 		return fails(coderv1alpha1.ReasonWaiting, message)
 	}
 	return fails(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
-		"Secret %q exists and is %s, so it was not touched; delete it, or choose another spec.key.secretName", secret.Name, ensure.OwnerOf(secret)))
+		"Secret %q exists and is %s, so it was not changed; delete it, or choose another spec.key.secretName", secret.Name, ensure.OwnerOf(secret)))
 }
 
 // others returns the Secrets with earlier names in which this provisioner has a key of the

@@ -115,7 +115,7 @@ func (p *pass) release(ctx context.Context) error {
 	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil {
 		if slices.ContainsFunc(all, func(s *stored) bool { return s.secret.Name == given.Name }) {
 			p.result.Secret = fails(coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"Secret %q of spec.key.secretRef is the one in which the operator keeps a key that it made; remove spec.key.secretRef, or make a key of your own in another Secret",
+				"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
 				given.Name))
 			return nil
 		}
@@ -215,7 +215,7 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 	for _, r := range records {
 		api, gone, err := p.reach(ctx, r.ControlPlane)
 		if gone {
-			p.leftBehind(r, fmt.Sprintf("CoderControlPlane %q does not exist any more", r.ControlPlane))
+			p.leftBehind(r, fmt.Sprintf("CoderControlPlane %q no longer exists", r.ControlPlane))
 			continue
 		}
 		if err == nil {
@@ -290,7 +290,7 @@ func (p *pass) reach(ctx context.Context, name string) (api *coderd.Client, gone
 
 func (p *pass) leftBehind(r Record, why string) {
 	p.result.Events.Warning(coderv1alpha1.ReasonProvisionerKeyLeftBehind, fmt.Sprintf(
-		"left behind: provisioner key %q in organization %q of control plane %q; delete it in Coder: %s",
+		"provisioner key %q in organization %q of control plane %q was not deleted; delete it in Coder: %s",
 		r.Name, p.organization(r), r.ControlPlane, why))
 }
 

@@ -80,7 +80,7 @@ func RememberChecksum(w *Workload, d *appsv1.Deployment) {
 	if w.Adopted == nil || w.Checksum == "" {
 		return
 	}
-	if _, told := d.Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; told {
+	if _, found := d.Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; found {
 		return
 	}
 	remembered := d.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]

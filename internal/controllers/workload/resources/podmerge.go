@@ -55,10 +55,10 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 	}
 	combined, err := strategicpatch.StrategicMergePatch(original, patch, corev1.PodTemplateSpec{})
 	if err != nil {
-		return result, &SpecError{fieldPodTemplate, "cannot be merged over the pods: " + err.Error()}
+		return result, &SpecError{fieldPodTemplate, "cannot be merged into the operator's pod template: " + err.Error()}
 	}
 	if err := json.Unmarshal(combined, &result); err != nil {
-		return result, &SpecError{fieldPodTemplate, "does not give a pod: " + err.Error()}
+		return result, &SpecError{fieldPodTemplate, "does not result in a valid pod template: " + err.Error()}
 	}
 	return result, nil
 }
@@ -103,19 +103,19 @@ func refused(w Workload, over *corev1.PodTemplateSpec) error {
 			return nil
 		}
 		return &SpecError{fieldPodTemplate + ".spec." + field, fmt.Sprintf(
-			"the pods run as %q, to which the rights for workspaces are given; name %q in spec.serviceAccount.name instead",
+			"the pods run as ServiceAccount %q, which has the permissions for workspaces; set spec.serviceAccount.name to %q instead",
 			w.ServiceAccountName, name)}
 	}
 	spec := over.Spec
 	all := []error{identity("serviceAccountName", spec.ServiceAccountName), identity("serviceAccount", spec.DeprecatedServiceAccount)}
 	if spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways {
 		all = append(all, &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
-			"the pods of a Deployment are always started again; remove %q", spec.RestartPolicy)})
+			"a Deployment allows only the restart policy Always; remove %q", spec.RestartPolicy)})
 	}
 	for i := range spec.Containers {
 		if spec.Containers[i].Name == "" {
 			all = append(all, &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
-				"is empty; give %q for the container of Coder, or the name of one that is added", w.Container)})
+				"is empty; use %q for the container of Coder, or a name for an additional container", w.Container)})
 		}
 	}
 	for _, err := range all {
@@ -136,7 +136,7 @@ func portsKept(w Workload, result corev1.PodTemplateSpec) error {
 		for _, got := range c.Ports {
 			if got.ContainerPort == port.ContainerPort && (got.Name != port.Name || got.Protocol != port.Protocol) {
 				return &SpecError{fieldPodTemplate + ".spec.containers", fmt.Sprintf(
-					"port %d of %q is found by the name %s and the protocol %s; remove %q with %s",
+					"port %d of container %q must have the name %s and the protocol %s, because Services and probes refer to it; remove %q with %s",
 					port.ContainerPort, w.Container, port.Name, port.Protocol, got.Name, got.Protocol)}
 			}
 		}

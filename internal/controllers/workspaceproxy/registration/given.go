@@ -19,7 +19,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	for _, r := range records {
 		if r.secret.Name == ref.Name {
 			return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
-				"spec.proxySessionTokenSecretRef names Secret %q, which the operator made itself; name a Secret of your own, "+
+				"spec.proxySessionTokenSecretRef names Secret %q, which the operator created itself; use your own Secret, "+
 					"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
 		}
 	}
@@ -49,7 +49,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 		return unverified
 	}
 	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, fmt.Sprintf(
-		"Coder at %s accepts the session token that spec.proxySessionTokenSecretRef names", strings.TrimSuffix(p.req.AccessURL, "/"))+note)
+		"Coder at %s accepts the session token of spec.proxySessionTokenSecretRef", strings.TrimSuffix(p.req.AccessURL, "/"))+note)
 	p.result.RequeueAfter = p.untilRecheck()
 	if note != "" {
 		p.result.RequeueAfter = retryFailed
@@ -85,7 +85,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
 	}
 	unverified := &ensure.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
-		Message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
+		Message: "the session token of spec.proxySessionTokenSecretRef could not be verified: " + Stable(err.Error())}
 	p.remember(about, unverified)
 	return unverified
 }

@@ -215,21 +215,21 @@ type Result struct {
 var answers = ensure.Answers{
 	NotSupported: ensure.Answer{
 		Reason: coderv1alpha1.ReasonNotSupported, After: retryLicense,
-		Format: "this Coder has no workspace proxies: it is the build without licensed features, or too old; use Coder's own image (%s)",
+		Format: "this Coder does not support workspace proxies: it is the AGPL build, or too old; use Coder's official image (%s)",
 	},
 	Unreachable: ensure.Answer{Reason: coderv1alpha1.ReasonUnreachable, After: retryAnswer},
 	RateLimited: ensure.Fewer(coderv1alpha1.ReasonRateLimited, retrySoon, retrySoon),
 	NotEntitled: ensure.Answer{
 		Reason: coderv1alpha1.ReasonNotEntitled, After: retryLicense,
-		Format: "the license of Coder does not allow workspace proxies; add one that does (%s)",
+		Format: "no license of Coder allows workspace proxies; add a license that includes them (%s)",
 	},
 	Unauthorized: ensure.Answer{
 		Reason: coderv1alpha1.ReasonTokenRefused, After: retryFailed,
-		Format: "Coder does not accept the token with which the proxy is registered (%s)",
+		Format: "Coder does not accept the token that the operator uses to register the proxy (%s)",
 	},
 	Forbidden: ensure.Answer{
 		Reason: coderv1alpha1.ReasonForbidden, After: retryFailed,
-		Format: "the token with which the proxy is registered is not one of a user with the role owner (%s)",
+		Format: "the token that the operator uses to register the proxy does not belong to a user with the role owner (%s)",
 	},
 	Other: ensure.Answer{Reason: coderv1alpha1.ReasonCoderRefused, After: retryFailed},
 }

@@ -244,10 +244,10 @@ func (p *pass) notOwned(secret *corev1.Secret) error {
 	if message, is := p.secrets.Leftover("Secret", secret); is {
 		return ensure.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)
 	}
-	whose := "was not made by this operator"
+	whose := "was not created by this operator"
 	if owner := metav1.GetControllerOf(secret); owner != nil {
 		whose = fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
-		"Secret %q %s, so it was not touched; delete it, or give another name in spec.bootstrap.generatedTokenSecretName", secret.Name, whose)
+		"Secret %q %s, so it was not changed; delete it, or give another name in spec.bootstrap.generatedTokenSecretName", secret.Name, whose)
 }

@@ -35,7 +35,7 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	if err != nil {
 		return err
 	}
-	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s knows the proxy %q and accepts its token", t.url, kept.Name)+note)
+	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.Name)+note)
 	if note != "" {
 		p.result.RequeueAfter = retryFailed
 		return nil
@@ -51,7 +51,7 @@ func (p *pass) patient(err error) error {
 	if ref == nil || s == nil || s.Reason != coderv1alpha1.ReasonTokenRefused {
 		return err
 	}
-	return ensure.Waits(s.Reason, s.After, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
+	return ensure.Waits(s.Reason, s.After, "waiting until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
 }
 
 // digest identifies everything on which the check of a registration depends.
@@ -180,7 +180,7 @@ func (p *pass) stillThere(ctx context.Context) error {
 // operator already has the name, nameIsFree returns it.
 func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name string) (*coderd.WorkspaceProxy, error) {
 	if err := coderd.CheckProxyName(name); err != nil {
-		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
+		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy is not valid in Coder: %v; set another spec.bootstrap.proxyName", err)
 	}
 	if err := p.checkSiblings(ctx, t, name); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (r *record) knows(id string) bool {
 
 func nameTaken(name, url string) error {
 	return ensure.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
-		"Coder at %s has a proxy named %q that this CoderWorkspaceProxy did not register, so it was not touched; "+
+		"Coder at %s has a proxy named %q that this CoderWorkspaceProxy did not register, so it was not changed; "+
 			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
 }
 
@@ -225,13 +225,13 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 	case err != nil:
 		return nil, answered(err)
 	case token == "":
-		return nil, ensure.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
+		return nil, ensure.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s returned no token when it was asked for a new token of the proxy %q", t.url, proxy.Name)
 	}
 	kept.token, kept.accessURL = token, p.req.AccessURL
 	if err := p.save(ctx, kept); err != nil {
 		return nil, err
 	}
-	p.result.Events.Normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s made a new session token for the proxy %q", t.url, proxy.Name))
+	p.result.Events.Normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s created a new session token for the proxy %q", t.url, proxy.Name))
 	return &changed, nil
 }
 
@@ -271,7 +271,7 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 	}
 	if !fresh {
 		p.result.Events.Normal(coderv1alpha1.ReasonRegistrationChanged,
-			fmt.Sprintf("brought name, display name and icon of the proxy %q in Coder at %s in line with the spec", name, t.url))
+			fmt.Sprintf("updated name, display name and icon of the proxy %q in Coder at %s to match the spec", name, t.url))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (p *pass) remove(ctx context.Context) error {
 	}
 	var pending error
 	for _, r := range p.known(records) {
-		problem := p.takeAway(ctx, r)
+		problem := p.unregister(ctx, r)
 		switch {
 		case problem == nil:
 			continue
@@ -38,7 +38,7 @@ func (p *pass) remove(ctx context.Context) error {
 		return pending
 	}
 	p.registered(false)
-	p.result.Ready(coderv1alpha1.ReasonUnregistered, "the operator holds no registration of this proxy in Coder")
+	p.result.Ready(coderv1alpha1.ReasonUnregistered, "no registration of this proxy is left in Coder")
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 		if r.same(kept.registration) {
 			continue
 		}
-		problem := p.takeAway(ctx, r)
+		problem := p.unregister(ctx, r)
 		switch {
 		case problem == nil:
 		case ensure.Stopped(problem) == nil:
@@ -98,16 +98,16 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 			p.result.Events.Warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
 		default:
 			left = append(left, r)
-			note += fmt.Sprintf("; its former registration %s is not removed yet: %v", r.where(), problem)
+			note += fmt.Sprintf("; its previous registration %s is not removed yet: %v", r.where(), problem)
 		}
 	}
 	kept.former = left
 	return note, p.save(ctx, kept)
 }
 
-// takeAway removes a registration. It returns nil if nothing is left of it. Otherwise the error is
+// unregister removes a registration. It returns nil if nothing is left of it. Otherwise the error is
 // a stop, unless Kubernetes failed.
-func (p *pass) takeAway(ctx context.Context, r registration) error {
+func (p *pass) unregister(ctx context.Context, r registration) error {
 	t, err := p.former(ctx, r)
 	if err != nil {
 		return err
@@ -155,5 +155,5 @@ func (r registration) where() string {
 }
 
 func leftBehind(r registration, why error) string {
-	return fmt.Sprintf("the registration %s stays there, delete it in Coder: %v", r.where(), why)
+	return fmt.Sprintf("the registration %s was not removed; delete it in Coder: %v", r.where(), why)
 }

@@ -39,7 +39,7 @@ func (p *pass) wanted(ctx context.Context) (*target, error) {
 		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
 	}
 	return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
-		"the spec does not say where the proxy is registered; give controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
+		"the spec does not specify where to register the proxy; set controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
 }
 
 // former returns the Coder of a registration, as it is reachable now.
@@ -52,7 +52,7 @@ func (p *pass) former(ctx context.Context, r registration) (*target, error) {
 		name, key, _ := strings.Cut(rest, "/")
 		return p.viaSecret(ctx, name, key, r.URL)
 	}
-	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, retryFailed, "it is not known with whose token it was made")
+	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, retryFailed, "the credentials with which it was registered are unknown")
 }
 
 // viaControlPlane uses the operator's access to a control plane. A control plane that is being
@@ -67,10 +67,10 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 		return nil, fmt.Errorf("reading CoderControlPlane %q: %w", name, err)
 	case cp.Spec.OperatorAccess.Disabled:
 		return nil, ensure.Unavailable(coderv1alpha1.ReasonOperatorAccessDisabled, retryFailed,
-			"the operator has no access to CoderControlPlane %q, because its spec.operatorAccess.disabled is set; "+
-				"remove that, or give spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
+			"the operator has no access to CoderControlPlane %q, because spec.operatorAccess.disabled is set there; "+
+				"unset it, or set spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
 	case cp.Status.URL == "", cp.Status.OperatorTokenSecretRef == nil, !toRemove && !cp.Status.OperatorAccessReady:
-		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waiting until the operator has access to CoderControlPlane %q", name)
 	case !toRemove && !cp.DeletionTimestamp.IsZero():
 		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
 	}
@@ -80,7 +80,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 		return nil, err
 	}
 	if token == "" {
-		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waiting until the operator's token for CoderControlPlane %q is stored", name)
 	}
 	refused := func() {
 		if p.Refused != nil {
@@ -144,7 +144,7 @@ func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error 
 			whose = fmt.Sprintf("the older CoderWorkspaceProxy %q", other.Name)
 		}
 		return ensure.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
-			"%s wants the name %q in the same Coder and has it before this one; give another spec.bootstrap.proxyName, or delete one of the two", whose, name)
+			"%s uses the name %q in the same Coder, and the older one gets the name; set another spec.bootstrap.proxyName, or delete one of the two", whose, name)
 	}
 	return nil
 }
