@@ -175,7 +175,13 @@ func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held,
 	case s.writer == nil:
 		return s.put(ctx, last.key, last, object, "")
 	}
-	return s.put(ctx, last.key, last, object, object.GetName())
+	natural := object.GetName()
+	if _, name := s.Locate(last.key); natural == name && last.spec.CoderName != "" {
+		// A change of metadata does not read Coder, so the object has its first name. If it was
+		// renamed back in Coder, the mirror notices.
+		natural = last.spec.CoderName
+	}
+	return s.put(ctx, last.key, last, object, natural)
 }
 
 // put writes an object to its record, and creates the record if necessary. It removes the claim.

@@ -119,7 +119,7 @@ func (m *mix) request(ctx context.Context, client *http.Client, i int, name stri
 	object := m.host + m.path + "/" + name
 	switch i % 10 {
 	case 2, 7:
-		return drained(send(ctx, client, http.MethodGet, m.host+m.path+"?limit=50", "", "", nil))
+		return exchange(ctx, client, http.MethodGet, m.host+m.path+"?limit=50", "", nil)
 	case 4:
 		query := url.Values{"watch": {"1"}, "fieldSelector": {"metadata.name=" + name}}
 		response, err := send(ctx, client, http.MethodGet, m.host+m.path+"?"+query.Encode(), "", "", nil)
@@ -138,13 +138,14 @@ func (m *mix) request(ctx context.Context, client *http.Client, i int, name stri
 		return nil
 	case 9:
 		label := fmt.Sprintf(`{"metadata":{"labels":{"bench-mixed":"m%d"}}}`, m.round.Add(1))
-		return drained(send(ctx, client, http.MethodPatch, object, "", mergePatch, []byte(label)))
+		return exchange(ctx, client, http.MethodPatch, object, mergePatch, []byte(label))
 	}
-	return drained(send(ctx, client, http.MethodGet, object, "", "", nil))
+	return exchange(ctx, client, http.MethodGet, object, "", nil)
 }
 
-// drained reads a response to its end.
-func drained(response *http.Response, err error) error {
+// exchange sends a request, and reads the response to its end.
+func exchange(ctx context.Context, client *http.Client, method, target, contentType string, body []byte) error {
+	response, err := send(ctx, client, method, target, "", contentType, body)
 	if err != nil {
 		return err
 	}
