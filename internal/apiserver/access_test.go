@@ -169,7 +169,7 @@ func TestExecEndsWithClient(t *testing.T) {
 			started, stdout := io.Pipe()
 			stdin, typed := io.Pipe()
 			defer func() { _ = typed.Close() }()
-			executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 1000"))[protocol]
+			executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 100"))[protocol]
 			go func() {
 				_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: io.Discard})
 			}()
@@ -213,7 +213,7 @@ func TestExecThatDoesNotBegin(t *testing.T) {
 func TestExecEndsWithServer(t *testing.T) {
 	f := newOwnFixture(t)
 	enterable(t, f)
-	executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 1000"))["WebSocket"]
+	executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 100"))["WebSocket"]
 	started, stdout := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
