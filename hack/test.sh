@@ -10,6 +10,9 @@ cd "$HERE/../.."
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
+# Tests of manifests, charts and docs. They call functions of the product one after another, so the race detector has
+# nothing to find.
+sequential=()
 if [ $# = 0 ]; then
   # The tools that assemble images, releases and the Helm chart are separate modules.
   for module in image release chart; do
@@ -18,16 +21,20 @@ if [ $# = 0 ]; then
   done
   shared=("$results/testcluster")
   go build -o "${shared[0]}" ./hack/testcluster
+  sequential=(./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
+  mapfile -t others < <(comm -23 <(go list ./... | sort) <(go list "${sequential[@]}" | sort))
   # The longest tests first, and more than one for each processor, because some of them mostly wait.
-  set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd ./test/chart \
-    ./internal/apiserver/... ./...
+  set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
+    ./internal/apiserver/... "${others[@]}"
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
 flags=(-vet=off -count=1 -timeout 30m -p "$((2 * $(nproc)))")
 status=0
-step "go test -race $*"
+step "go test -race"
 CGO_ENABLED=1 "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- -race "${flags[@]}" "$@" || status=$?
 if [ ${#shared[@]} != 0 ]; then
+  step "go test without the race detector: ${sequential[*]}"
+  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
   # With the race detector they try every fifth step (kubetest.Stride), fewer seeds or nothing.
   step "go test of the simulations, every step, without the race detector"
   mapfile -t simulations < <({ git grep -lE '\bkubetest\.(EachStep|Fault|Stride)\b|internal/coderd/ensure/ensuretest"' -- '*_test.go' | xargs -n 1 dirname; echo internal/apiserver/mirror; } | sort -u | sed 's|^|./|')
