@@ -38,7 +38,7 @@ func (s *fixture) inspector(t *testing.T, n node) {
 	}
 	var calls tally
 	for _, protocol := range []string{"legacy", "modern", "auto"} {
-		protocol := func(args ...string) []string { return append(slices.Clone(args), "--protocol-protocol", protocol) }
+		protocol := func(args ...string) []string { return append(slices.Clone(args), "--protocol-era", protocol) }
 		t.Run(protocol()[1], func(t *testing.T) {
 			calls.run(t, "tools", func(t *testing.T) { s.strictTools(t, n, protocol()) })
 			for name, args := range named {
