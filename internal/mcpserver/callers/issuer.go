@@ -141,7 +141,7 @@ func (i *issuer) verify(ctx context.Context, token string) (tokenOwner, bool, er
 	failures := i.requests.failures.Load()
 	response, ok, err := tokens.AuthenticateToken(ctx, token)
 	switch {
-	case err != nil && (ctx.Err() != nil || i.requests.failures.Load() != failures):
+	case err != nil && (ctx.Err() != nil || i.requests.failures.Load() != failures || strings.Contains(err.Error(), keysNotLoaded)):
 		return tokenOwner{}, false, errors.New("verifying a token: " + withoutToken(err, token))
 	case err != nil:
 		log.FromContext(ctx).V(1).Info("Refused a token", "reason", withoutToken(err, token))
@@ -153,8 +153,13 @@ func (i *issuer) verify(ctx context.Context, token string) (tokenOwner, bool, er
 	return tokenOwner{user: response.User, expires: expiry(token)}, true, nil
 }
 
+// keysNotLoaded is in the error of github.com/coreos/go-oidc if the issuer's keys could not be
+// loaded. Several tokens may share one request for the keys, so the failure may have been counted
+// before the verification of a token began.
+const keysNotLoaded = "fetching keys"
+
 // countingTransport sends requests to the issuer and counts those that failed. The count
-// distinguishes a token that cannot be verified now from one that is invalid, because the
+// distinguishes a token that cannot be verified now from one that is invalid, because most
 // errors do not.
 type countingTransport struct {
 	next     http.RoundTripper

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,9 @@ type login struct {
 	mu sync.Mutex
 	// discoveryDown and keysDown make the discovery document or the keys unavailable.
 	discoveryDown, keysDown bool
-	fetched                 int
+	// held delays the end of the response for the keys until it is closed.
+	held    chan struct{}
+	fetched int
 }
 
 func newLogin(t *testing.T, key *rsa.PrivateKey) *login {
@@ -50,6 +53,14 @@ func newLogin(t *testing.T, key *rsa.PrivateKey) *login {
 			"id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		var held chan struct{}
+		l.set(func(l *login) { held = l.held })
+		if held != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			_ = http.NewResponseController(w).Flush()
+			<-held
+			return
+		}
 		number := func(i *big.Int) string { return base64.RawURLEncoding.EncodeToString(i.Bytes()) }
 		l.answer(w, l.keysDown, map[string]any{"keys": []any{map[string]any{
 			"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "k1",
@@ -273,9 +284,41 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 			t.Errorf("the answer is %d %s", w.Code, w.Body)
 		}
 		l.set(func(l *login) { l.keysDown = false })
-		if w := d.knock(t, good); w.Code != http.StatusOK {
-			t.Errorf("after it came back the answer is %d %s", w.Code, w.Body)
+		// The failed request may still be ending, and the next caller shares it.
+		polltest.Eventually(t, "a caller gets in after the issuer came back", func() error {
+			if w := d.knock(t, good); w.Code != http.StatusOK {
+				return fmt.Errorf("the answer is %d %s", w.Code, w.Body)
+			}
+			return nil
+		})
+	})
+	t.Run("when callers share a request for its keys that fails", func(t *testing.T) {
+		held := make(chan struct{})
+		l.set(func(l *login) { l.held = held })
+		defer l.set(func(l *login) { l.held = nil })
+		d := newIssuerDoor(t, l).open(t).ready(t)
+		var callers sync.WaitGroup
+		calls := func(jti string) {
+			token := l.token(t, map[string]any{"jti": jti})
+			callers.Go(func() {
+				if w := d.knock(t, "Bearer "+token); w.Code != http.StatusServiceUnavailable {
+					t.Errorf("the answer to caller %s is %d %s", jti, w.Code, w.Body)
+				}
+			})
 		}
+		failures := &d.authenticator.(*issuer).requests.failures
+		calls("first")
+		polltest.Eventually(t, "the failure is counted", func() error {
+			if failures.Load() == 0 {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		for i := range 20 {
+			calls(fmt.Sprint(i))
+		}
+		close(held)
+		callers.Wait()
 	})
 	t.Run("after its keys are known", func(t *testing.T) {
 		d := newIssuerDoor(t, l).open(t).ready(t)
