@@ -21,8 +21,11 @@ if [ $# = 0 ]; then
   done
   shared=("$results/testcluster")
   go build -o "${shared[0]}" ./hack/testcluster
-  sequential=(./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
-  mapfile -t others < <(comm -23 <(go list ./... | sort) <(go list "${sequential[@]}" | sort))
+  # Plain assignments, so that an error of go list ends the script and no package is left out.
+  names=$(go list ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
+  mapfile -t sequential <<<"$names"
+  names=$(go list ./... | grep -vxF "$names")
+  mapfile -t others <<<"$names"
   # The longest tests first, and more than one for each processor, because some of them mostly wait.
   set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
     ./internal/apiserver/... "${others[@]}"
