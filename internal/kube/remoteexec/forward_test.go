@@ -49,6 +49,11 @@ func (p *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *ports) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
 	if port != 7 {
+		// A server that refuses a stream before it has confirmed it resets the stream, and the cause is lost. A real server
+		// first tries to connect.
+		if _, err := io.ReadFull(stream, make([]byte, 1)); err != nil {
+			return err
+		}
 		return fmt.Errorf("connecting to port %d: connection refused", port)
 	}
 	_, err := io.Copy(stream, stream)
@@ -141,7 +146,11 @@ func TestRefusedPort(t *testing.T) {
 	before := connect(t, addresses[0])
 	echo(t, before, "before")
 	for range 3 {
-		if n, err := connect(t, addresses[1]).Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		closed := connect(t, addresses[1])
+		if _, err := io.WriteString(closed, "x"); err != nil {
+			t.Error(err)
+		}
+		if n, err := closed.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a refused port sent %d bytes, %v", n, err)
 		}
 	}
