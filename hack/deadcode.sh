@@ -8,6 +8,6 @@ cd "$(dirname "$0")/.."
 . hack/cluster/settings.sh
 hack/tools.sh deadcode
 template='{{$path := .Path}}{{range .Funcs}}{{printf "%s %s\n" $path .Name}}{{end}}'
-found=$("$TOOLS_DIR/deadcode" -f "$template" ./api/... ./cmd/... ./hack/... ./internal/...)
+found=$("$TOOLS_DIR/deadcode" -tags "$OPERATOR_TAGS" -f "$template" ./api/... ./cmd/... ./hack/... ./internal/...)
 found=$(grep -vE '^[^ ]*test(/[^ ]*)? ' <<<"$found" || true)
 [ -z "$found" ] || { printf 'No program reaches these functions. Delete them, or move them into a _test file:\n%s\n' "$found" >&2; exit 1; }

@@ -73,8 +73,8 @@ mkdir -p "$(dirname "$log")"
 not_built() { die "$1 could not be built: see $log"; }
 watched "$log" "make build" make --no-print-directory build || not_built "the operator"
 watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || not_built "the image"
-watched "$log" "end-to-end tests" go test -c -tags e2e -o bin/e2e.test ./test/e2e || not_built "test/e2e"
-watched "$log" "tests of the monitoring" go test -c -tags e2e -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
+watched "$log" "end-to-end tests" go test -c -tags "e2e,$OPERATOR_TAGS" -o bin/e2e.test ./test/e2e || not_built "test/e2e"
+watched "$log" "tests of the monitoring" go test -c -tags "e2e,$OPERATOR_TAGS" -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
 hack/tools.sh helm gotestsum
 hack/monitoring/build.sh
 # If the clone has no history, the test of the upgrade reports it.

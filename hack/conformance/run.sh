@@ -40,7 +40,7 @@ real() { # runs the clients against the real server, and prints how many checks 
   return "$status"
 }
 
-go_test() { cd "$HERE/../.." && go test -tags conformance -count=1 -timeout 20m -v ./test/conformance/realserver; }
+go_test() { cd "$HERE/../.." && go test -tags "conformance,$OPERATOR_TAGS" -count=1 -timeout 20m -v ./test/conformance/realserver; }
 
 trap '[ -z "$server" ] || kill "$server"' EXIT
 

@@ -42,7 +42,7 @@ program="${MONITORING_TEST:-}"
 if [ -z "$program" ]; then
   program=$(mktemp)
   trap 'rm -f "$program"' EXIT
-  go test -c -tags e2e -o "$program" ./test/monitoring
+  go test -c -tags "e2e,$OPERATOR_TAGS" -o "$program" ./test/monitoring
 fi
 cd test/monitoring
 "$program" -test.timeout 15m -test.v -test.run 'OnTheCluster' "$@"

@@ -41,6 +41,9 @@ func librariesOf(path string) ([]library, error) {
 	}
 	libraries := []library{{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, dependency := range info.Deps {
+		if dependency.Replace != nil && dependency.Replace.Version == "" {
+			continue // A directory of this repository: omitted/README.md.
+		}
 		libraries = append(libraries, libraryOf(dependency))
 	}
 	cache, root, err := goDirectories()

@@ -10,9 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
 )
 
 // Exit codes of a process.
@@ -120,18 +118,6 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return exit.Code
 	}
 	return ExitFailure
-}
-
-// Cluster returns the configuration for the cluster that the flags and the kubeconfig
-// select. It sends no request.
-func Cluster(flags *genericclioptions.ConfigFlags, userAgent string) (*rest.Config, error) {
-	config, err := flags.ToRESTConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster: %w", err)
-	}
-	// A command is interactive and sends few concurrent requests.
-	config.UserAgent, config.QPS, config.Burst = userAgent, 50, 100
-	return config, nil
 }
 
 // suggestionDistance is the maximum edit distance between a suggestion and the typed word.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -18,7 +17,7 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	kube                  *genericclioptions.ConfigFlags
+	kube                  *cli.Kubeconfig
 	streams               genericiooptions.IOStreams
 	allNamespaces         bool
 	controlPlane          string
@@ -31,7 +30,7 @@ type options struct {
 
 // NewCommand returns the command "coder-k8s export".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams}
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print the workspaces, templates and users of a Coder as manifests",
@@ -69,7 +68,7 @@ func (o *options) validate() error {
 		return cli.Usage("--url exports from one Coder directly, so --all-namespaces and --control-plane cannot be used with it")
 	case o.output == "":
 		return cli.Usage("--output is empty; give a directory, or - for standard output")
-	case o.allNamespaces && *o.kube.Namespace != "":
+	case o.allNamespaces && o.kube.Flags.Context.Namespace != "":
 		return cli.Usage("--namespace and --all-namespaces cannot be used together")
 	}
 	if !o.templates && !o.workspaces && !o.users {
@@ -96,15 +95,15 @@ func (o *options) source() (source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--url: %w", err)
 		}
-		return coder{client: client, namespace: *o.kube.Namespace, users: o.users}, nil
+		return coder{client: client, namespace: o.kube.Flags.Context.Namespace, users: o.users}, nil
 	}
-	config, err := cli.Cluster(o.kube, version.UserAgent())
+	config, err := o.kube.Cluster(version.UserAgent())
 	if err != nil {
 		return nil, err
 	}
 	namespace := ""
 	if !o.allNamespaces {
-		if namespace, _, err = o.kube.ToRawKubeConfigLoader().Namespace(); err != nil {
+		if namespace, _, err = o.kube.Loader().Namespace(); err != nil {
 			return nil, fmt.Errorf("finding the namespace: %w", err)
 		}
 	}

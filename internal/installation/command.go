@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -23,7 +22,7 @@ type checkFunc func(context.Context, *rest.Config, Expectation) ([]Problem, erro
 
 // checkOptions are the flags and the dependencies of the command.
 type checkOptions struct {
-	kube    *genericclioptions.ConfigFlags
+	kube    *cli.Kubeconfig
 	streams genericiooptions.IOStreams
 	want    Expectation
 	wait    time.Duration
@@ -40,7 +39,7 @@ func NewCheckCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // newCheckCommand is NewCheckCommand with the dependencies that tests replace.
 func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
-	o := &checkOptions{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
+	o := &checkOptions{kube: cli.NewKubeconfig(), streams: streams, clock: c, check: check}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Report the problems of the installation",
@@ -69,7 +68,7 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if o.wait < 0 {
 		return cli.Usage("--wait=%s is negative: give a duration, or 0 to check once", o.wait)
 	}
-	config, err := cli.Cluster(o.kube, version.UserAgent())
+	config, err := o.kube.Cluster(version.UserAgent())
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -51,7 +50,7 @@ The exit code is 0 for success, 3 if some values could not be read and the rest
 was done, 2 for a wrong command line and 1 for any other failure.`
 
 func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	options := &options{streams: streams, config: genericclioptions.NewConfigFlags(true)}
+	options := &options{streams: streams, config: cli.NewKubeconfig()}
 	command := &cobra.Command{
 		Use:   "helm (--release NAME | --values FILE | --release-secret FILE)",
 		Short: "Write manifests for a Helm release, or take the release over in place",
@@ -92,7 +91,7 @@ const (
 // options are the flags of "migrate helm".
 type options struct {
 	streams genericiooptions.IOStreams
-	config  *genericclioptions.ConfigFlags
+	config  *cli.Kubeconfig
 
 	release, releaseSecret, chart string
 	values                        []string

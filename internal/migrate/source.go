@@ -23,7 +23,7 @@ import (
 
 // source reads the input. A PartialError lists files that could not be read.
 func (o *options) source(ctx context.Context) (Source, error) {
-	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := o.config.Loader().Namespace()
 	if err != nil && len(o.values) == 0 {
 		return Source{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -41,7 +41,7 @@ func (o *options) source(ctx context.Context) (Source, error) {
 		}
 		return o.fromRelease(found)
 	}
-	config, err := cli.Cluster(o.config, version.UserAgent())
+	config, err := o.config.Cluster(version.UserAgent())
 	if err != nil {
 		return Source{}, err
 	}

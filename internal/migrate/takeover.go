@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -86,7 +85,7 @@ func (o *options) tellPlan(plan *takeoverPlan) {
 }
 
 func (o *options) client() (client.Client, error) {
-	config, err := cli.Cluster(o.config, version.UserAgent())
+	config, err := o.config.Cluster(version.UserAgent())
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -40,11 +39,11 @@ type Cluster struct {
 
 // Cluster returns the clients for the cluster. It sends no request.
 func (s *Session) Cluster() (*Cluster, error) {
-	config, err := cli.Cluster(s.Flags, "kubectl-"+version.UserAgent())
+	config, err := s.Kubeconfig.Cluster("kubectl-" + version.UserAgent())
 	if err != nil {
 		return nil, err
 	}
-	namespace, _, err := s.Flags.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := s.Kubeconfig.Loader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("finding the namespace: %w", err)
 	}

@@ -48,7 +48,7 @@ func NewCommand(s *Session) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	s.Flags.AddFlags(cmd.PersistentFlags())
+	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
 	s.CompleteFlags(cmd)
 	cmd.AddCommand(newStatusCommand(s), newTreeCommand(s), newLogsCommand(s), newWhoamiCommand(s))
 	cmd.AddCommand(newWorkspaceCommands(s)...)

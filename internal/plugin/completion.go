@@ -192,7 +192,7 @@ func (s *Session) CompleteFlags(cmd *cobra.Command) {
 		"user":    func(c clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(c.AuthInfos)) },
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			config, err := s.Flags.ToRawKubeConfigLoader().RawConfig()
+			config, err := s.Kubeconfig.Loader().RawConfig()
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}

@@ -113,7 +113,7 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the path of this program: %w", err)
 	}
-	loader := c.Flags.ToRawKubeConfigLoader()
+	loader := c.Kubeconfig.Loader()
 	config, err := loader.RawConfig()
 	if err != nil {
 		return "", err
@@ -123,8 +123,8 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 		return "", err
 	}
 	words := []string{program}
-	if *c.Flags.KubeConfig != "" {
-		file, err := filepath.Abs(*c.Flags.KubeConfig)
+	if c.Kubeconfig.Files.ExplicitPath != "" {
+		file, err := filepath.Abs(c.Kubeconfig.Files.ExplicitPath)
 		if err != nil {
 			return "", err
 		}
@@ -136,8 +136,8 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 		words = append([]string{"env", "KUBECONFIG=" + absolute(list)}, words...)
 	}
 	context := config.CurrentContext
-	if *c.Flags.Context != "" {
-		context = *c.Flags.Context
+	if c.Kubeconfig.Flags.CurrentContext != "" {
+		context = c.Kubeconfig.Flags.CurrentContext
 	}
 	if context != "" {
 		words = append(words, "--context", context)

@@ -25,7 +25,7 @@ func configSSH(t *testing.T, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	s := NewSession(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs})
 	cmd := newConfigSSHCommand(s)
-	s.Flags.AddFlags(cmd.PersistentFlags())
+	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())

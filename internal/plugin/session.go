@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
@@ -36,8 +35,8 @@ type Clock interface {
 // Session is one run of the plugin.
 type Session struct {
 	genericiooptions.IOStreams
-	Flags *genericclioptions.ConfigFlags
-	Clock Clock
+	Kubeconfig *cli.Kubeconfig
+	Clock      Clock
 	// Paint formats standard output.
 	Paint cli.Paint
 	// Screen is true if standard output is a terminal, with ScreenColumns columns.
@@ -61,7 +60,7 @@ type Session struct {
 // NewSession returns the session of the process.
 func NewSession(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
-		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
+		IOStreams: streams, Kubeconfig: cli.NewKubeconfig(), Clock: wallClock{},
 		Paint:       cli.Colours(streams.Out, os.Getenv),
 		Screen:      cli.IsTerminal(streams.Out),
 		Interactive: cli.IsTerminal(streams.In),

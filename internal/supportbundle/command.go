@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +23,7 @@ import (
 
 // options are the flags and the dependencies of the command.
 type options struct {
-	kube              *genericclioptions.ConfigFlags
+	kube              *cli.Kubeconfig
 	streams           genericiooptions.IOStreams
 	operatorNamespace string
 	output            string
@@ -43,7 +42,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: now, check: check}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, now: now, check: check}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Collect what an issue report needs, without secrets",
@@ -110,7 +109,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 func (o *options) collector(most int64) (*collector, error) {
-	config, err := cli.Cluster(o.kube, version.UserAgent())
+	config, err := o.kube.Cluster(version.UserAgent())
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func (o *options) collector(most int64) (*collector, error) {
 	c := &collector{
 		config: config, kube: kube, dynamic: untyped, check: o.check, now: o.now,
 		tunnel:            throughKubernetes(config, kube),
-		operatorNamespace: o.operatorNamespace, namespace: *o.kube.Namespace, since: o.since,
+		operatorNamespace: o.operatorNamespace, namespace: o.kube.Flags.Context.Namespace, since: o.since,
 		redactor: &redaction.Redactor{}, archive: newArchive(most),
 	}
 	c.learnCaller()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -32,7 +31,7 @@ const defaultTimeout = 5 * time.Minute
 
 // options are the flags and the dependencies of the command.
 type options struct {
-	kube    *genericclioptions.ConfigFlags
+	kube    *cli.Kubeconfig
 	streams genericiooptions.IOStreams
 	clock   clock.WithTicker
 
@@ -46,7 +45,7 @@ type options struct {
 
 // NewCommand returns the command "coder-k8s uninstall".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: clock.RealClock{}, timeout: defaultTimeout}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, clock: clock.RealClock{}, timeout: defaultTimeout}
 	cmd := &cobra.Command{
 		Use:   "uninstall --control-planes=keep|remove",
 		Short: "Uninstall coder-k8s from a cluster, and keep or remove its Coders",
@@ -98,7 +97,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	config, err := cli.Cluster(o.kube, version.UserAgent())
+	config, err := o.kube.Cluster(version.UserAgent())
 	if err != nil {
 		return err
 	}
@@ -121,7 +120,7 @@ func (o *options) uninstaller(config *rest.Config) (*uninstaller, error) {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	namespace := installation.Namespace
-	if given := *o.kube.Namespace; given != "" {
+	if given := o.kube.Flags.Context.Namespace; given != "" {
 		namespace = given
 	}
 	return &uninstaller{

@@ -130,6 +130,26 @@ func TestBuildsAreEqualInMakefile(t *testing.T) {
 	}
 }
 
+// TestLintersSeeWhatIsBuilt compares the build tags of the linters with those of the programs.
+func TestLintersSeeWhatIsBuilt(t *testing.T) {
+	makefile, err := os.ReadFile(root + "/Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tags, _ := strings.Cut(string(makefile), "\nTAGS := ")
+	tags, _, found := strings.Cut(tags, "\n")
+	if !found {
+		t.Fatal("the Makefile has no TAGS")
+	}
+	linters, err := os.ReadFile(root + "/.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "build-tags: [e2e, conformance, " + strings.ReplaceAll(tags, ",", ", ") + "]"; !strings.Contains(string(linters), want) {
+		t.Errorf(".golangci.yml does not contain %q, but the Makefile's TAGS are %s", want, tags)
+	}
+}
+
 // TestManifestsNameTheRelease renders the manifests as the release does.
 func TestManifestsNameTheRelease(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {

@@ -1,0 +1,3 @@
+module github.com/coder/serpent
+
+go 1.26.0
