@@ -40,7 +40,7 @@ type Annotations map[string]string
 // Mark returns the annotations as they are.
 func (a Annotations) Mark(_, _ string) Annotations { return a }
 
-// IsSet tells whether there is a note with this key.
+// IsSet reports whether there is a note with this key.
 func (a Annotations) IsSet(key string) bool {
 	_, found := a[key]
 	return found
