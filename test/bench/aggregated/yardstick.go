@@ -98,13 +98,17 @@ feed:
 	return name, err
 }
 
-// define creates the kind, and waits until it is served.
+// define creates the kind, and waits until it is served. The kind of the previous phase may still
+// be being deleted.
 func (k *kube) define(ctx context.Context) error {
-	if err := k.request(ctx, http.MethodPost, definitions, "application/json", definition(), nil); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := until(ctx, 200*time.Millisecond, func() error {
+		return k.request(ctx, http.MethodPost, definitions, "application/json", definition(), nil)
+	})
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	return until(ctx, 200*time.Millisecond, func() error { return k.request(ctx, http.MethodGet, records, "", nil, nil) })
 }
 
