@@ -74,10 +74,6 @@ func writeFlags(out io.Writer, flags *pflag.FlagSet) {
 			text = "`-" + flag.Shorthand + "`, " + text
 		}
 		value := flag.DefValue
-		if flag.Name == "cache-dir" {
-			// This is the home directory of the user who runs the generator.
-			value = "$HOME/.kube/cache"
-		}
 		if value == "" || value == "[]" || value == "false" {
 			value = "-"
 		} else {
