@@ -42,7 +42,7 @@ done
 one() {
   local name
   name=$(basename "$2")
-  cd "$(cat "$2.dir")" && go tool test2json -t -p "$name" "$2" -test.v=test2json -test.paniconexit0 -test.timeout 40m \
+  cd "$(cat "$2.dir")" && go tool test2json -t -p "$name" "$2" -test.v=test2json -test.paniconexit0 -test.timeout=40m \
     >"$logs/$1/$name.json" 2>&1 || true
 }
 export -f one

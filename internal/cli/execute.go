@@ -83,7 +83,8 @@ func NoArguments(_ *cobra.Command, args []string) error {
 func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams genericiooptions.IOStreams) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{Err: err} })
-	cmd.SetArgs(args)
+	// For nil, cobra uses the arguments of the process.
+	cmd.SetArgs(append([]string{}, args...))
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)

@@ -11,6 +11,19 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
+// A command without arguments does not get those of the process.
+func TestNoArguments(t *testing.T) {
+	before := os.Args
+	t.Cleanup(func() { os.Args = before })
+	os.Args = []string{"x", "of the process"}
+	var got []string
+	cmd := &cobra.Command{Use: "x", RunE: func(_ *cobra.Command, args []string) error { got = args; return nil }}
+	streams := genericiooptions.NewTestIOStreamsDiscard()
+	if code := Execute(t.Context(), cmd, nil, streams); code != ExitOK || len(got) != 0 {
+		t.Errorf("exit code %d, arguments %q", code, got)
+	}
+}
+
 // Control characters in an error do not reach the terminal.
 func TestErrorsOperateNoTerminal(t *testing.T) {
 	var out bytes.Buffer
