@@ -55,7 +55,7 @@ func (k *Kubeconfig) Loader() clientcmd.ClientConfig {
 func (k *Kubeconfig) Cluster(userAgent string) (*rest.Config, error) {
 	config, err := k.Loader().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("finding the cluster: there is no kubeconfig (%s); give one with --kubeconfig or KUBECONFIG", strings.Join(k.Files.GetLoadingPrecedence(), ", "))
+		return nil, fmt.Errorf("finding the cluster: no cluster is configured in %s; give a kubeconfig with --kubeconfig or KUBECONFIG", strings.Join(k.Files.GetLoadingPrecedence(), ", "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)

@@ -31,6 +31,10 @@ func TestKubeconfig(t *testing.T) {
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(directory, "empty")
+	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	type result struct {
 		Host, Token, Namespace string
 		Impersonate            rest.ImpersonationConfig
@@ -59,7 +63,8 @@ func TestKubeconfig(t *testing.T) {
 			},
 		},
 		"an extra without a value": {environment: file, args: []string{"--as-user-extra", "k"}, wantErr: "must be KEY=VALUE"},
-		"no kubeconfig":            {environment: filepath.Join(directory, "missing"), wantErr: "there is no kubeconfig (" + filepath.Join(directory, "missing") + "); give one with --kubeconfig"},
+		"no kubeconfig":            {environment: filepath.Join(directory, "missing"), wantErr: "no cluster is configured in " + filepath.Join(directory, "missing") + "; give a kubeconfig with --kubeconfig"},
+		"an empty kubeconfig":      {environment: empty, wantErr: "no cluster is configured in " + empty + "; give a kubeconfig with --kubeconfig"},
 		"an unknown context":       {environment: file, args: []string{"--context", "c"}, wantErr: `context "c" does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
