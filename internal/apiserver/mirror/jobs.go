@@ -13,10 +13,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// livelyFor is how long an organization is polled more often after a build in it.
-const livelyFor = 5 * time.Minute
-
 const (
+	// livelyFor is how long an organization is polled more often than others after a build in it.
+	livelyFor = 5 * time.Minute
+	// soonFor is how long Coder is polled at the interval Timing.JobsSoon after a build: a person who
+	// builds one thing often builds another, and waits for both.
+	soonFor = time.Minute
 	// newestPage is the number of newest jobs that are requested. If none of them is known, the
 	// next poll requests coderd.MaxJobs.
 	newestPage = 100
@@ -73,7 +75,7 @@ func (j *jobs) step(ctx context.Context) time.Time {
 	if _, live := p.live(); !ok || !live && !j.ready() {
 		return p.after(idle)
 	}
-	next := p.after(p.config.Timing.Jobs)
+	next := p.after(j.interval())
 	coder := p.config.Open(connection)
 	if j.unlisted() {
 		p.note(ctx, "reading the organizations", j.list(ctx, coder))
@@ -82,6 +84,19 @@ func (j *jobs) step(ctx context.Context) time.Time {
 		p.note(ctx, "reading the running builds", j.poll(ctx, coder, o))
 	}
 	return next
+}
+
+// interval returns the time between two polls.
+func (j *jobs) interval() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	timing, now := j.plane.config.Timing, j.plane.config.Clock.Now()
+	for _, o := range j.organizations {
+		if now.Sub(o.lively) < soonFor {
+			return min(timing.JobsSoon, timing.Jobs)
+		}
+	}
+	return timing.Jobs
 }
 
 // ready reports whether the organizations are known while the full read is running. Jobs that begin

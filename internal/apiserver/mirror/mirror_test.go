@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,8 +103,7 @@ func TestBuildReachesTheLog(t *testing.T) {
 	for i := range 60 {
 		s.run(time.Duration(s.random.IntN(9000)) * time.Millisecond)
 		id := c.ids()[i]
-		transition := coderd.TransitionStop
-		c.build(id, transition)
+		c.build(id, coderd.TransitionStop)
 		began := s.clock.Now()
 		s.until(10*time.Second, "the build in the log", func() bool {
 			e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id))
@@ -112,13 +112,11 @@ func TestBuildReachesTheLog(t *testing.T) {
 		all = append(all, s.clock.Now().Sub(began))
 		c.finish(id)
 	}
-	slowest := time.Duration(0)
-	for _, d := range all {
-		slowest = max(slowest, d)
-	}
-	t.Logf("slowest %v", slowest)
-	if slowest > 2*time.Second+100*time.Millisecond {
-		t.Errorf("the slowest took %v", slowest)
+	// Only the first build begins while Coder is at rest.
+	first, slowest := all[0], slices.Max(all[1:])
+	t.Logf("the first took %v, the slowest of the others %v", first, slowest)
+	if first > 2*time.Second+100*time.Millisecond || slowest > 900*time.Millisecond {
+		t.Errorf("the first took %v, the slowest of the others %v", first, slowest)
 	}
 	s.run(5 * time.Second)
 	s.equal(c)

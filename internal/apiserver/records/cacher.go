@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,10 +76,41 @@ func newCacher(store *Store, below storage.Interface, config cacher.Config) (sto
 	}), nil
 }
 
+// fewGets is the number of concurrent gets up to which each of them reads its record. A heartbeat
+// needs the processor time of about three reads in kube-apiserver, and takes longer than one.
+const fewGets = 3
+
 // served is the storage that serves clients.
 type served struct {
 	storage.Interface
 	store *Store
+	// gets is the number of gets without a resourceVersion that are in progress.
+	gets atomic.Int32
+}
+
+// Get implements storage.Interface. If many gets without a resourceVersion are in progress, further
+// ones share a heartbeat and read the cache. If that fails, they read their records.
+func (s *served) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
+	if options.ResourceVersion != "" {
+		return s.Interface.Get(ctx, key, options, out)
+	}
+	defer s.gets.Add(-1)
+	if s.gets.Add(1) > fewGets {
+		err := s.getShared(ctx, key, options, out)
+		if err == nil || storage.IsNotFound(err) {
+			return err
+		}
+	}
+	return s.Interface.Get(ctx, key, options, out)
+}
+
+func (s *served) getShared(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
+	revision, err := s.store.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return err
+	}
+	options.ResourceVersion = formatRevision(revision)
+	return s.Interface.Get(ctx, key, options, out)
 }
 
 // Watch returns 410 for a revision that the cluster has not reached. The cacher would wait for that

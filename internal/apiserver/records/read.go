@@ -148,7 +148,8 @@ func (s *Store) query(prefix string, options storage.ListOptions) Query {
 	return query
 }
 
-// Get implements storage.Interface. Without a resourceVersion, it is a quorum read of etcd.
+// Get implements storage.Interface. Without a resourceVersion, it is a quorum read of etcd. In front
+// of the cacher, served.Get decides whether it is called.
 func (s *Store) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	key, err := s.key(key)
 	if err != nil {
