@@ -179,7 +179,7 @@ while [ ${#todo[@]} -gt 0 ]; do
   log="$BUILD_LOGS/${group[0]}.log"
   : >"$log"
   step "building $what (log: $log)"
-  PROGRESS=go_progress watched "$log" "$what" "$0" --one "${group[@]}" 8>&- || die "building $what failed: see $log"
+  PROGRESS=go_progress watched "$log" "$what" "$HERE/hugepages.sh" "$0" --one "${group[@]}" 8>&- || die "building $what failed: see $log"
   to_mirror coder/coder "$PROVIDER_VERSION"
   to_mirror hashicorp/kubernetes "$KUBERNETES_PROVIDER_VERSION"
   find "$NEW" -maxdepth 1 -type f -exec mv -t "$BIN" {} +
