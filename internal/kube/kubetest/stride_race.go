@@ -3,6 +3,6 @@
 package kubetest
 
 // Stride is the distance between the steps at which a test crashes. The race detector makes these
-// tests eight times slower, and most of them have only one goroutine, so every fifth step is enough
+// tests eight times slower, and most of them have only one goroutine, so every tenth step is enough
 // with it. hack/test.sh also runs them without it.
-const Stride = 5
+const Stride = 10
