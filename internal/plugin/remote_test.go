@@ -222,6 +222,7 @@ func building(api *fakeAPI, name, status string, number int64, agent string, con
 // connected, and prints progress.
 func TestStartBeforeEntering(t *testing.T) {
 	failed := condition("Stalled", "True", "BuildFailed", "the start build failed: no quota")
+	longLine := strings.Repeat("x", 70_000)
 	for name, c := range map[string]struct {
 		flags string
 		// steps are the states after each second. The first one is the state before the command.
@@ -241,7 +242,7 @@ func TestStartBeforeEntering(t *testing.T) {
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "starting", 3, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connecting") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
-		}, want: answer{0, "in\n", "coder.bo.dev: start requested (after 0s)\n  Terraform applies[2J\ncoder.bo.dev: the start build is in progress (after 1s)\n" +
+		}, want: answer{0, "in\n", "coder.bo.dev: start requested (after 0s)\n  " + longLine + "\n  Terraform applies[2J\ncoder.bo.dev: the start build is in progress (after 1s)\n" +
 			"coder.bo.dev: the workspace is running, but agent \"main\" is not connected yet (connecting) (after 2s)\n"}},
 		"it is stopping": {writes: true, steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopping", 2, "") },
@@ -267,7 +268,7 @@ func TestStartBeforeEntering(t *testing.T) {
 			d, api := newHarness(), sampleAPI(t)
 			newInside(t, api, "coder.bo.dev")
 			taking(api, "start", "coder.bo.dev")
-			api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", text("Terraform applies\x1b[2J\n"))
+			api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", text(longLine+"\nTerraform applies\x1b[2J\n"))
 			c.steps[0](api)
 			d.clock.after = func(wait int) {
 				if wait < len(c.steps) {

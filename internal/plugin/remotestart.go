@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -132,9 +131,10 @@ func (s *starting) follow(ctx context.Context, build int32) {
 		return
 	}
 	defer func() { _ = stream.Close() }()
-	for lines := bufio.NewScanner(stream); lines.Scan(); {
-		fmt.Fprintf(s.ErrOut, "  %s\n", cli.Clean(lines.Text()))
-	}
+	_ = eachLine(stream, func(line string) error {
+		_, err := fmt.Fprintf(s.ErrOut, "  %s\n", cli.Clean(line))
+		return err
+	})
 }
 
 // refresh reads the workspace again.

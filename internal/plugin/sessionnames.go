@@ -136,5 +136,5 @@ func explainAbsence(err error, resource string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	return fmt.Errorf("%w; kubectl get %s -A lists all versions", err, resource)
+	return fmt.Errorf("%w; kubectl get %s -A lists all", err, resource)
 }
