@@ -212,12 +212,12 @@ func (c *cluster) served(t *testing.T) {
 }
 
 // create creates an object. For a short time, the admission of kube-apiserver may use its
-// cached copy of the deleted namespace of the same name.
+// cached copy of the deleted namespace of the same name, or not know a new definition (503).
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("making %T %s", obj, obj.GetName()), func() error {
 		err := c.kube.Create(t.Context(), obj)
-		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !apierrors.IsServiceUnavailable(err) {
 			t.Fatalf("making %T %s: %v", obj, obj.GetName(), err)
 		}
 		return err
