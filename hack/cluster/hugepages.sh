@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hugepages.sh COMMAND...: runs COMMAND while the kernel gives huge pages to all programs, and then restores the
-# setting. The Go compiler fills a few hundred MB of new memory for each package, and with small pages a virtual machine
+# hugepages.sh COMMAND...: runs COMMAND while the kernel uses huge pages for all programs, and then restores the
+# setting (not if it is killed with SIGKILL). The Go compiler fills a few hundred MB of new memory for each package, and with small pages a virtual machine
 # spends a quarter of the time on page faults: a build takes 30 % less time with huge pages. It only runs COMMAND if it
 # is not root, or if the setting is not the usual one (madvise).
 set -euo pipefail
