@@ -16,8 +16,9 @@ import (
 const (
 	// livelyFor is how long an organization is polled more often than others after a build in it.
 	livelyFor = 5 * time.Minute
-	// soonFor is how long Coder is polled at the interval Timing.JobsSoon after a build: a person who
-	// builds one thing often builds another, and waits for both.
+	// soonFor is how long Coder is polled at the interval Timing.JobsSoon after a build began or
+	// ended: a person who builds one thing often builds another, and waits for both. A build that
+	// waits for a provisioner for hours does not count.
 	soonFor = time.Minute
 	// newestPage is the number of newest jobs that are requested. If none of them is known, the
 	// next poll requests coderd.MaxJobs.
@@ -59,8 +60,9 @@ type organization struct {
 	// unseen is true if some of the active jobs were not among the newest ones, so that the next
 	// poll requests the active jobs.
 	unseen bool
-	// asked is when it was last polled. lively is when a build in it was last seen.
-	asked, lively time.Time
+	// asked is when it was last polled. lively is when a build in it was last seen, and changed when
+	// one was last seen to begin or to end.
+	asked, lively, changed time.Time
 }
 
 func newJobs(p *plane) *jobs {
@@ -92,7 +94,7 @@ func (j *jobs) interval() time.Duration {
 	defer j.mu.Unlock()
 	timing, now := j.plane.config.Timing, j.plane.config.Clock.Now()
 	for _, o := range j.organizations {
-		if now.Sub(o.lively) < soonFor {
+		if now.Sub(o.changed) < soonFor {
 			return min(timing.JobsSoon, timing.Jobs)
 		}
 	}
@@ -329,6 +331,9 @@ func (j *jobs) take(o *organization, active map[uuid.UUID]coderd.Job, changed []
 	}
 	if len(active)+len(changed) > 0 {
 		o.lively = began
+	}
+	if len(changed) > 0 {
+		o.changed = began
 	}
 	o.active, o.asked = active, began
 }

@@ -122,6 +122,22 @@ func TestBuildReachesTheLog(t *testing.T) {
 	s.equal(c)
 }
 
+// TestABuildThatNeverEnds has a build for which there is no provisioner. Coder is polled as at rest.
+func TestABuildThatNeverEnds(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(10)
+	s.until(time.Minute, "Ready", s.ready(c))
+	c.build(c.ids()[0], coderd.TransitionStop)
+	s.run(10 * time.Minute)
+	polls := func() int { return c.calls["jobs"] + c.calls["newest"] }
+	before := polls()
+	s.run(10 * time.Minute)
+	if perMinute := float64(polls()-before) / 10; perMinute > 35 {
+		t.Errorf("the builds are polled %.1f times a minute", perMinute)
+	}
+}
+
 // shortBuilds starts and ends builds of workspaces before any poll.
 func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
 	for _, id := range ids {
