@@ -130,13 +130,7 @@ func (u *uninstaller) look(ctx context.Context) error {
 func (u *uninstaller) watched() []string {
 	all := slices.Clone(u.watchNamespaces)
 	for _, d := range u.operators {
-		for _, container := range d.Spec.Template.Spec.Containers {
-			for _, arg := range container.Args {
-				if list, found := strings.CutPrefix(arg, "--watch-namespaces="); found {
-					all = append(all, strings.Split(list, ",")...)
-				}
-			}
-		}
+		all = append(all, installation.WatchedBy(d)...)
 	}
 	return all
 }

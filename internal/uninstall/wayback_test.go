@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,5 +83,20 @@ func TestTheDefinitionsStay(t *testing.T) {
 	u := &uninstaller{keepDefinitions: true}
 	if said := u.wayBack(); !strings.Contains(said, "install coder-k8s again") || strings.Contains(said, "kubectl apply") {
 		t.Errorf("it says %q", said)
+	}
+}
+
+// The namespaces of the operator are found in both forms of its flag.
+func TestWatched(t *testing.T) {
+	deployment := func(args ...string) appsv1.Deployment {
+		return appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: args}}},
+		}}}
+	}
+	u := &uninstaller{watchNamespaces: []string{"a"}, operators: []appsv1.Deployment{
+		deployment("--watch-namespaces=b,c"), deployment("--watch-namespaces", "d"), deployment("--app=mcp-http"),
+	}}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, u.watched()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
