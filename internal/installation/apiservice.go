@@ -3,6 +3,7 @@ package installation
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,36 +37,33 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 	err := c.kube.Get(ctx, client.ObjectKey{Name: APIServiceName}, service)
 	switch {
 	case apierrors.IsNotFound(err):
-		return []Problem{apiServiceProblem("is missing", applyAPIService)}, nil
+		return apiServiceProblem("is missing", applyAPIService), nil
 	case err != nil:
 		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
 	if taken := c.taken(service); taken != nil {
-		return []Problem{*taken}, nil
+		return taken, nil
 	}
 	foreign, err := c.foreignAuthority(ctx, service)
 	if foreign != nil {
-		return []Problem{*foreign}, err
+		return foreign, err
 	}
-	if unavailable := unavailable(service); unavailable != nil {
-		return []Problem{*unavailable}, err
-	}
-	return nil, err
+	return unavailable(service), err
 }
 
-func apiServiceProblem(what, do string) Problem {
-	return Problem{Object: "APIService " + APIServiceName, What: what, Do: do}
+func apiServiceProblem(what, do string) []Problem {
+	return []Problem{{Object: "APIService " + APIServiceName, What: what, Do: do}}
 }
 
 // taken returns a problem if requests are sent to another server.
-func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
+func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
 	ours := c.want.Namespace + "/" + APIServiceService
 	what := ""
 	switch ref := service.Spec.Service; {
 	case service.DeletionTimestamp != nil:
 		p := apiServiceProblem("is being deleted", applyAPIService)
-		p.Since = &service.DeletionTimestamp.Time
-		return &p
+		p[0].Since = &service.DeletionTimestamp.Time
+		return p
 	case ref == nil:
 		what = "is served by kube-apiserver itself, because the cluster has CRDs of the group " + service.Spec.Group
 	case ref.Namespace+"/"+ref.Name != ours:
@@ -75,16 +74,14 @@ func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 	if who := writerOf(service, "f:service"); who != "" {
 		what += fmt.Sprintf(" (written by %q)", who)
 	}
-	p := apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyAPIService)
-	return &p
+	return apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyAPIService)
 }
 
 // foreignAuthority returns a problem if the APIService trusts another CA than that of the
 // certificate that the operator manages.
-func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) (*Problem, error) {
+func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) ([]Problem, error) {
 	if service.Spec.InsecureSkipTLSVerify {
-		p := apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyAPIService)
-		return &p, nil
+		return apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyAPIService), nil
 	}
 	secret := &corev1.Secret{}
 	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: APIServiceSecret}, secret)
@@ -104,8 +101,8 @@ func (c *checker) foreignAuthority(ctx context.Context, service *apiregistration
 		what += fmt.Sprintf(" (spec.caBundle is written by %q)", who)
 	}
 	p := apiServiceProblem(what, "stop other clients from writing spec.caBundle; the operator writes it every 30 seconds while it runs")
-	p.MayPass = true
-	return &p, nil
+	p[0].MayPass = true
+	return p, nil
 }
 
 // sharesAuthority reports whether two bundles have a certificate in common. During a
@@ -119,14 +116,7 @@ func sharesAuthority(a, b []byte) bool {
 	if err != nil {
 		return false
 	}
-	for _, one := range first {
-		for _, other := range second {
-			if bytes.Equal(one.Raw, other.Raw) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(first, func(one *x509.Certificate) bool { return slices.ContainsFunc(second, one.Equal) })
 }
 
 // writerOf returns the field manager that wrote a field of the spec last.
@@ -148,14 +138,14 @@ func writerOf(service *apiregistrationv1.APIService, field string) string {
 }
 
 // unavailable returns a problem if kube-apiserver cannot reach the aggregated API.
-func unavailable(service *apiregistrationv1.APIService) *Problem {
+func unavailable(service *apiregistrationv1.APIService) []Problem {
 	for _, condition := range service.Status.Conditions {
 		if condition.Type != apiregistrationv1.Available || condition.Status == apiregistrationv1.ConditionTrue {
 			continue
 		}
 		p := apiServiceProblem(fmt.Sprintf("is not available (%s: %s)", condition.Reason, condition.Message), nextStep(condition.Reason))
-		p.Since, p.MayPass = &condition.LastTransitionTime.Time, true
-		return &p
+		p[0].Since, p[0].MayPass = &condition.LastTransitionTime.Time, true
+		return p
 	}
 	return nil
 }
@@ -173,28 +163,32 @@ func nextStep(reason string) string {
 
 // guard is an admission policy of an installation.
 type guard struct {
+	// kind is the kind of the policy. That of its binding ends in Binding.
+	kind string
 	// name is the name of the policy and of its binding.
 	name string
-	// without describes the consequence if the policy is missing.
-	without string
+	// unbound is the consequence if the binding is missing, and without that if the policy is
+	// missing.
+	unbound, without string
 }
+
+const validating, mutating = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
 
 func (c *checker) guards() []guard {
+	const unenforced = "the policy is not enforced"
 	var guards []guard
 	if c.want.Controllers {
-		guards = append(guards, guard{PolicyName, "the author of spec.rbac is not known for certain, so the operator grants no permissions for it"})
+		guards = append(guards, guard{validating, PolicyName, unenforced,
+			"the author of spec.rbac is not known for certain, so the operator grants no permissions for it"})
 	}
 	if c.want.AggregatedAPI {
-		guards = append(guards, guard{TokenPolicyName, "a compromised component of the operator could act as another one"})
+		guards = append(guards, guard{validating, TokenPolicyName, unenforced, "a compromised component of the operator could act as another one"})
+	}
+	if c.want.Controllers {
+		guards = append(guards, guard{mutating, PolicyName, "the policy records no author",
+			"the author of spec.rbac is not recorded, so the operator grants no permissions for it"})
 	}
 	return guards
-}
-
-func (g guard) problem(kind, what string) []Problem {
-	return []Problem{{
-		Object: kind + " " + g.name, What: what,
-		Do: "apply the policy of this version: kubectl apply -k config/policy, or upgrade the Helm release; without it, " + g.without,
-	}}
 }
 
 // policies checks the admission policies and their bindings.
@@ -202,71 +196,57 @@ func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
 	var errs []error
 	for _, g := range c.guards() {
-		found, err := c.policy(ctx, g)
-		problems, errs = append(problems, found...), append(errs, err)
-	}
-	if c.want.Controllers {
-		found, err := c.authorPolicy(ctx)
-		problems, errs = append(problems, found...), append(errs, err)
+		kind, what, err := c.policy(ctx, g)
+		errs = append(errs, err)
+		if what == "" {
+			continue
+		}
+		problems = append(problems, Problem{
+			Object: kind + " " + g.name, What: what,
+			Do: "apply the policy of this version: kubectl apply -k config/policy, or upgrade the Helm release; without it, " + g.without,
+		})
 	}
 	return problems, errors.Join(errs...)
 }
 
-func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
-	const policyKind, bindingKind = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	problems, err := c.readGuard(ctx, g, policyKind, policy, "is missing")
+// policy returns what is wrong with a policy or its binding, and the kind of that object.
+func (c *checker) policy(ctx context.Context, g guard) (kind, what string, err error) {
+	policy, err := c.readGuard(ctx, g.kind, g.name)
+	failurePolicy, _, _ := unstructured.NestedString(policy, "spec", "failurePolicy")
 	switch {
-	case meta.IsNoMatchError(err):
-		return g.problem(policyKind, "is missing"), nil
-	case err != nil || problems != nil:
-		return problems, err
-	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == admissionregistrationv1.Ignore:
-		return g.problem(policyKind, "allows requests that it cannot evaluate (failurePolicy Ignore)"), nil
+	case meta.IsNoMatchError(err) && g.kind == mutating:
+		// Kubernetes before 1.36 does not have this kind; there, the author sets the annotation.
+		return "", "", nil
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return g.kind, "is missing", nil
+	case err != nil:
+		return "", "", err
+	case g.kind == validating && failurePolicy == string(admissionregistrationv1.Ignore):
+		return g.kind, "allows requests that it cannot evaluate (failurePolicy Ignore)", nil
 	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy is not enforced"); err != nil || problems != nil {
-		return problems, err
-	}
-	switch {
-	case binding.Spec.PolicyName != g.name:
-		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
-	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
-		return g.problem(bindingKind, "does not deny requests that violate the policy (validationActions without Deny)"), nil
-	}
-	return nil, nil
-}
-
-// authorPolicy checks the policy that records the author of spec.rbac. Kubernetes before
-// 1.36 does not have this kind; there, the author sets the annotation.
-func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
-	const policyKind, bindingKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
-	g := guard{PolicyName, "the author of spec.rbac is not recorded, so the operator grants no permissions for it"}
-	problems, err := c.readGuard(ctx, g, policyKind, &admissionregistrationv1.MutatingAdmissionPolicy{}, "is missing")
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, nil
-	case err != nil || problems != nil:
-		return problems, err
-	}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy records no author"); err != nil || problems != nil {
-		return problems, err
-	}
-	if binding.Spec.PolicyName != g.name {
-		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
-	}
-	return nil, nil
-}
-
-// readGuard reads a policy or a binding. It returns a problem if the object does not exist.
-func (c *checker) readGuard(ctx context.Context, g guard, kind string, object client.Object, what string) ([]Problem, error) {
-	err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, object)
+	kind = g.kind + "Binding"
+	binding, err := c.readGuard(ctx, kind, g.name)
+	bound, _, _ := unstructured.NestedString(binding, "spec", "policyName")
+	actions, _, _ := unstructured.NestedStringSlice(binding, "spec", "validationActions")
 	switch {
 	case apierrors.IsNotFound(err):
-		return g.problem(kind, what), nil
+		return kind, "is missing, so " + g.unbound, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", kind, g.name, err)
+		return "", "", err
+	case bound != g.name:
+		return kind, "binds another policy, " + bound, nil
+	case g.kind == validating && !slices.Contains(actions, string(admissionregistrationv1.Deny)):
+		return kind, "does not deny requests that violate the policy (validationActions without Deny)", nil
 	}
-	return nil, nil
+	return "", "", nil
+}
+
+// readGuard reads a policy or a binding.
+func (c *checker) readGuard(ctx context.Context, kind, name string) (map[string]any, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+	if err := c.kube.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
+	}
+	return object.Object, nil
 }

@@ -50,7 +50,22 @@ func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Proble
 	if err != nil {
 		return nil, err
 	}
-	return c.check(ctx)
+	var problems []Problem
+	var errs []error
+	for _, look := range []func(context.Context) ([]Problem, error){
+		c.kubernetes, c.definitions, c.rights, c.deployments, c.apiService, c.policies,
+	} {
+		found, err := look(ctx)
+		problems = append(problems, found...)
+		if err != nil && !apierrors.IsForbidden(err) {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int { return rank(a) - rank(b) })
+	if len(errs) > 0 {
+		return problems, fmt.Errorf("checking the installation: %w", errors.Join(errs...))
+	}
+	return problems, nil
 }
 
 // checker makes one check.
@@ -82,26 +97,6 @@ func newChecker(config *rest.Config, want Expectation) (*checker, error) {
 		kube = asking{Client: kube}
 	}
 	return &checker{kube: kube, discovery: d, want: want}, nil
-}
-
-func (c *checker) check(ctx context.Context) ([]Problem, error) {
-	checks := []func(context.Context) ([]Problem, error){
-		c.kubernetes, c.definitions, c.rights, c.deployments, c.apiService, c.policies,
-	}
-	var problems []Problem
-	var errs []error
-	for _, look := range checks {
-		found, err := look(ctx)
-		problems = append(problems, found...)
-		if err != nil && !apierrors.IsForbidden(err) {
-			errs = append(errs, err)
-		}
-	}
-	slices.SortStableFunc(problems, func(a, b Problem) int { return rank(a) - rank(b) })
-	if len(errs) > 0 {
-		return problems, fmt.Errorf("checking the installation: %w", errors.Join(errs...))
-	}
-	return problems, nil
 }
 
 // rank sorts blocking problems first and temporary ones last.

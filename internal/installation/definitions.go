@@ -75,6 +75,13 @@ func (d Definition) problem(what string, blocks bool, since *time.Time) Problem 
 	}
 }
 
+// foreign returns the problem of a definition that belongs to other software.
+func (d Definition) foreign(kind string) Problem {
+	p := d.problem(fmt.Sprintf("belongs to other software: it defines the kind %s, not %s", kind, d.Kind), true, nil)
+	p.Do = "remove the other definition, or install coder-k8s in another cluster"
+	return p
+}
+
 // crdObject contains the fields of a CustomResourceDefinition that are checked.
 type crdObject struct {
 	Spec struct {
@@ -109,9 +116,7 @@ func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error
 		return []Problem{p}, nil
 	}
 	if kind := crd.Spec.Names.Kind; kind != d.Kind {
-		p := d.problem(fmt.Sprintf("belongs to other software: it defines the kind %s, not %s", kind, d.Kind), true, nil)
-		p.Do = "remove the other definition, or install coder-k8s in another cluster"
-		return []Problem{p}, nil
+		return []Problem{d.foreign(kind)}, nil
 	}
 	for _, condition := range crd.Status.Conditions {
 		switch {
@@ -130,16 +135,12 @@ func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error
 			return d.compare(v.Schema.OpenAPIV3Schema), nil
 		}
 	}
-	return []Problem{d.notServed()}, nil
-}
-
-func (d Definition) notServed() Problem {
-	return d.problem("does not serve version "+d.Resource.Version, true, nil)
+	return []Problem{d.problem("does not serve version "+d.Resource.Version, true, nil)}, nil
 }
 
 // compare returns a problem if the schema lacks fields of the Go type.
 func (d Definition) compare(schema map[string]any) []Problem {
-	lacking := lackingFields(d.object, schema)
+	lacking := lackingFields(d.object, schema, "")
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -154,20 +155,18 @@ func (d Definition) compare(schema map[string]any) []Problem {
 // OpenAPI schema.
 func (c *checker) published(d Definition) ([]Problem, error) {
 	served, err := c.discovery.ServerResourcesForGroupVersion(d.Resource.GroupVersion().String())
-	switch {
-	case apierrors.IsNotFound(err):
-		return []Problem{d.problem("is missing or not established", true, nil)}, nil
-	case err != nil:
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("asking kube-apiserver what it serves of %s: %w", d.Resource.GroupVersion(), err)
 	}
-	found := slices.IndexFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == d.Resource.Resource })
+	found := -1
+	if err == nil {
+		found = slices.IndexFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == d.Resource.Resource })
+	}
 	if found < 0 {
 		return []Problem{d.problem("is missing or not established", true, nil)}, nil
 	}
 	if kind := served.APIResources[found].Kind; kind != d.Kind {
-		p := d.problem(fmt.Sprintf("belongs to other software: it defines the kind %s, not %s", kind, d.Kind), true, nil)
-		p.Do = "remove the other definition, or install coder-k8s in another cluster"
-		return []Problem{p}, nil
+		return []Problem{d.foreign(kind)}, nil
 	}
 	return c.publishedSchema(d)
 }
@@ -218,22 +217,18 @@ func defines(schema map[string]any, d Definition) bool {
 const ownTypes = "github.com/coder-k8s/coder-k8s/api/"
 
 // lackingFields returns the fields of a Go type that an OpenAPI schema does not contain, as
-// paths like spec.rbac.namespaces.
-func lackingFields(t reflect.Type, schema map[string]any) []string {
-	return lackingBelow(t, schema, "")
-}
-
-func lackingBelow(t reflect.Type, schema map[string]any, path string) []string {
+// paths like spec.rbac.namespaces. path is that of the type, with a period at its end.
+func lackingFields(t reflect.Type, schema map[string]any, path string) []string {
 	if schema == nil || schema["x-kubernetes-preserve-unknown-fields"] == true {
 		return nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return lackingBelow(t.Elem(), schema, path)
+		return lackingFields(t.Elem(), schema, path)
 	case reflect.Slice, reflect.Array:
-		return lackingBelow(t.Elem(), inner(schema, "items"), path)
+		return lackingFields(t.Elem(), inner(schema, "items"), path)
 	case reflect.Map:
-		return lackingBelow(t.Elem(), inner(schema, "additionalProperties"), path)
+		return lackingFields(t.Elem(), inner(schema, "additionalProperties"), path)
 	case reflect.Struct:
 		if strings.HasPrefix(t.PkgPath(), ownTypes) {
 			return lackingOfStruct(t, schema, path)
@@ -252,7 +247,7 @@ func lackingOfStruct(t reflect.Type, schema map[string]any, path string) []strin
 		case name == "-":
 			continue
 		case name == "" && (field.Anonymous || strings.Contains(options, "inline")):
-			lacking = append(lacking, lackingBelow(field.Type, schema, path)...)
+			lacking = append(lacking, lackingFields(field.Type, schema, path)...)
 			continue
 		}
 		property := inner(properties, name)
@@ -260,16 +255,13 @@ func lackingOfStruct(t reflect.Type, schema map[string]any, path string) []strin
 			lacking = append(lacking, path+name)
 			continue
 		}
-		lacking = append(lacking, lackingBelow(field.Type, property, path+name+".")...)
+		lacking = append(lacking, lackingFields(field.Type, property, path+name+".")...)
 	}
 	return lacking
 }
 
 // inner returns the schema under a key, or nil.
 func inner(schema map[string]any, key string) map[string]any {
-	found, ok := schema[key].(map[string]any)
-	if !ok {
-		return nil
-	}
+	found, _ := schema[key].(map[string]any)
 	return found
 }

@@ -121,8 +121,7 @@ func runs(d appsv1.Deployment, app string) bool {
 	return len(apps) == 0 && len(d.Spec.Template.Spec.Containers) > 0 || slices.Contains(apps, "all") || slices.Contains(apps, app)
 }
 
-// WatchedBy returns the namespaces that a Deployment of the operator watches, or none if it watches
-// all.
+// WatchedBy returns the namespaces that a Deployment of the operator watches, or none if it watches all.
 func WatchedBy(d appsv1.Deployment) []string {
 	var namespaces []string
 	for _, value := range values(d, "--watch-namespaces") {

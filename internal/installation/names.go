@@ -56,22 +56,21 @@ type Definition struct {
 // register with a control plane are deleted before the control plane.
 func Definitions() []Definition {
 	return []Definition{
-		definition("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
-		definition("coderprovisioners", "CoderProvisioner", coderv1alpha1.FinalizerProvisionerKey, coderv1alpha1.CoderProvisioner{}),
+		workload("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
+		workload("coderprovisioners", "CoderProvisioner", coderv1alpha1.FinalizerProvisionerKey, coderv1alpha1.CoderProvisioner{}),
 		controlPlanes(),
 	}
 }
 
 func controlPlanes() Definition {
-	return definition("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
+	return workload("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
 }
 
 // RecordDefinitions returns the kinds in which the aggregated API stores what it serves,
 // and the kind in which earlier versions stored metadata that Coder cannot store.
 func RecordDefinitions() []Definition {
 	record := func(plural, kind string, object any) Definition {
-		resource := metadatav1alpha1.GroupVersion.WithResource(plural)
-		return Definition{Name: resource.GroupResource().String(), Resource: resource, Kind: kind, object: reflect.TypeOf(object)}
+		return definition(metadatav1alpha1.GroupVersion.WithResource(plural), kind, "", object)
 	}
 	return []Definition{
 		record("codermirrorstates", "CoderMirrorState", metadatav1alpha1.CoderMirrorState{}),
@@ -83,8 +82,14 @@ func RecordDefinitions() []Definition {
 	}
 }
 
-func definition(plural, kind, finalizer string, object any) Definition {
-	resource := coderv1alpha1.GroupVersion.WithResource(plural)
+// AllDefinitions returns all kinds that an installation defines, in the order of deletion.
+func AllDefinitions() []Definition { return append(Definitions(), RecordDefinitions()...) }
+
+func workload(plural, kind, finalizer string, object any) Definition {
+	return definition(coderv1alpha1.GroupVersion.WithResource(plural), kind, finalizer, object)
+}
+
+func definition(resource schema.GroupVersionResource, kind, finalizer string, object any) Definition {
 	return Definition{
 		Name: resource.GroupResource().String(), Resource: resource, Kind: kind,
 		Finalizer: finalizer, object: reflect.TypeOf(object),

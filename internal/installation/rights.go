@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -80,10 +81,7 @@ func (c *checker) whoAmI(ctx context.Context) (string, error) {
 // once. Permissions that are not in the rules are checked individually, because other
 // authorizers than RBAC may not list their rules.
 func (c *checker) missing(ctx context.Context, n need) ([]right, error) {
-	namespace := n.namespace
-	if namespace == "" {
-		namespace = nowhere
-	}
+	namespace := cmp.Or(n.namespace, nowhere)
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	if err := c.kube.Create(ctx, review); err != nil {
 		return nil, fmt.Errorf("asking kube-apiserver for our rights in namespace %s: %w", namespace, err)
@@ -152,8 +150,7 @@ func needsOf(want Expectation) ([]need, error) {
 			add(namespace, bindRole(namespace, roles[0].Name), rightsOf(roles[0].Rules)...)
 		}
 		if !want.NoLeaderElection {
-			add(leaseNamespace(want), applyRBAC, leases("", "create")...)
-			add(leaseNamespace(want), applyRBAC, leases(LeaseName, "get", "update")...)
+			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyRBAC, lease(LeaseName)...)
 		}
 	}
 	if want.AggregatedAPI {
@@ -197,26 +194,16 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rights ...r
 			add(namespace, bindRole(namespace, role.Name), namespaced...)
 		}
 	}
-	add(want.Namespace, applyRBAC, leases("", "create")...)
-	add(want.Namespace, applyRBAC, leases(APIServerLeaseName, "get", "update")...)
+	add(want.Namespace, applyRBAC, lease(APIServerLeaseName)...)
 	add(metav1.NamespaceSystem, applyRBAC, right{verb: "get", resource: "configmaps", name: "extension-apiserver-authentication"})
 	return nil
 }
 
-// leaseNamespace returns the namespace of the controllers' Lease.
-func leaseNamespace(want Expectation) string {
-	if want.LeaseNamespace != "" {
-		return want.LeaseNamespace
-	}
-	return want.Namespace
-}
-
-func leases(name string, verbs ...string) []right {
-	var rights []right
-	for _, verb := range verbs {
-		rights = append(rights, right{verb: verb, group: "coordination.k8s.io", resource: "leases", name: name})
-	}
-	return rights
+// lease returns the permissions for leader election with a Lease.
+func lease(name string) []right {
+	const group, resource = "coordination.k8s.io", "leases"
+	return []right{{verb: "create", group: group, resource: resource},
+		{verb: "get", group: group, resource: resource, name: name}, {verb: "update", group: group, resource: resource, name: name}}
 }
 
 // watched returns the namespaces that the operator works in; one empty name means all.
@@ -255,12 +242,7 @@ func ChildResources() ([]schema.GroupResource, error) {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b schema.GroupResource) int {
-		if a.String() < b.String() {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
 	return found, nil
 }
 

@@ -94,14 +94,14 @@ func TestDefectsOfADefinition(t *testing.T) {
 func TestLackingFields(t *testing.T) {
 	object := func(properties map[string]any) map[string]any { return map[string]any{"properties": properties} }
 	whole := map[string]any{"x-kubernetes-preserve-unknown-fields": true}
-	got := lackingFields(reflect.TypeFor[coderv1alpha1.CoderControlPlane](), object(map[string]any{"spec": whole}))
+	got := lackingFields(reflect.TypeFor[coderv1alpha1.CoderControlPlane](), object(map[string]any{"spec": whole}), "")
 	if diff := cmp.Diff([]string{"metadata", "status"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	conditions := map[string]any{"items": object(nil)}
 	got = lackingFields(reflect.TypeFor[coderv1alpha1.WorkloadStatus](), object(map[string]any{
 		"observedGeneration": whole, "phase": whole, "conditions": conditions, "replicas": whole, "selector": whole,
-	}))
+	}), "")
 	if diff := cmp.Diff([]string{"readyReplicas"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -3,7 +3,7 @@ package migrate
 import (
 	_ "embed"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -45,7 +45,7 @@ type converter func(c *conversion, path string, value any) error
 // Convert returns the manifest and the report about it.
 func Convert(source Source) (*Manifest, *Report) {
 	c := &conversion{
-		source: source, report: &Report{Source: source.Description},
+		source: source, report: &Report{Source: source.Description, Namespace: source.Namespace, Secret: source.Release + "-env"},
 		all:      defaults(source.Chart).Over(source.Values),
 		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
 	}
@@ -67,7 +67,7 @@ func (c *conversion) chart() map[string]converter {
 		c.manifest.Kind, c.table = KindProvisioner, readParity(parityProvisioner)
 		return provisionerConverters()
 	}
-	if proxy, _ := c.all.Get("coder.workspaceProxy"); proxy == true {
+	if c.enabled("coder.workspaceProxy") {
 		c.manifest.Kind, c.table = KindWorkspaceProxy, readParity(parityWorkspaceProxy)
 		return proxyConverters()
 	}
@@ -88,10 +88,8 @@ func (c *conversion) name() string {
 // DeploymentName returns the name of the Deployment of a release.
 func DeploymentName(chart string, given Values) string {
 	name := chart
-	if override, ok := given.Get("nameOverride"); ok {
-		if text, ok := override.(string); ok && text != "" {
-			name = text
-		}
+	if text, ok := get(given.Content, "nameOverride").(string); ok && text != "" {
+		name = text
 	}
 	return strings.TrimSuffix(name[:min(len(name), 63)], "-")
 }
@@ -111,8 +109,7 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 			return
 		}
 		done[at] = true
-		given, _ := c.source.Values.Get(at)
-		if err := convert(c, at, given); err != nil {
+		if err := convert(c, at, get(c.source.Values.Content, at)); err != nil {
 			c.tell(at, "", Unreadable, err.Error())
 		}
 		return
@@ -122,24 +119,19 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 
 // copied is the converter that copies a value to its only field.
 func copied(c *conversion, path string, value any) error {
-	row := c.table[path]
-	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
-	}
-	if len(row.Fields) != 1 || strings.Contains(row.Fields[0], "[]") {
+	fields := c.table[path].Fields
+	if empty(value) || len(fields) != 1 || strings.Contains(fields[0], "[]") {
 		return byHand(c, path, value)
 	}
-	return c.put(path, strings.TrimPrefix(row.Fields[0], "spec."), value)
+	return c.put(path, strings.TrimPrefix(fields[0], "spec."), value)
 }
 
 // byHand is the converter for a value that has no field.
 func byHand(c *conversion, path string, value any) error {
-	row := c.table[path]
 	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
+		return c.unneeded(path, "is empty")
 	}
+	row := c.table[path]
 	outcome, remark := Manual, strings.TrimPrefix(row.Remark, "How instead: ")
 	if remark == row.Remark && len(row.Fields) == 0 {
 		outcome = Unneeded
@@ -166,8 +158,10 @@ func (c *conversion) put(path, field string, value any) error {
 // refer replaces a variable with a secret value by a reference to a Secret that the user must
 // create.
 func (c *conversion) refer(path, variable string) map[string]any {
-	secret := c.source.Release + "-env"
-	c.report.Need(c.source.Namespace, secret, variable)
+	secret := c.report.Secret
+	if !slices.Contains(c.report.Keys, variable) {
+		c.report.Keys = append(c.report.Keys, variable)
+	}
 	c.tell(path, "", Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
 		variable, variable, secret))
 	return map[string]any{"name": variable, "valueFrom": map[string]any{
@@ -178,20 +172,28 @@ func (c *conversion) refer(path, variable string) map[string]any {
 // tell adds an entry to the report. If a secret was replaced in the value, the entry keeps the
 // outcome Secret and only gets the field.
 func (c *conversion) tell(path, field string, outcome Outcome, note string) {
-	if last := len(c.report.Entries) - 1; last >= 0 && outcome == Mapped &&
-		c.report.Entries[last].Outcome == Secret && c.report.Entries[last].Value == path {
-		c.report.Entries[last].Field = field
+	entries := c.report.Entries
+	if last := len(entries) - 1; last >= 0 && outcome == Mapped && entries[last].Outcome == Secret && entries[last].Value == path {
+		entries[last].Field = field
 		return
 	}
-	c.report.Add(Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
+	c.report.Entries = append(entries, Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
+}
+
+// unneeded adds a value without effect to the report.
+func (c *conversion) unneeded(path, note string) error {
+	c.tell(path, "", Unneeded, note)
+	return nil
 }
 
 // text returns a value or its default as a string. It returns an empty string if there is none.
 func (c *conversion) text(path string) string {
-	value, _ := c.all.Get(path)
-	text, _ := value.(string)
+	text, _ := get(c.all.Content, path).(string)
 	return text
 }
+
+// enabled reports whether a value or its default is true.
+func (c *conversion) enabled(path string) bool { return get(c.all.Content, path) == true }
 
 // always sets fields that do not depend on a single value.
 func (c *conversion) always() {
@@ -226,15 +228,6 @@ func empty(value any) bool {
 		return len(v) == 0
 	}
 	return false
-}
-
-// with merges sets of converters. Later sets take precedence.
-func with(sets ...map[string]converter) map[string]converter {
-	all := map[string]converter{}
-	for _, set := range sets {
-		maps.Copy(all, set)
-	}
-	return all
 }
 
 //go:embed coder.yaml

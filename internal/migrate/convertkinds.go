@@ -2,27 +2,31 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 )
 
 func controlPlaneConverters() map[string]converter {
-	return with(workloadConverters(), servingConverters(), map[string]converter{"coder.workspaceProxy": decided})
+	all := workloadConverters()
+	maps.Copy(all, servingConverters())
+	all["coder.workspaceProxy"] = decided
+	return all
 }
 
 // proxyConverters omits the RBAC values for workspaces, which a proxy does not need.
 func proxyConverters() map[string]converter {
-	all := with(workloadConverters(), servingConverters(), map[string]converter{"coder.workspaceProxy": decided})
+	all := controlPlaneConverters()
 	delete(all, "coder.serviceAccount.extraRules")
 	delete(all, "coder.serviceAccount.workspaceNamespaces")
 	return all
 }
 
 func provisionerConverters() map[string]converter {
-	return with(workloadConverters(), map[string]converter{
-		"provisionerDaemon.pskSecretName": credential,
-		"provisionerDaemon.keySecretName": credential,
-		"provisionerDaemon.keySecretKey":  credential,
-		"provisionerDaemon.tags":          tags,
-	})
+	all := workloadConverters()
+	for _, value := range []string{"pskSecretName", "keySecretName", "keySecretKey"} {
+		all["provisionerDaemon."+value] = credential
+	}
+	all["provisionerDaemon.tags"] = tags
+	return all
 }
 
 // decided is the converter for values that select the kind.
@@ -37,8 +41,7 @@ func credential(c *conversion, path string, value any) error {
 		return fmt.Errorf("is not text")
 	}
 	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
+		return c.unneeded(path, "is empty")
 	}
 	c.tell(path, c.table[path].Fields[0], Mapped, "")
 	return nil

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
@@ -25,9 +24,6 @@ func plainValue(name, value string) bool {
 	}
 	return strings.Contains(strings.ToUpper(name), "CONNECTION_URL") && strings.Contains(value, "://")
 }
-
-// HoldsSecret reports whether one of the texts contains a secret.
-func HoldsSecret(texts ...string) bool { return slices.ContainsFunc(texts, redaction.HoldsSecret) }
 
 // screened returns a value without secrets: a variable with a secret becomes a reference to a key
 // of a Secret, which refer returns. Any other text with a secret results in an error with its path.

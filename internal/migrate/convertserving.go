@@ -1,7 +1,9 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -19,15 +21,14 @@ func servingConverters() map[string]converter {
 		"coder.service.loadBalancerClass":     loadBalancerOnly,
 		"coder.service.httpNodePort":          nodePort,
 		"coder.service.httpsNodePort":         nodePort,
+		"coder.ingress.enable":                exposed,
+		"coder.ingress.tls.enable":            whereEnabled("coder.ingress.enable", exposed),
+		"coder.httproute.enable":              exposed,
 		"coder.httproute.parentRefs":          whereEnabled("coder.httproute.enable", parentRefs),
-	}
-	for _, way := range []string{"coder.ingress", "coder.httproute"} {
-		all[way+".enable"] = exposed
 	}
 	for _, field := range []string{"className", "host", "wildcardHost", "annotations"} {
 		all["coder.ingress."+field] = whereEnabled("coder.ingress.enable", copied)
 	}
-	all["coder.ingress.tls.enable"] = whereEnabled("coder.ingress.enable", exposed)
 	for _, field := range []string{"secretName", "wildcardSecretName"} {
 		all["coder.ingress.tls."+field] = whereEnabled("coder.ingress.enable", whereEnabled("coder.ingress.tls.enable", copied))
 	}
@@ -37,17 +38,11 @@ func servingConverters() map[string]converter {
 	return all
 }
 
-func (c *conversion) enabled(path string) bool {
-	value, _ := c.all.Get(path)
-	return value == true
-}
-
 // whereEnabled converts a value only if another value is true, as the chart does.
 func whereEnabled(enable string, convert converter) converter {
 	return func(c *conversion, path string, value any) error {
 		if !c.enabled(enable) {
-			c.tell(path, "", Unneeded, enable+" is not true")
-			return nil
+			return c.unneeded(path, enable+" is not true")
 		}
 		return convert(c, path, value)
 	}
@@ -55,12 +50,12 @@ func whereEnabled(enable string, convert converter) converter {
 
 // exposed is the converter for a flag. If it is true, its field is set to an empty object.
 func exposed(c *conversion, path string, value any) error {
-	if _, ok := value.(bool); !ok {
-		return fmt.Errorf("is neither true nor false")
-	}
-	if value == false {
-		c.tell(path, "", Unneeded, "is off")
-		return nil
+	switch value {
+	case true:
+	case false:
+		return c.unneeded(path, "is off")
+	default:
+		return errors.New("is neither true nor false")
 	}
 	field := strings.TrimPrefix(c.table[path].Fields[0], "spec.")
 	if get(c.manifest.Spec, field) == nil {
@@ -83,12 +78,8 @@ func parentRefs(c *conversion, path string, value any) error {
 		if !ok {
 			return fmt.Errorf("is not a list of mappings")
 		}
-		plain := map[string]any{}
-		for key, below := range fields {
-			if key != "group" {
-				plain[key] = below
-			}
-		}
+		plain := maps.Clone(fields)
+		delete(plain, "group")
 		kept = append(kept, plain)
 	}
 	return c.put(path, "expose.gateway.parentRefs", kept)
@@ -98,8 +89,7 @@ func parentRefs(c *conversion, path string, value any) error {
 // LoadBalancer.
 func loadBalancerOnly(c *conversion, path string, value any) error {
 	if kind := c.text("coder.service.type"); kind != typeLoadBalancer {
-		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
-		return nil
+		return c.unneeded(path, "has no effect in the chart with the type "+kind)
 	}
 	return copied(c, path, value)
 }
@@ -107,12 +97,10 @@ func loadBalancerOnly(c *conversion, path string, value any) error {
 // nodePort converts the value to a number, because the chart also accepts a string.
 func nodePort(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
+		return c.unneeded(path, "is empty")
 	}
 	if kind := c.text("coder.service.type"); kind != typeLoadBalancer && kind != typeNodePort {
-		c.tell(path, "", Unneeded, "has no effect in the chart with the type "+kind)
-		return nil
+		return c.unneeded(path, "has no effect in the chart with the type "+kind)
 	}
 	if text, isText := value.(string); isText {
 		number, err := strconv.Atoi(text)

@@ -56,8 +56,7 @@ func imagePart(c *conversion, path string, value any) error {
 // securityContext writes all fields, so that no default of the operator applies. If the values
 // leave the user to the platform, so does the manifest.
 func securityContext(c *conversion, path string, _ any) error {
-	whole, _ := c.all.Get(path)
-	fields, ok := whole.(map[string]any)
+	fields, ok := get(c.all.Content, path).(map[string]any)
 	if !ok {
 		return fmt.Errorf("is not a mapping")
 	}
@@ -77,16 +76,14 @@ func affinity(c *conversion, path string, value any) error {
 
 func command(c *conversion, path string, value any) error {
 	if empty(value) || reflect.DeepEqual(value, []any{"/opt/coder"}) {
-		c.tell(path, "", Unneeded, "it is where the image has the program")
-		return nil
+		return c.unneeded(path, "it is where the image has the program")
 	}
 	return c.put(path, "command", value)
 }
 
 func lifecycle(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
+		return c.unneeded(path, "is empty")
 	}
 	value, err := screened(path, value, c.refer)
 	if err != nil {
@@ -114,8 +111,7 @@ func ContainerName(kind string) string {
 
 func extraRules(c *conversion, path string, value any) error {
 	if empty(value) {
-		c.tell(path, "", Unneeded, "is empty")
-		return nil
+		return c.unneeded(path, "is empty")
 	}
 	return c.put(path, "rbac.extraRules", ruleList(value))
 }
@@ -170,10 +166,7 @@ func workspaceNamespaces(c *conversion, path string, value any) error {
 }
 
 func nameOverride(c *conversion, path string, value any) error {
-	if text, isText := value.(string); !isText || text == "" {
-		return byHand(c, path, value)
-	}
-	if c.manifest.Kind != KindControlPlane {
+	if text, isText := value.(string); !isText || text == "" || c.manifest.Kind != KindControlPlane {
 		return byHand(c, path, value)
 	}
 	c.tell(path, "metadata.name", Mapped,

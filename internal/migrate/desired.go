@@ -2,7 +2,10 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +21,27 @@ import (
 // accepted returns the custom resource with all defaults, from a dry run. It returns the API
 // server's error if the API server refuses the resource.
 func (t *takeover) accepted(ctx context.Context) (*unstructured.Unstructured, error) {
-	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(plain(t.Manifest.Object()))}
-	err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(fieldOwner), client.DryRunAll)
+	obj, err := t.apply(ctx, client.DryRunAll)
 	if err != nil {
 		return nil, fmt.Errorf("the API server does not take the %s that was made of the values; write it with \"migrate helm\" without --take-over, "+
 			"correct it, and see docs/how-to/migrate-from-helm.md: %w", t.Manifest.Kind, err)
 	}
 	return obj, nil
+}
+
+// apply applies the manifest, and returns the resulting object.
+func (t *takeover) apply(ctx context.Context, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
+	// An unstructured object may contain only JSON types.
+	raw, err := json.Marshal(t.Manifest.Object())
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &obj.Object); err != nil {
+		return nil, err
+	}
+	err = t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), append(options, client.FieldOwner(fieldOwner))...)
+	return obj, err
 }
 
 // workloadOf converts the custom resource as its controller does.
@@ -96,17 +113,13 @@ func (t *takeover) envFromNames(ctx context.Context, w workload.Workload) (map[s
 			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.ConfigMapRef.Name}, obj); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
 			}
-			for key := range obj.Data {
-				keys = append(keys, key)
-			}
+			keys = slices.Collect(maps.Keys(obj.Data))
 		case source.SecretRef != nil:
 			obj := &corev1.Secret{}
 			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.SecretRef.Name}, obj); client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
 			}
-			for key := range obj.Data {
-				keys = append(keys, key)
-			}
+			keys = slices.Collect(maps.Keys(obj.Data))
 		}
 		for _, key := range keys {
 			known[source.Prefix+key] = true

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -156,8 +155,8 @@ func (t *takeover) Run(ctx context.Context, plan *takeoverPlan, timeout time.Dur
 			return fmt.Errorf("handing over %T %q: %w; nothing was taken over yet, and this command can be run again", obj, obj.GetName(), err)
 		}
 	}
-	made := &unstructured.Unstructured{Object: plain(t.Manifest.Object())}
-	if err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(made), client.FieldOwner(fieldOwner)); err != nil {
+	made, err := t.apply(ctx)
+	if err != nil {
 		return fmt.Errorf("applying %s %q: %w", t.Manifest.Kind, t.Manifest.Name, err)
 	}
 	return t.taken(ctx, made.GetUID(), timeout)
@@ -233,8 +232,8 @@ func (t *takeover) taken(ctx context.Context, owner types.UID, timeout time.Dura
 	return nil
 }
 
-// Pods returns the pods of the release by UID.
-func (t *takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
+// Pods returns the UIDs of the pods of the release.
+func (t *takeover) Pods(ctx context.Context) (sets.Set[types.UID], error) {
 	d := &appsv1.Deployment{}
 	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
 		return nil, fmt.Errorf("reading Deployment %q: %w", t.Deployment, err)
@@ -243,24 +242,11 @@ func (t *takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
 	if err := t.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
 		return nil, fmt.Errorf("listing the pods of Deployment %q: %w", t.Deployment, err)
 	}
-	all := map[types.UID]string{}
+	all := sets.New[types.UID]()
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp.IsZero() {
-			all[list.Items[i].UID] = list.Items[i].Name
+			all.Insert(list.Items[i].UID)
 		}
 	}
 	return all, nil
-}
-
-// plain converts content to JSON types only, which an unstructured object requires.
-func plain(content map[string]any) map[string]any {
-	raw, err := json.Marshal(content)
-	if err != nil {
-		return content
-	}
-	clean := map[string]any{}
-	if err := json.Unmarshal(raw, &clean); err != nil {
-		return content
-	}
-	return clean
 }

@@ -91,25 +91,23 @@ func withoutValue(err error) string {
 func set(into map[string]any, path string, value any) {
 	keys := strings.Split(path, ".")
 	for _, key := range keys[:len(keys)-1] {
-		below, ok := into[key].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			into[key] = below
-		}
-		into = below
+		into = within(into, key)
 	}
 	into[keys[len(keys)-1]] = value
 }
 
+// within returns the map in a field. It creates the map if there is none.
+func within(fields map[string]any, key string) map[string]any {
+	below, ok := fields[key].(map[string]any)
+	if !ok {
+		below = map[string]any{}
+		fields[key] = below
+	}
+	return below
+}
+
 // get returns a value of nested maps, or nil.
 func get(from map[string]any, path string) any {
-	var value any = from
-	for key := range strings.SplitSeq(path, ".") {
-		fields, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = fields[key]
-	}
+	value, _ := Values{Content: from}.Get(path)
 	return value
 }

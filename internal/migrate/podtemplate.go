@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // chartContainer is the name of Coder's container in the charts.
@@ -18,9 +19,7 @@ const chartContainer = "coder"
 
 // formVariables are set by the charts without a value of theirs. The operator sets them in another
 // way or to another value.
-func formVariables() []string {
-	return []string{"CODER_HTTP_ADDRESS", "CODER_ACCESS_URL", "CODER_DERP_SERVER_RELAY_URL", "CODER_URL"}
-}
+var formVariables = []string{"CODER_HTTP_ADDRESS", "CODER_ACCESS_URL", "CODER_DERP_SERVER_RELAY_URL", "CODER_URL"}
 
 // keepForm adds the properties of the running pods to the manifest that do not result from values:
 // the command line, and other fields that a chart sets differently than the operator. Without them
@@ -32,7 +31,7 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 		return fmt.Errorf("the Deployment %q has no container %q, so it was not created by a chart of Coder", live.Name, chartContainer)
 	}
 	c := template.Spec.Containers[at]
-	if HoldsSecret(c.Args...) || HoldsSecret(c.Command...) {
+	if slices.ContainsFunc(slices.Concat(c.Args, c.Command), redaction.HoldsSecret) {
 		return fmt.Errorf("the command line in Deployment %q holds a credential, which is not copied into a manifest; "+
 			"put it into a Secret, refer to that by coder.env in the release, and run this again", live.Name)
 	}
@@ -61,7 +60,7 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 func keepVariables(manifest *Manifest, env []corev1.EnvVar) {
 	given, _ := manifest.Spec["extraEnv"].([]any)
 	for _, variable := range env {
-		if !slices.Contains(formVariables(), variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) {
+		if !slices.Contains(formVariables, variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) {
 			continue
 		}
 		if variable.Name == "CODER_URL" {
@@ -118,15 +117,6 @@ func keepContainer(manifest *Manifest, c corev1.Container) {
 		}
 	}
 	spec["containers"] = containers
-}
-
-func within(fields map[string]any, key string) map[string]any {
-	below, ok := fields[key].(map[string]any)
-	if !ok {
-		below = map[string]any{}
-		fields[key] = below
-	}
-	return below
 }
 
 func texts(all []string) []any {

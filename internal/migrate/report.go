@@ -38,13 +38,6 @@ type Entry struct {
 	Note string
 }
 
-// NeededSecret is a Secret that the user must create before the manifest works.
-type NeededSecret struct {
-	Namespace, Name string
-	// Keys are the keys that the manifest refers to.
-	Keys []string
-}
-
 // Report is the report about one migration.
 type Report struct {
 	// Source describes the input.
@@ -52,35 +45,17 @@ type Report struct {
 	// Object is the resulting object, for example CoderControlPlane coder/coder.
 	Object  string
 	Entries []Entry
-	Secrets []NeededSecret
+	// Namespace and Secret are the name of the Secret that the user must create before the manifest
+	// works, and Keys the keys to which the manifest refers. Without keys it is not needed.
+	Namespace, Secret string
+	Keys              []string
 	// Steps are the next steps, in order.
 	Steps []string
 }
 
-// Add adds an entry.
-func (r *Report) Add(entry Entry) { r.Entries = append(r.Entries, entry) }
-
-// Need adds a key of a Secret that the user must create.
-func (r *Report) Need(namespace, name, key string) {
-	at := slices.IndexFunc(r.Secrets, func(s NeededSecret) bool { return s.Name == name && s.Namespace == namespace })
-	if at < 0 {
-		r.Secrets = append(r.Secrets, NeededSecret{Namespace: namespace, Name: name})
-		at = len(r.Secrets) - 1
-	}
-	if !slices.Contains(r.Secrets[at].Keys, key) {
-		r.Secrets[at].Keys = append(r.Secrets[at].Keys, key)
-	}
-}
-
 // Of returns the entries with an outcome, in order.
 func (r *Report) Of(outcome Outcome) []Entry {
-	var all []Entry
-	for _, entry := range r.Entries {
-		if entry.Outcome == outcome {
-			all = append(all, entry)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(r.Entries), func(entry Entry) bool { return entry.Outcome != outcome })
 }
 
 // Write writes the report as Markdown.
@@ -107,7 +82,7 @@ func (r *Report) Write(out io.Writer) error {
 			text.WriteString(line(entry))
 		}
 		if section.outcome == Secret {
-			text.WriteString(r.commands())
+			text.WriteString(r.command())
 		}
 	}
 	if len(r.Steps) > 0 {
@@ -144,21 +119,12 @@ func word(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// commands returns commands that create the Secrets from files, so that no value is in the shell's
+// command returns the command that creates the Secret from files, so that no value is in the shell's
 // history.
-func (r *Report) commands() string {
-	if len(r.Secrets) == 0 {
-		return ""
+func (r *Report) command() string {
+	command := fmt.Sprintf("kubectl -n %s create secret generic %s", word(r.Namespace), word(r.Secret))
+	for _, key := range r.Keys {
+		command += " " + word("--from-file="+key)
 	}
-	var text strings.Builder
-	text.WriteString("\nWrite each value, without a line break at its end, into a file of the name of its key. Then:\n\n```sh\n")
-	for _, secret := range r.Secrets {
-		fmt.Fprintf(&text, "kubectl -n %s create secret generic %s", word(secret.Namespace), word(secret.Name))
-		for _, key := range secret.Keys {
-			text.WriteString(" " + word("--from-file="+key))
-		}
-		text.WriteString("\n")
-	}
-	text.WriteString("```\n")
-	return text.String()
+	return "\nWrite each value, without a line break at its end, into a file of the name of its key. Then:\n\n```sh\n" + command + "\n```\n"
 }

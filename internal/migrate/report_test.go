@@ -8,11 +8,11 @@ import (
 // Names from untrusted values neither control the terminal nor run anything when a user runs the
 // commands of the report.
 func TestNamesOfStrangers(t *testing.T) {
-	r := &Report{Object: "CoderControlPlane team/coder", Source: "values.yaml"}
-	r.Add(Entry{Value: "coder.\x1b]0;owned\a", Where: Position{File: "values.yaml", Line: 1}, Outcome: Secret, Note: "one\n## two"})
-	r.Need("team", "coder-env", "TOKEN")
-	r.Need("team", "coder-env", "$(touch owned)")
-	r.Need("team", "coder-env", "it's; touch owned")
+	r := &Report{
+		Object: "CoderControlPlane team/coder", Source: "values.yaml",
+		Entries:   []Entry{{Value: "coder.\x1b]0;owned\a", Where: Position{File: "values.yaml", Line: 1}, Outcome: Secret, Note: "one\n## two"}},
+		Namespace: "team", Secret: "coder-env", Keys: []string{"TOKEN", "$(touch owned)", "it's; touch owned"},
+	}
 	var out strings.Builder
 	if err := r.Write(&out); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -63,11 +65,10 @@ func (o *options) fromFiles(namespace string) (Source, error) {
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
-		if err != nil {
-			failed = append(failed, err)
-			continue
+		var set Values
+		if err == nil {
+			set, err = ParseValues(shown(name), raw)
 		}
-		set, err := ParseValues(shown(name), raw)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -77,18 +78,10 @@ func (o *options) fromFiles(namespace string) (Source, error) {
 	if len(failed) == len(o.values) {
 		return Source{}, errors.Join(failed...)
 	}
+	chart := cmp.Or(o.chart, chartOf(all))
 	source := Source{
 		Description: "the values in " + strings.Join(o.values, ", "),
-		Chart:       o.chart, Release: o.release, Namespace: namespace, Values: all,
-	}
-	if source.Namespace == "" {
-		source.Namespace = "default"
-	}
-	if source.Chart == "" {
-		source.Chart = chartOf(all)
-	}
-	if source.Release == "" {
-		source.Release = source.Chart
+		Chart:       chart, Release: cmp.Or(o.release, chart), Namespace: cmp.Or(namespace, "default"), Values: all,
 	}
 	if len(failed) > 0 {
 		return source, &cli.PartialError{Err: errors.Join(failed...)}
@@ -115,10 +108,7 @@ func chartOf(given Values) string {
 }
 
 func (o *options) fromRelease(found *helmRelease) (Source, error) {
-	chart := found.Chart.Metadata.Name
-	if o.chart != "" {
-		chart = o.chart
-	}
+	chart := cmp.Or(o.chart, found.Chart.Metadata.Name)
 	if chart != ChartCoder && chart != ChartProvisioner {
 		return Source{}, fmt.Errorf("the release %q is of the chart %q, which is not a chart of Coder; if it contains a chart of Coder, "+
 			"write the values of that part into a file and use --values and --chart", found.Name, chart)
@@ -136,12 +126,6 @@ const (
 	releaseSecretType corev1.SecretType = "helm.sh/release.v1"
 
 	secretKey     = "release"
-	labelName     = "name"
-	labelVersion  = "version"
-	labelOwner    = "owner"
-	ownerHelm     = "helm"
-	statusGone    = "uninstalled"
-	statusPast    = "superseded"
 	maxReleaseLen = 64 << 20
 )
 
@@ -152,29 +136,16 @@ type helmRelease struct {
 	Revision  int    `json:"version"`
 	// Config contains the user's values.
 	Config map[string]any `json:"config"`
-	// Manifest contains the objects that Helm applied, as a YAML stream.
-	Manifest string       `json:"manifest"`
-	Chart    releaseChart `json:"chart"`
-	Info     releaseInfo  `json:"info"`
-}
-
-// releaseChart is the chart of a release.
-type releaseChart struct {
-	Metadata releaseMetadata `json:"metadata"`
-	// Values are the defaults of the chart.
-	Values map[string]any `json:"values"`
-}
-
-// releaseMetadata identifies a chart.
-type releaseMetadata struct {
-	Name       string `json:"name"`
-	Version    string `json:"version"`
-	AppVersion string `json:"appVersion"`
-}
-
-// releaseInfo contains the status of a revision.
-type releaseInfo struct {
-	Status string `json:"status"`
+	Chart  struct {
+		Metadata struct {
+			Name       string `json:"name"`
+			Version    string `json:"version"`
+			AppVersion string `json:"appVersion"`
+		} `json:"metadata"`
+	} `json:"chart"`
+	Info struct {
+		Status string `json:"status"`
+	} `json:"info"`
 }
 
 // decodeRelease decodes the content of a Helm Secret's key, after the base64 encoding of the Secret itself
@@ -240,8 +211,8 @@ func releaseFromFile(file string, raw []byte) (*helmRelease, error) {
 
 // findRelease returns the newest revision of a release in the cluster.
 func findRelease(ctx context.Context, client kubernetes.Interface, namespace, name string) (*helmRelease, error) {
-	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{labelOwner: ownerHelm, labelName: name}})
-	list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	selector := labels.SelectorFromSet(labels.Set{"owner": "helm", "name": name})
+	list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("looking for the release %q in namespace %q: %w", name, namespace, err)
 	}
@@ -249,7 +220,7 @@ func findRelease(ctx context.Context, client kubernetes.Interface, namespace, na
 	revision := -1
 	for i := range list.Items {
 		secret := &list.Items[i]
-		number, err := strconv.Atoi(secret.Labels[labelVersion])
+		number, err := strconv.Atoi(secret.Labels["version"])
 		if err == nil && secret.Type == releaseSecretType && number > revision {
 			newest, revision = secret, number
 		}
@@ -261,7 +232,7 @@ func findRelease(ctx context.Context, client kubernetes.Interface, namespace, na
 	if err != nil {
 		return nil, err
 	}
-	if release.Info.Status == statusGone || release.Info.Status == statusPast {
+	if release.Info.Status == "uninstalled" || release.Info.Status == "superseded" {
 		return nil, fmt.Errorf("revision %d of the release %q is %s, so nothing of it runs", revision, name, release.Info.Status)
 	}
 	return release, nil

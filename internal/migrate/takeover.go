@@ -54,14 +54,8 @@ func (o *options) take(ctx context.Context, t *takeover, plan *takeoverPlan) err
 	if err != nil {
 		return err
 	}
-	kept := 0
-	for id := range before {
-		if after[id] != "" {
-			kept++
-		}
-	}
 	fmt.Fprintf(o.streams.ErrOut, "taken over: %s %s/%s; %d of %d pods are still the same\n",
-		t.Manifest.Kind, t.Manifest.Namespace, t.Manifest.Name, kept, len(before))
+		t.Manifest.Kind, t.Manifest.Namespace, t.Manifest.Name, before.Intersection(after).Len(), before.Len())
 	return nil
 }
 

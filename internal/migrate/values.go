@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -152,17 +153,9 @@ func mergeMaps(below, top map[string]any) map[string]any {
 
 // Get returns the value at a path of keys, and whether it exists.
 func (s Values) Get(path string) (any, bool) {
-	var value any = s.Content
-	for key := range strings.SplitSeq(path, ".") {
-		fields, ok := value.(map[string]any)
-		if !ok {
-			return nil, false
-		}
-		if value, ok = fields[key]; !ok {
-			return nil, false
-		}
-	}
-	return value, true
+	// An error means that the path leads through another value than a map.
+	value, found, _ := unstructured.NestedFieldNoCopy(s.Content, strings.Split(path, ".")...)
+	return value, found
 }
 
 // Leaves returns the paths of all values, sorted. Lists, empty maps and null are leaves, and so are

@@ -111,7 +111,7 @@ func (c *cluster) emptied(t *testing.T) {
 	t.Helper()
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
 	polltest.Eventually(t, "the end of the installation before", func() error {
-		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
+		if _, err := u.stillThere(t.Context(), installation.AllDefinitions()); err != nil {
 			return err
 		}
 		if left := c.left(t); len(left) > 0 {
@@ -204,7 +204,7 @@ func (c *cluster) install(t *testing.T) {
 // the previous definitions of the same names.
 func (c *cluster) served(t *testing.T) {
 	t.Helper()
-	for _, d := range definitionsOf() {
+	for _, d := range installation.AllDefinitions() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
 		polltest.Eventually(t, "listing every "+d.Kind, func() error { return c.kube.List(t.Context(), list) })
@@ -372,13 +372,9 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: installation.DefinitionKind(), names: []string{
 			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
 			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
-			"coderuserrecords.internal.coder.com",
-			"coderworkspacerecords.internal.coder.com",
+			"coderuserrecords.internal.coder.com", "coderworkspacerecords.internal.coder.com",
 		}})
 	for _, s := range all {
-		if _, err := c.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version); err != nil {
-			continue
-		}
 		found, err := u.find(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
@@ -395,7 +391,8 @@ func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool 
 	t.Helper()
 	group, rest, _ := strings.Cut(gvk, "/")
 	_, kindName, _ := strings.Cut(rest, "/")
-	obj := partial(kind(group, kindName))
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(kind(group, kindName))
 	err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj)
 	if err != nil && !gone(err) {
 		t.Fatal(err)

@@ -74,12 +74,11 @@ func (u *uninstaller) others(ctx context.Context) ([]string, error) {
 		kind("", "PersistentVolumeClaim"), kind("", "Pod"), kind("", "Service"),
 		kind("", "Secret"), kind("", "ConfigMap"),
 	} {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := u.kube.List(ctx, list, client.InNamespace(u.namespace)); err != nil {
+		found, err := u.list(ctx, kind, client.InNamespace(u.namespace))
+		if err != nil {
 			return nil, fmt.Errorf("listing every %s in namespace %s: %w", kind.Kind, u.namespace, err)
 		}
-		for _, item := range list.Items {
+		for _, item := range found {
 			if !u.regrettable(kind.Kind, item) {
 				continue
 			}

@@ -26,22 +26,18 @@ func (u *uninstaller) removeAll(ctx context.Context) error {
 	if !runs && len(u.objects) > 0 {
 		u.say("No pod of the operator is available in namespace %s, so nothing is removed in Coder.", u.namespace)
 	}
-	// Objects that are registered with a control plane are deleted first, while it still
-	// responds.
-	var dependents, controlPlanes []object
-	for _, o := range u.objects {
-		if o.definition.Kind == "CoderControlPlane" {
-			controlPlanes = append(controlPlanes, o)
-		} else {
-			dependents = append(dependents, o)
-		}
+	// Objects that are registered with a control plane come first in u.objects. They are deleted
+	// first, while it still responds.
+	first := slices.IndexFunc(u.objects, func(o object) bool { return o.definition.Kind == "CoderControlPlane" })
+	if first < 0 {
+		first = len(u.objects)
 	}
-	end := u.clock.Now().Add(u.timeout)
+	now := u.clock.Now()
 	var left []object
 	for _, group := range []struct {
 		objects []object
 		until   time.Time
-	}{{dependents, u.clock.Now().Add(u.timeout / 2)}, {controlPlanes, end}} {
+	}{{u.objects[:first], now.Add(u.timeout / 2)}, {u.objects[first:], now.Add(u.timeout)}} {
 		for _, o := range group.objects {
 			if err := u.delete(ctx, o.Unstructured, o.String()); err != nil {
 				return err
@@ -153,18 +149,15 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 // namespaces, which owner references cannot cover.
 func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]bool) error {
 	for _, noun := range []string{"RoleBinding", "Role"} {
-		gvk := kind("rbac.authorization.k8s.io", noun)
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(noun + "List"))
-		if err := u.kube.List(ctx, list, client.MatchingLabels{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy}); err != nil {
+		found, err := u.list(ctx, kind("rbac.authorization.k8s.io", noun), client.MatchingLabels{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
+		if err != nil {
 			return fmt.Errorf("listing the %ss that the operator created: %w", noun, err)
 		}
-		for i := range list.Items {
-			item := &list.Items[i]
+		for i := range found {
+			item := &found[i]
 			if !owners[types.UID(item.Annotations[coderv1alpha1.AnnotationOwnerUID])] {
 				continue
 			}
-			item.SetGroupVersionKind(gvk)
 			if err := u.delete(ctx, item, nameOf(item)); err != nil {
 				return err
 			}
@@ -176,10 +169,7 @@ func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]boo
 // inCoder describes what remains in Coder of an object whose cleanup was skipped.
 func inCoder(o object) string {
 	status := func(field string) string {
-		value, _, err := unstructured.NestedString(o.Object, "status", field)
-		if err != nil {
-			return ""
-		}
+		value, _, _ := unstructured.NestedString(o.Object, "status", field)
 		return value
 	}
 	switch o.definition.Kind {
@@ -198,11 +188,6 @@ func inCoder(o object) string {
 		}
 	}
 	return fmt.Sprintf("%s: its keys and registrations in Coder are not known", o)
-}
-
-// definitionsOf returns all definitions of an installation, including those of the records.
-func definitionsOf() []installation.Definition {
-	return append(installation.Definitions(), installation.RecordDefinitions()...)
 }
 
 // eachChild calls do for all objects that are owned by one of the given objects. It returns
@@ -239,16 +224,12 @@ func (u *uninstaller) eachChildOf(
 	ctx context.Context, kind schema.GroupVersionKind, namespace string, owners map[types.UID]object,
 	do func(context.Context, *metav1.PartialObjectMetadata, object) error,
 ) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := u.kube.List(ctx, list, client.InNamespace(namespace)); gone(err) {
-		return nil
-	} else if err != nil {
+	found, err := u.list(ctx, kind, client.InNamespace(namespace))
+	if err != nil {
 		return fmt.Errorf("listing every %s in namespace %s, to find what belongs to Coder: %w", kind.Kind, namespace, err)
 	}
-	for i := range list.Items {
-		child := &list.Items[i]
-		child.SetGroupVersionKind(kind)
+	for i := range found {
+		child := &found[i]
 		for _, reference := range child.OwnerReferences {
 			owner, is := owners[reference.UID]
 			if !is {

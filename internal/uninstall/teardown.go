@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -115,15 +116,10 @@ func (u *uninstaller) deleteAPIService(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("reading %s: %w", what, err)
 	}
-	ref := func(field string) string {
-		value, _, err := unstructured.NestedString(service.Object, "spec", "service", field)
-		if err != nil {
-			return ""
-		}
-		return value
-	}
-	if ours := u.namespace + "/" + installation.APIServiceService; ref("namespace")+"/"+ref("name") != ours {
-		u.leave("%s points to Service %s/%s, not to %s, so it is not part of this installation and stays", what, ref("namespace"), ref("name"), ours)
+	namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace")
+	name, _, _ := unstructured.NestedString(service.Object, "spec", "service", "name")
+	if ours := u.namespace + "/" + installation.APIServiceService; namespace+"/"+name != ours {
+		u.leave("%s points to Service %s/%s, not to %s, so it is not part of this installation and stays", what, namespace, name, ours)
 		return nil
 	}
 	return u.delete(ctx, service, what)
@@ -132,7 +128,7 @@ func (u *uninstaller) deleteAPIService(ctx context.Context) error {
 // deleteDefinitions deletes the definitions and waits until they are gone.
 func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 	var waiting []installation.Definition
-	for _, d := range definitionsOf() {
+	for _, d := range installation.AllDefinitions() {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(installation.DefinitionKind())
 		what := "CustomResourceDefinition " + d.Name
@@ -189,10 +185,7 @@ func (u *uninstaller) stillThere(ctx context.Context, definitions []installation
 // definition: it could not list or delete them (InstanceDeletionFailed), or some still
 // existed after a minute (InstanceDeletionCheck).
 func deletionFailed(crd *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	if err != nil {
-		return false
-	}
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		condition, ok := c.(map[string]any)
 		return ok && condition["type"] == "Terminating" && condition["status"] == "True" &&
@@ -234,61 +227,40 @@ func (u *uninstaller) holders(ctx context.Context, d installation.Definition) st
 
 // sweep deletes the installation's objects of one kind.
 func (u *uninstaller) sweep(ctx context.Context, s sweep) error {
-	if _, err := u.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version); err != nil {
-		if gone(err) {
-			return nil
-		}
-		return fmt.Errorf("asking kube-apiserver about %s: %w", s.kind.Kind, err)
-	}
 	found, err := u.find(ctx, s)
 	if err != nil {
 		return err
 	}
 	for i := range found {
-		item := &found[i]
-		item.SetGroupVersionKind(s.kind)
-		if err := u.delete(ctx, item, nameOf(item)); err != nil {
+		if err := u.delete(ctx, &found[i], nameOf(&found[i])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find returns the objects that a sweep selects.
+// find returns the objects that a sweep selects. It returns none if the kind does not exist.
 func (u *uninstaller) find(ctx context.Context, s sweep) ([]metav1.PartialObjectMetadata, error) {
-	list := func(options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
-		found := &metav1.PartialObjectMetadataList{}
-		found.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
-		if err := u.kube.List(ctx, found, options...); err != nil && !gone(err) {
-			return nil, fmt.Errorf("listing the %ss of the installation: %w", s.kind.Kind, err)
-		}
-		return found.Items, nil
+	mapping, err := u.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version)
+	switch {
+	case gone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking kube-apiserver about %s: %w", s.kind.Kind, err)
 	}
-	ours := client.MatchingLabels{installation.LabelName: installation.Name}
-	where := client.InNamespace(u.namespace)
-	if s.everywhere || !u.namespaced(s.kind) {
-		where = ""
+	var options []client.ListOption
+	if !s.everywhere && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		options = append(options, client.InNamespace(u.namespace))
 	}
-	found, err := list(ours, where)
-	if err != nil || len(s.names) == 0 && s.prefix == "" {
-		return found, err
+	if len(s.names) == 0 && s.prefix == "" {
+		options = append(options, client.MatchingLabels{installation.LabelName: installation.Name})
 	}
-	named, err := list(where)
+	found, err := u.list(ctx, s.kind, options...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the %ss of the installation: %w", s.kind.Kind, err)
 	}
-	for _, item := range named {
-		if item.Labels[installation.LabelName] == installation.Name {
-			continue
-		}
-		if slices.Contains(s.names, item.Name) || s.prefix != "" && strings.HasPrefix(item.Name, s.prefix) {
-			found = append(found, item)
-		}
-	}
-	return found, nil
-}
-
-func (u *uninstaller) namespaced(kind schema.GroupVersionKind) bool {
-	namespaced, err := u.kube.IsObjectNamespaced(partial(kind))
-	return err == nil && namespaced
+	return slices.DeleteFunc(found, func(item metav1.PartialObjectMetadata) bool {
+		ours := item.Labels[installation.LabelName] == installation.Name || slices.Contains(s.names, item.Name)
+		return !ours && (s.prefix == "" || !strings.HasPrefix(item.Name, s.prefix))
+	}), nil
 }

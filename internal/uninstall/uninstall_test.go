@@ -324,7 +324,7 @@ func TestKeepDefinitions(t *testing.T) {
 		t.Errorf("it wrote %q", stdout)
 	}
 	left := c.left(t)
-	if slices.ContainsFunc(left, func(name string) bool { return !strings.HasPrefix(name, "CustomResourceDefinition ") }) || len(left) != len(definitionsOf()) {
+	if slices.ContainsFunc(left, func(name string) bool { return !strings.HasPrefix(name, "CustomResourceDefinition ") }) || len(left) != len(installation.AllDefinitions()) {
 		t.Errorf("it left %v", left)
 	}
 	for _, d := range installation.Definitions() {
@@ -347,9 +347,9 @@ func TestDeletedByMistake(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
 	c.all(t)
-	for _, d := range definitionsOf() {
-		crd := partial(installation.DefinitionKind())
-		crd.SetName(d.Name)
+	for _, d := range installation.AllDefinitions() {
+		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: d.Name}}
+		crd.SetGroupVersionKind(installation.DefinitionKind())
 		if err := c.kube.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
@@ -366,10 +366,11 @@ func TestDeletedByMistake(t *testing.T) {
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
 	polltest.Eventually(t, "the deletion of the control plane", func() error {
 		// kube-apiserver may have to be reminded of the definition here too.
-		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
+		if _, err := u.stillThere(t.Context(), installation.AllDefinitions()); err != nil {
 			return err
 		}
-		obj := partial(installation.Definitions()[2].Resource.GroupVersion().WithKind("CoderControlPlane"))
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(installation.Definitions()[2].Resource.GroupVersion().WithKind("CoderControlPlane"))
 		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, obj); err != nil {
 			return err
 		}

@@ -276,11 +276,17 @@ func (u *uninstaller) delete(ctx context.Context, obj client.Object, what string
 	return nil
 }
 
-// partial returns an empty object of a kind, for which only the metadata is read.
-func partial(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(kind)
-	return obj
+// list returns the metadata of the objects of a kind. It returns none if the kind does not exist.
+func (u *uninstaller) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	found := &metav1.PartialObjectMetadataList{}
+	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := u.kube.List(ctx, found, options...); err != nil && !gone(err) {
+		return nil, err
+	}
+	for i := range found.Items {
+		found.Items[i].SetGroupVersionKind(kind)
+	}
+	return found.Items, nil
 }
 
 // stopOperator scales the operator to zero and waits until its pods are gone, because a
@@ -312,25 +318,19 @@ func (u *uninstaller) stopOperator(ctx context.Context) error {
 // the same label, such as that of a Job that runs this command, are not controlled by a
 // ReplicaSet.
 func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(kind("", "PodList"))
-	if err := u.kube.List(ctx, pods, client.InNamespace(u.namespace), client.MatchingLabels{installation.LabelName: installation.Name}); err != nil {
+	pods, err := u.list(ctx, kind("", "Pod"), client.InNamespace(u.namespace), client.MatchingLabels{installation.LabelName: installation.Name})
+	if err != nil {
 		return false, fmt.Errorf("listing the operator's pods: %w", err)
 	}
-	for _, pod := range pods.Items {
-		if owner := metav1.GetControllerOf(&pod); owner != nil && owner.Kind == "ReplicaSet" {
-			return false, nil
-		}
-	}
-	return true, nil
+	return !slices.ContainsFunc(pods, func(pod metav1.PartialObjectMetadata) bool {
+		owner := metav1.GetControllerOf(&pod)
+		return owner != nil && owner.Kind == "ReplicaSet"
+	}), nil
 }
 
 // operatorRuns reports whether a pod of the operator is available to process deletions.
 func (u *uninstaller) operatorRuns() bool {
-	for _, d := range u.operators {
-		if d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.operators, func(d appsv1.Deployment) bool {
+		return d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil
+	})
 }
