@@ -31,7 +31,7 @@ if [ $# = 0 ]; then
     ./internal/apiserver/... "${others[@]}"
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
-flags=(-vet=off -count=1 -timeout 30m -p "$((2 * $(nproc)))")
+flags=(-vet=off -count=1 -timeout 60m -p "$((2 * $(nproc)))")
 status=0
 step "go test -race"
 CGO_ENABLED=1 "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- -race "${flags[@]}" "$@" || status=$?

@@ -248,6 +248,31 @@ func TestALostCommandIsReported(t *testing.T) {
 	}
 }
 
+// Between a command's end and the storing of its exit code there is a moment in which neither its process nor the code
+// is there. The poll then waits, with "sleep", which stores the code in this test.
+func TestACommandThatJustEndedIsNotLost(t *testing.T) {
+	w := mcptest.NewWorkspace(t)
+	id := "abcdefghijklmnopqrstuvwxyz"
+	store := filepath.Join(w.Home, ".cache/coder-k8s/commands", id)
+	programs := filepath.Join(w.Home, "programs")
+	for name, content := range map[string]string{
+		filepath.Join(store, "pid"):      fmt.Sprintf("-%d\n", os.Getpid()),
+		filepath.Join(programs, "sleep"): "#!/bin/sh\necho 3 >" + store + "/code\n: >" + store + "/done\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o700); err != nil { //nolint:gosec // One of them is a program.
+			t.Fatal(err)
+		}
+	}
+	w.Env = []string{"PATH=" + programs + ":" + os.Getenv("PATH")}
+	result, err := in(w).Poll(polltest.Context(t), id, 100)
+	if err != nil || result.State != inside.Ended || result.ExitCode != 3 {
+		t.Errorf("the result is %+v %v", result, err)
+	}
+}
+
 func TestBadCommandsAreRefused(t *testing.T) {
 	w := mcptest.NewWorkspace(t)
 	w.Before = func(c remoteexec.Command) {

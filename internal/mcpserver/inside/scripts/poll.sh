@@ -3,18 +3,19 @@
 # something is left out.
 [ -d "$store" ] || exit 108
 alive() { target=$(cat "$store/pid" 2>/dev/null) && grep -q "CODER_K8S_COMMAND=$2" "/proc/${target#-}/environ" 2>/dev/null; }
+gone() { [ -s "$store/pid" ] && ! alive "$@"; }
 state=running
 code=0
 for second in 1 2 3; do
 	[ -e "$store/done" ] && break
-	[ -e "$store/code" ] || break
-	# It has ended, and its last output is being stored.
+	[ -e "$store/code" ] || gone "$@" || break
+	# Its program is just being started, or its exit code or its last output is being stored.
 	sleep 1
 done
 if [ -s "$store/code" ]; then
 	state=ended
 	code=$(cat "$store/code")
-elif [ -s "$store/pid" ] && ! alive "$@" && [ ! -s "$store/code" ]; then
+elif gone "$@" && [ ! -s "$store/code" ]; then
 	state=lost
 fi
 size() {
