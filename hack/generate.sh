@@ -18,10 +18,11 @@ generate() { # what command...
   step "$what"
 }
 gen="$TOOLS_DIR/controller-gen"
+export own="$logs/generate" # Linked once, not once for each document at the same time.
 
 crds() {
   generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
-  generate "CRDs, shortened" go run ./hack/generate crds config/crd/bases/*.yaml
+  generate "CRDs, shortened" "$own" crds config/crd/bases/*.yaml
 }
 # One role for each component, so that a split installation has the fewest permissions.
 rbac() {
@@ -29,24 +30,25 @@ rbac() {
   generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
 }
 printed() { # by our own programs
-  generate "RBAC of the MCP server" bash -c 'go run ./hack/generate mcp-role >config/rbac/mcp/role.yaml'
-  generate "RBAC of the MCP server's toolset inside" bash -c 'go run ./hack/generate mcp-role inside >config/mcp-inside/role.yaml'
-  generate "reference of the MCP server" bash -c 'go run ./hack/generate mcp-reference >docs/reference/mcp.md'
-  generate "reference of the kubectl plugin" bash -c 'go run ./hack/generate plugin-reference >docs/reference/kubectl-coder.md'
-  generate "reference of the metrics" bash -c 'go run ./hack/generate metrics-reference >docs/reference/metrics.md'
-  generate "reference of conditions" bash -c 'go run ./hack/generate conditions-reference api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
+  generate "RBAC of the MCP server" bash -c '"$own" mcp-role >config/rbac/mcp/role.yaml'
+  generate "RBAC of the MCP server's toolset inside" bash -c '"$own" mcp-role inside >config/mcp-inside/role.yaml'
+  generate "reference of the MCP server" bash -c '"$own" mcp-reference >docs/reference/mcp.md'
+  generate "reference of the kubectl plugin" bash -c '"$own" plugin-reference >docs/reference/kubectl-coder.md'
+  generate "reference of the metrics" bash -c '"$own" metrics-reference >docs/reference/metrics.md'
+  generate "reference of conditions" bash -c '"$own" conditions-reference api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
 }
 api() {
   local all="$logs/api.md"
   generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
     --output-path="$all" --log-level=ERROR
-  generate "API reference, a page for each kind" go run ./hack/generate api-reference "$all" docs/reference
+  generate "API reference, a page for each kind" "$own" api-reference "$all" docs/reference
 }
 
 # Everything else compiles or reads the types, and the chart copies the output of the
 # other generators.
 generate "deepcopy" "$gen" object paths=./api/...
 generate "OpenAPI" hack/update-openapi.sh
+generate "hack/generate" go build -o "$own" ./hack/generate
 parts=()
 for part in crds rbac printed api; do
   "$part" &

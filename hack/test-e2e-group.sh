@@ -41,7 +41,7 @@ trap 'exit 143' TERM HUP
 
 run "$HERE/up.sh"
 # Stops waiting if test-e2e.sh, which builds, was killed.
-until [ -e "$built" ]; do run sleep 0.2 && kill -0 "$PPID"; done
+until [ -e "$built" ]; do run sleep 1 && kill -0 "$PPID"; done
 run "$HERE/load-image.sh" bin/coder-k8s.tar
 eval "$("$HERE/env.sh")"
 export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL" E2E_CODER_IMAGE="$CODER_IMAGE" E2E_WORKSPACE_IMAGE="$WORKSPACE_IMAGE" E2E_WORKSPACE_ROOT="$CACHE/workspace" E2E_PREVIOUS="$CACHE/previous" MONITORING_TEST="$PWD/bin/monitoring.test"
