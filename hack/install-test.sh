@@ -131,7 +131,7 @@ for sample in coderworkspace codertemplate; do
   quiet kubectl delete -f "config/samples/$sample.yaml" --timeout=300s || fail "the sample $sample cannot be deleted"
 done
 quiet kubectl -n coder delete ccp coder --timeout=300s || fail "the control plane cannot be deleted"
-quiet kubectl delete -k config/default --timeout=300s || fail "kubectl delete -k config/default failed"
+quiet kubectl delete -k config/default --ignore-not-found --timeout=300s || fail "kubectl delete -k config/default failed"
 quiet kubectl delete -f hack/demo/user.yaml --timeout=300s || fail "the user cannot be deleted"
 quiet kubectl delete namespace coder --timeout=300s || fail "namespace coder cannot be deleted"
 left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |

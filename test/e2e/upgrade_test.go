@@ -264,5 +264,5 @@ func end(t *testing.T) {
 		t.Errorf("%s tokens of the operator are left in Coder", n)
 	}
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
-	kubectl(t, "delete", "-k", thisInstallation, "--timeout=5m")
+	kubectl(t, "delete", "-k", thisInstallation, "--ignore-not-found", "--timeout=5m")
 }
