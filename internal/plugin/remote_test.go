@@ -207,15 +207,12 @@ func TestCopyIncomplete(t *testing.T) {
 
 // building sets the build of a workspace, and its agent.
 func building(api *fakeAPI, name, status string, number int64, agent string, conditions ...any) {
-	becomes(api, name, "", number, conditions...)
-	api.change(workspaces, "coder/"+name, func(object map[string]any) {
-		to := object["status"].(map[string]any)
-		to["latestBuild"] = map[string]any{"number": number, "status": status, "transition": "start"}
-		delete(to, "agents")
-		if agent != "" {
-			to["agents"] = []any{map[string]any{"name": "main", "status": agent}}
-		}
-	})
+	agents := []any{}
+	if agent != "" {
+		agents = append(agents, fields{"name": "main", "status": agent})
+	}
+	build := fields{"number": number, "status": status, "transition": "start"}
+	api.setStatus(workspaces, name, fields{"phase": "", "conditions": conditions, "latestBuild": build, "agents": agents})
 }
 
 // TestStartBeforeEntering checks that --start starts a workspace, waits until its agent is
