@@ -53,23 +53,17 @@ func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlP
 }
 
 func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := c.List(ctx, &list, &client.ListOptions{
-		Namespace: service.Namespace, LabelSelector: labels.SelectorFromSet(service.Spec.Selector),
-	}); err != nil {
+	pods, err := c.pods(ctx, service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+	if err != nil {
 		return nil, err
 	}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-		if ready && pod.DeletionTimestamp == nil {
-			return pod, nil
+	for i := range pods {
+		if isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+			return &pods[i], nil
 		}
 	}
 	return nil, fmt.Errorf("none of the %d pods behind Service %s/%s is ready: see kubectl coder status -n %s",
-		len(list.Items), service.Namespace, service.Name, service.Namespace)
+		len(pods), service.Namespace, service.Name, service.Namespace)
 }
 
 // containerPort returns the port number in the pod for a port of a Service.
@@ -143,27 +137,24 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 
 // completeOpen completes workspaces and control planes, and then the apps of a workspace.
 func completeOpen(s *Session) cobra.CompletionFunc {
-	names := s.CompleteNames("CoderWorkspace", "CoderControlPlane")
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return names(cmd, args, begun)
+	names := s.CompleteName("CoderWorkspace", "CoderControlPlane")
+	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
+		ws, err := c.Workspace(ctx, args[0])
+		if err != nil {
+			return nil
 		}
-		cluster, err := s.Cluster()
-		if err != nil || len(args) > 1 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
-		defer cancel()
-		var offered []string
-		if ws, err := cluster.Workspace(ctx, args[0]); err == nil {
-			for _, agent := range ws.Status.Agents {
-				for _, app := range agent.Apps {
-					if strings.HasPrefix(app.Slug, begun) {
-						offered = append(offered, app.Slug)
-					}
-				}
+		var slugs []string
+		for _, agent := range ws.Status.Agents {
+			for _, app := range agent.Apps {
+				slugs = append(slugs, app.Slug)
 			}
 		}
-		return offered, cobra.ShellCompDirectiveNoFileComp
+		return slugs
+	})
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return apps(cmd, args, begun)
+		}
+		return names(cmd, args, begun)
 	}
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,14 +13,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// treeRun is one run of the command.
 type treeRun struct {
 	*Session
 	format     cli.Format
 	everywhere bool
 }
 
-// newTreeCommand returns the command kubectl coder tree.
 func newTreeCommand(s *Session) *cobra.Command {
 	r := &treeRun{Session: s}
 	cmd := &cobra.Command{
@@ -28,13 +27,8 @@ func newTreeCommand(s *Session) *cobra.Command {
 		Long: "Shows the control planes of the namespace, or one of them, with the objects that they own, their provisioners and\n" +
 			"proxies, templates, workspaces and the pods of all these. What you may not see is left out and named; the exit\n" +
 			"code is 3 then.",
-		Example: "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usage("one tree at a time: a control plane, or workspace/NAME")
-			}
-			return nil
-		},
+		Example:           "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
+		Args:              arguments(0, 1, "one tree at a time: a control plane, or workspace/NAME"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteName("CoderControlPlane", "CoderWorkspace"),
 	}
@@ -44,15 +38,12 @@ func newTreeCommand(s *Session) *cobra.Command {
 }
 
 func (r *treeRun) do(ctx context.Context, args []string) error {
-	target := Target{Kind: "CoderControlPlane"}
-	if len(args) == 1 {
-		if r.everywhere {
-			return cli.Usage("give a name or -A, not both")
-		}
-		var err error
-		if target, err = ParseTarget(args[0], "CoderControlPlane", "CoderWorkspace"); err != nil {
-			return err
-		}
+	if len(args) == 1 && r.everywhere {
+		return cli.Usage("give a name or -A, not both")
+	}
+	target, err := optionalTarget(args, "CoderControlPlane", "CoderWorkspace")
+	if err != nil {
+		return err
 	}
 	cluster, err := r.Cluster()
 	if err != nil {
@@ -120,10 +111,8 @@ var treeOrder = []string{
 // sort sorts all nodes below this one.
 func (n *treeNode) sort() {
 	slices.SortStableFunc(n.Children, func(a, b *treeNode) int {
-		if by := slices.Index(treeOrder, a.Kind) - slices.Index(treeOrder, b.Kind); by != 0 {
-			return by
-		}
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(slices.Index(treeOrder, a.Kind)-slices.Index(treeOrder, b.Kind),
+			strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	for _, child := range n.Children {
 		child.sort()
