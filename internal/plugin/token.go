@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,8 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 they are revoked; 1 not all are; 2 wrong command line.",
 		Example: "  kubectl coder token revoke ada.dev OeJj2hDqVq\n  kubectl coder token revoke ada.dev --all --yes",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || r.all == (len(args) > 1) {
+			// The server would take an empty id, for example of an unset variable, for all tokens.
+			if len(args) == 0 || r.all == (len(args) > 1) || slices.Contains(args, "") {
 				return cli.Usage("give the name of one workspace, and the ids of tokens or --all")
 			}
 			return nil

@@ -70,6 +70,8 @@ func TestTokens(t *testing.T) {
 		"token renew ada.dev":               {2, "", "renew"},
 		"token":                             {0, "revoke", ""},
 	})
+	// An empty id, for example of an unset variable, would revoke all tokens.
+	newHarness().run(t, api, "-n", "coder", "token", "revoke", "ada.dev", "").want(t, 2, "", "ids of tokens or --all")
 }
 
 func number(seconds *int64) string {
