@@ -34,7 +34,7 @@ func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
 			case typed:
 				continue
 			case i > 0:
-				prefix = shortKind(kind) + "/"
+				prefix = strings.ToLower(strings.TrimPrefix(kind, "Coder")) + "/"
 			}
 			for _, name := range withEnds(c.names(ctx, kind), begun != "" && (prefix == "" || typed)) {
 				offered = append(offered, prefix+name)
@@ -182,9 +182,6 @@ func (c *Cluster) names(ctx context.Context, kind string) []string {
 	}
 	return all
 }
-
-// shortKind returns the short form of a kind that users may type.
-func shortKind(kind string) string { return strings.ToLower(strings.TrimPrefix(kind, "Coder")) }
 
 // CompleteFlags completes the values of the flags that select the cluster and the user.
 func (s *Session) CompleteFlags(cmd *cobra.Command) {

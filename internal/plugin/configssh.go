@@ -74,10 +74,11 @@ func (c *sshConfiguration) do(cmd *cobra.Command) error {
 		_, err := fmt.Fprint(c.Out, block)
 		return err
 	}
-	before, err := readConfig(c.file)
-	if err != nil {
+	text, err := os.ReadFile(c.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	before := string(text)
 	after, err := block.apply(before, c.remove)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
@@ -248,15 +249,6 @@ func cutLine(text, line string) (before, after string, found bool) {
 		return text, "", false
 	}
 	return text[:at[0]], text[at[1]:], true
-}
-
-// readConfig reads an OpenSSH configuration. A missing file is empty.
-func readConfig(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	return string(text), err
 }
 
 // writeConfig replaces the file atomically. It follows a symbolic link, which some tools use to

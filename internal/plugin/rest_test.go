@@ -260,16 +260,17 @@ func TestTemplatePush(t *testing.T) {
 		err    string
 		writes string
 	}{
-		"changed":         {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
-		"the same":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
-		"dry run":         {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
-		"variable":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
-		"no value":        {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
-		"not text":        {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
-		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
-		"missing":         {files: changed, line: "coder.new", code: 1, err: "add --create to create it"},
-		"created":         {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
-		"no template":     {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is not a template: it has no file that ends with .tf"},
+		"changed":           {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"the same":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
+		"dry run":           {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
+		"variable":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"no value":          {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
+		"not text":          {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
+		"not text, dry run": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "/files?dryRun=All&fieldManager=kubectl-coder"},
+		"name and binary":   {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
+		"missing":           {files: changed, line: "coder.new", code: 1, err: "add --create to create it"},
+		"created":           {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
+		"no template":       {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is not a template: it has no file that ends with .tf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := sampleAPI(t)
@@ -407,21 +408,26 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
+	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
+	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
-		"stop -n coder coder.a":        {"coder.ada.dev"},
-		"logs -n coder t":              {"template/coder.hello"},
-		"template push -n coder coder": {"coder.hello"},
-		"open -n coder con":            {"controlplane/coder"},
-		"status -o y":                  {"yaml"},
-		"comp":                         {"completion"},
-		"stop -n coder ada":            {"ada.dev"},
-		"ssh -n coder ws/ad":           {"ws/ada.dev"},
-		"start -n coder --owner a":     {"ada"},
-		"start -n coder --template h":  {"hello"},
-		"logs -n coder bo.api --build": {"4"},
+		"stop -n coder coder.a":                        {"coder.ada.dev"},
+		"logs -n coder t":                              {"template/coder.hello"},
+		"template push -n coder coder":                 {"coder.hello"},
+		"open -n coder con":                            {"controlplane/coder"},
+		"status -o y":                                  {"yaml"},
+		"comp":                                         {"completion"},
+		"stop -n coder ada":                            {"ada.dev"},
+		"ssh -n coder ws/ad":                           {"ws/ada.dev"},
+		"start -n coder --owner a":                     {"ada"},
+		"start -n coder --template h":                  {"hello"},
+		"logs -n coder bo.api --build":                 {"4"},
+		"tree -n te":                                   {"team"},
+		"logs -n coder controlplane/coder --container": {"coder"},
+		"open -n coder ada.dev c":                      {"code"},
 	} {
 		fields := strings.Fields(line)
-		if strings.HasSuffix(line, "--build") {
+		if strings.HasPrefix(fields[len(fields)-1], "--") {
 			fields = append(fields, "")
 		}
 		got := newHarness().run(t, api, append([]string{"__complete", "--server", api.URL}, fields...)...)

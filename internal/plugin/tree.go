@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -66,7 +65,15 @@ func (r *treeRun) do(ctx context.Context, args []string) error {
 			return failed
 		}
 	} else {
-		writeTree(r.Out, r.Paint, roots, r.everywhere)
+		table := &cli.Table{}
+		for _, root := range roots {
+			kind := root.Kind
+			if r.everywhere {
+				kind += "/" + root.Namespace
+			}
+			root.rows(table, "", "", kind, root.Namespace)
+		}
+		table.Write(r.Out, r.Paint)
 	}
 	if err != nil {
 		return &cli.PartialError{Err: err}
@@ -119,20 +126,7 @@ func (n *treeNode) sort() {
 	}
 }
 
-// writeTree prints the trees, with a column for the state. With namespaces, the roots contain their
-// namespace.
-func writeTree(w io.Writer, paint cli.Paint, roots []*treeNode, namespaces bool) {
-	table := &cli.Table{}
-	for _, root := range roots {
-		kind := root.Kind
-		if namespaces {
-			kind = root.Kind + "/" + root.Namespace
-		}
-		root.rows(table, "", "", kind, root.Namespace)
-	}
-	table.Write(w, paint)
-}
-
+// rows adds the node and those below it to a table with a column for the state.
 func (n *treeNode) rows(table *cli.Table, first, rest, kind, namespace string) {
 	name := n.Name
 	if n.Namespace != namespace {

@@ -133,7 +133,13 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 		case cli.Name:
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s\n", o.workspace.Name)
 		case cli.Human:
-			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, r.outcome(o))
+			outcome := r.verb + " requested"
+			if r.dryRun {
+				outcome = r.done + " (server dry run)"
+			} else if o.ended {
+				outcome = r.done
+			}
+			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, outcome)
 		}
 	}
 	switch {
@@ -143,16 +149,6 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 		return r.format.Write(r.Out, &list.Items[0])
 	}
 	return r.format.Write(r.Out, list)
-}
-
-func (r *workspaceRun) outcome(o *workspaceOrder) string {
-	switch {
-	case r.dryRun:
-		return r.done + " (server dry run)"
-	case o.ended:
-		return r.done
-	}
-	return r.verb + " requested"
 }
 
 // failedOrders returns an error that lists the workspaces for which the action failed.
