@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -166,14 +164,9 @@ func publicURL(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPl
 	if u, err := url.Parse(cp.Status.AccessURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && !insideCluster(u.Hostname()) {
 		return cp.Status.AccessURL
 	}
-	inside, err := url.Parse(cp.Status.URL)
-	if err != nil || inside.Hostname() == "" {
-		return ""
-	}
-	name, _, _ := strings.Cut(inside.Hostname(), ".")
-	service := &corev1.Service{}
-	if c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service) != nil {
-		// A user without permission to read the Service uses the port-forward.
+	inside, service, err := serviceOf(ctx, c, cp)
+	if err != nil {
+		// For example, a user without permission to read the Service uses the port-forward.
 		return ""
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {

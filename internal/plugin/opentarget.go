@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -19,37 +20,37 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
-func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
-	notYet := fmt.Errorf("control plane %s/%s has no URL yet: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
-	address, err := url.Parse(cp.Status.URL)
-	if err != nil || cp.Status.URL == "" || address.Hostname() == "" {
-		return to, "", notYet
+// serviceOf returns status.url of a control plane, which is inside the cluster, and its Service.
+func serviceOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (*url.URL, *corev1.Service, error) {
+	inside, err := url.Parse(cp.Status.URL)
+	if err != nil || inside.Hostname() == "" {
+		return nil, nil, fmt.Errorf("control plane %s/%s has no URL yet: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
 	}
-	number := 80
-	if address.Scheme == "https" {
-		number = 443
-	}
-	if text := address.Port(); text != "" {
-		if number, err = strconv.Atoi(text); err != nil {
-			return to, "", notYet
-		}
-	}
-	name, _, _ := strings.Cut(address.Hostname(), ".")
+	name, _, _ := strings.Cut(inside.Hostname(), ".")
 	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service); err != nil {
-		return to, "", fmt.Errorf("the Service of control plane %s/%s: %w", cp.Namespace, cp.Name, err)
+		return nil, nil, fmt.Errorf("the Service of control plane %s/%s: %w", cp.Namespace, cp.Name, err)
 	}
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == number })
+	return inside, service, nil
+}
+
+// endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
+func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
+	inside, service, err := serviceOf(ctx, c, cp)
+	if err != nil {
+		return to, "", err
+	}
+	number := cmp.Or(inside.Port(), map[string]string{"https": "443"}[inside.Scheme], "80")
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return strconv.Itoa(int(p.Port)) == number })
 	if i < 0 {
-		return to, "", fmt.Errorf("service %s/%s has no port %d, which status.url of control plane %s names", service.Namespace, service.Name, number, cp.Name)
+		return to, "", fmt.Errorf("service %s/%s has no port %s, which status.url of control plane %s names", service.Namespace, service.Name, number, cp.Name)
 	}
 	pod, err := readyPod(ctx, c, service)
 	if err != nil {
 		return to, "", err
 	}
 	port, err := containerPort(pod, service.Spec.Ports[i])
-	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, address.Scheme, err
+	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, inside.Scheme, err
 }
 
 func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1.Pod, error) {

@@ -215,6 +215,13 @@ func TestLogin(t *testing.T) {
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "--show-password", "-o", "json").want(t, 0, `"password": "open sesame"`, "")
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "-o", "json").want(t, 2, "", "add --show-password")
 	api := sampleAPI(t)
+	for inside, want := range map[string]string{"http://coder.coder.svc:80": "http://[2001:db8::1]\n", "https://coder.coder.svc:8443": "https://[2001:db8::1]:8443\n"} {
+		api.setStatus(planes, "coder", fields{"url": inside})
+		api.change("/api/v1/services", "coder/coder", func(o fields) {
+			o["status"] = fields{"loadBalancer": fields{"ingress": []any{fields{"ip": "2001:db8::1"}}}}
+		})
+		newHarness().run(t, api, "-n", "coder", "login", "--show-password").want(t, 0, want, "")
+	}
 	delete(api.objects["/api/v1/secrets"], "coder/coder-initial-admin")
 	newHarness().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
 }

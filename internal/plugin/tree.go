@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
@@ -87,12 +88,8 @@ func growWorkspaceTree(ctx context.Context, c *Cluster, name string) ([]*treeNod
 	if err != nil {
 		return nil, err
 	}
-	g := newTreeGrowth(c)
-	root := g.workspace(ws)
 	pods, _, err := c.WorkspacePods(ctx, ws, nil)
-	for i := range pods {
-		root.Children = append(root.Children, g.pod(&pods[i]))
-	}
+	root := workspaceNode(ws, pods)
 	root.sort()
 	return []*treeNode{root}, err
 }
@@ -107,6 +104,7 @@ type treeNode struct {
 	Children []*treeNode `json:"children,omitempty"`
 
 	colour cli.Colour
+	uid    types.UID
 }
 
 // treeOrder is the order in which the dependent objects of a control plane are displayed.

@@ -25,14 +25,8 @@ type treeGrowth struct {
 	cluster *Cluster
 	// owned contains the nodes by the UID of their owner.
 	owned map[types.UID][]*treeNode
-	// uids contains the UIDs of the nodes.
-	uids map[*treeNode]types.UID
-	// unseen lists what could not be read.
+	// unseen lists what could not be read. Entries may be nil.
 	unseen []error
-}
-
-func newTreeGrowth(c *Cluster) *treeGrowth {
-	return &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}, uids: map[*treeNode]types.UID{}}
 }
 
 // growAllTrees returns the trees of the control planes in all namespaces.
@@ -61,7 +55,7 @@ func growAllTrees(ctx context.Context, c *Cluster) ([]*treeNode, error) {
 // growTree returns the trees of the control planes in the namespace, or only of the one with the wanted
 // name.
 func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, error) {
-	g := newTreeGrowth(c)
+	g := &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}}
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &planes, client.InNamespace(c.Namespace)); err != nil {
 		return nil, err
@@ -76,8 +70,7 @@ func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, erro
 		if wanted != "" && cp.Name != wanted {
 			continue
 		}
-		root := g.node("CoderControlPlane", cp)
-		root.judge(cp.Status.Conditions)
+		root := judgedNode("CoderControlPlane", cp, cp.Status.Conditions)
 		roots, byName[cp.Name] = append(roots, root), root
 	}
 	if len(roots) == 0 {
@@ -92,10 +85,8 @@ func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, erro
 	return roots, errors.Join(g.unseen...)
 }
 
-func (g *treeGrowth) node(kind string, object client.Object) *treeNode {
-	n := &treeNode{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	g.uids[n] = object.GetUID()
-	return n
+func newNode(kind string, object client.Object) *treeNode {
+	return &treeNode{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), uid: object.GetUID()}
 }
 
 // own records a node under its controller, or else under its first owner.
@@ -117,7 +108,7 @@ func (g *treeGrowth) attach(n *treeNode) {
 	for _, child := range n.Children {
 		g.attach(child)
 	}
-	for _, child := range g.owned[g.uids[n]] {
+	for _, child := range g.owned[n.uid] {
 		g.attach(child)
 		if child.Kind != "ReplicaSet" || len(child.Children) > 0 {
 			n.Children = append(n.Children, child)
@@ -133,7 +124,7 @@ func (g *treeGrowth) children(ctx context.Context) error {
 		return err
 	}
 	for i := range pods.Items {
-		g.own(g.pod(&pods.Items[i]), &pods.Items[i])
+		g.own(podNode(&pods.Items[i]), &pods.Items[i])
 	}
 	var deployments appsv1.DeploymentList
 	if err := g.list(ctx, &deployments, "deployments"); err != nil {
@@ -141,7 +132,7 @@ func (g *treeGrowth) children(ctx context.Context) error {
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		n := g.node("Deployment", d)
+		n := newNode("Deployment", d)
 		n.State, n.colour = fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, d.Status.Replicas), cli.Green
 		if d.Status.ReadyReplicas < d.Status.Replicas {
 			n.colour = cli.Yellow
@@ -159,7 +150,7 @@ func (g *treeGrowth) children(ctx context.Context) error {
 			return err
 		}
 		for i := range list.Items {
-			g.own(g.node(kind.Kind, &list.Items[i]), &list.Items[i])
+			g.own(newNode(kind.Kind, &list.Items[i]), &list.Items[i])
 		}
 	}
 	return nil
@@ -185,27 +176,19 @@ func (g *treeGrowth) dependents(ctx context.Context, planes map[string]*treeNode
 		if ref == nil || planes[ref.Name] == nil {
 			return
 		}
-		n := g.node(kind, object)
-		n.judge(conditions)
-		planes[ref.Name].Children = append(planes[ref.Name].Children, n)
+		planes[ref.Name].Children = append(planes[ref.Name].Children, judgedNode(kind, object, conditions))
 	}
 	var provisioners coderv1alpha1.CoderProvisionerList
-	g.note(g.list(ctx, &provisioners, "coderprovisioners"))
+	g.unseen = append(g.unseen, g.list(ctx, &provisioners, "coderprovisioners"))
 	for i := range provisioners.Items {
 		p := &provisioners.Items[i]
 		below(p.Spec.ControlPlaneRef, "CoderProvisioner", p, p.Status.Conditions)
 	}
 	var proxies coderv1alpha1.CoderWorkspaceProxyList
-	g.note(g.list(ctx, &proxies, "coderworkspaceproxies"))
+	g.unseen = append(g.unseen, g.list(ctx, &proxies, "coderworkspaceproxies"))
 	for i := range proxies.Items {
 		p := &proxies.Items[i]
 		below(p.Spec.ControlPlaneRef, "CoderWorkspaceProxy", p, p.Status.Conditions)
-	}
-}
-
-func (g *treeGrowth) note(err error) {
-	if err != nil {
-		g.unseen = append(g.unseen, err)
 	}
 }
 
@@ -214,23 +197,22 @@ func (g *treeGrowth) note(err error) {
 func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode) {
 	templates := map[string]*treeNode{}
 	var tmpls aggregationv1alpha1.CoderTemplateList
-	g.note(g.list(ctx, &tmpls, "codertemplates"))
+	g.unseen = append(g.unseen, g.list(ctx, &tmpls, "codertemplates"))
 	for i := range tmpls.Items {
 		t := &tmpls.Items[i]
 		plane := planes[t.Labels[aggregationv1alpha1.LabelControlPlaneName]]
 		if plane == nil {
 			continue
 		}
-		n := g.node("CoderTemplate", t)
-		n.judge(t.Status.Conditions)
+		n := judgedNode("CoderTemplate", t, t.Status.Conditions)
 		n.State = TemplateState(t)
 		plane.Children = append(plane.Children, n)
 		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
 	}
 	var list aggregationv1alpha1.CoderWorkspaceList
-	g.note(g.list(ctx, &list, "coderworkspaces"))
+	g.unseen = append(g.unseen, g.list(ctx, &list, "coderworkspaces"))
 	pods, err := g.cluster.PodsByWorkspace(ctx)
-	g.note(err)
+	g.unseen = append(g.unseen, err)
 	for i := range list.Items {
 		w := &list.Items[i]
 		plane := w.Labels[aggregationv1alpha1.LabelControlPlaneName]
@@ -241,24 +223,22 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 		if parent == nil {
 			continue
 		}
-		n := g.workspace(w)
-		for j := range pods[w.Status.ID] {
-			n.Children = append(n.Children, g.pod(&pods[w.Status.ID][j]))
-		}
-		parent.Children = append(parent.Children, n)
+		parent.Children = append(parent.Children, workspaceNode(w, pods[w.Status.ID]))
 	}
 }
 
-// workspace returns the node of a workspace.
-func (g *treeGrowth) workspace(w *aggregationv1alpha1.CoderWorkspace) *treeNode {
-	n := g.node("CoderWorkspace", w)
-	n.judge(w.Status.Conditions)
+// workspaceNode returns the node of a workspace with its pods.
+func workspaceNode(w *aggregationv1alpha1.CoderWorkspace, pods []corev1.Pod) *treeNode {
+	n := judgedNode("CoderWorkspace", w, w.Status.Conditions)
 	n.State = WorkspaceState(w)
+	for i := range pods {
+		n.Children = append(n.Children, podNode(&pods[i]))
+	}
 	return n
 }
 
-func (g *treeGrowth) pod(pod *corev1.Pod) *treeNode {
-	n := g.node("Pod", pod)
+func podNode(pod *corev1.Pod) *treeNode {
+	n := newNode("Pod", pod)
 	n.State, n.colour = string(pod.Status.Phase), cli.Yellow
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -275,8 +255,9 @@ func (g *treeGrowth) pod(pod *corev1.Pod) *treeNode {
 	return n
 }
 
-// judge sets the state from the condition Ready, which all kinds of this project have.
-func (n *treeNode) judge(conditions []metav1.Condition) {
+// judgedNode returns a node whose state is the condition Ready, which all kinds of this project have.
+func judgedNode(kind string, object client.Object, conditions []metav1.Condition) *treeNode {
+	n := newNode(kind, object)
 	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
 	switch {
 	case c == nil:
@@ -292,4 +273,5 @@ func (n *treeNode) judge(conditions []metav1.Condition) {
 			n.colour = cli.Yellow
 		}
 	}
+	return n
 }
