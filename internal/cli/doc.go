@@ -1,6 +1,6 @@
 // Package cli contains what the command lines of coder-k8s and of its kubectl plugin share:
-// exit codes and the output of errors (execute.go), the formats of -o (format.go), and the
-// interaction with users: colors and questions (terminal.go), tables and progress.
+// exit codes and the output of errors (execute.go), the formats of -o and tables (format.go), and the
+// interaction with users: colors, questions and progress (terminal.go).
 //
 // A command prints its result to standard output and everything else to standard error. It
 // never ends the process itself. Colors and lines that are overwritten are used only on

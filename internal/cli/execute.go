@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -76,6 +78,15 @@ func NoArguments(_ *cobra.Command, args []string) error {
 		return Usage("%q is one argument too many: this command takes none", args[0])
 	}
 	return nil
+}
+
+// Main runs a program with the arguments and the streams of the process, and returns its exit code.
+// The first signal ends the context, and a second one the process.
+func Main(run func(ctx context.Context, args []string, streams genericiooptions.IOStreams) int) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }
 
 // Execute runs the command and returns the exit code of the process. Every line of an error

@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -48,8 +44,9 @@ func (s *Session) Cluster() (*Cluster, error) {
 		return nil, fmt.Errorf("finding the namespace: %w", err)
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	scheme, err := newScheme()
-	if err != nil {
+	scheme := runtime.NewScheme()
+	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: newMapper()})
@@ -63,36 +60,23 @@ func (s *Session) Cluster() (*Cluster, error) {
 	return &Cluster{Client: c, Kube: kube, Config: config, Namespace: namespace}, nil
 }
 
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
-		coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
-}
-
 // Kinds returns the kinds of which the plugin reads objects. All are namespaced.
 func Kinds() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
-	add := func(gv schema.GroupVersion, kinds ...string) {
+	add := func(version string, kinds ...string) {
 		for _, kind := range kinds {
-			all = append(all, gv.WithKind(kind))
+			all = append(all, schema.FromAPIVersionAndKind(version, kind))
 		}
 	}
-	add(coderv1alpha1.GroupVersion, "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy")
-	add(aggregationv1alpha1.GroupVersion, "CoderTemplate", "CoderWorkspace")
-	add(corev1.SchemeGroupVersion, "Pod", "Service", "ServiceAccount", "Secret")
-	add(appsv1.SchemeGroupVersion, "Deployment", "ReplicaSet")
-	add(policyv1.SchemeGroupVersion, "PodDisruptionBudget")
-	add(networkingv1.SchemeGroupVersion, "Ingress", "NetworkPolicy")
-	add(rbacv1.SchemeGroupVersion, "Role", "RoleBinding")
-	add(schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}, "HTTPRoute")
-	add(schema.GroupVersion{Group: "monitoring.coreos.com", Version: "v1"}, "ServiceMonitor")
+	add(coderv1alpha1.GroupVersion.String(), "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy")
+	add(aggregationv1alpha1.GroupVersion.String(), "CoderTemplate", "CoderWorkspace")
+	add("v1", "Pod", "Service", "ServiceAccount", "Secret")
+	add("apps/v1", "Deployment", "ReplicaSet")
+	add("policy/v1", "PodDisruptionBudget")
+	add("networking.k8s.io/v1", "Ingress", "NetworkPolicy")
+	add("rbac.authorization.k8s.io/v1", "Role", "RoleBinding")
+	add("gateway.networking.k8s.io/v1", "HTTPRoute")
+	add("monitoring.coreos.com/v1", "ServiceMonitor")
 	return all
 }
 
@@ -101,6 +85,7 @@ func newMapper() meta.RESTMapper {
 	for _, kind := range Kinds() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	// CoderSelfReview can be created but not read.
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper
@@ -122,32 +107,26 @@ func IsTemporary(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
-// Stream reads a subresource of the aggregated API that is not an object. The caller closes the
-// result.
-func (c *Cluster) Stream(ctx context.Context, namespace, resource, name, subresource string, query map[string]string) (io.ReadCloser, error) {
-	request := c.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
-		Namespace(namespace).Resource(resource).Name(name).SubResource(subresource)
-	for key, value := range query {
-		request = request.Param(key, value)
+// subresource returns a request for a subresource of a workspace or template. Empty parameters are
+// left out.
+func (c *Cluster) subresource(verb string, of client.Object, subresource string, parameters map[string]string) *rest.Request {
+	resource := "coderworkspaces"
+	if _, ok := of.(*aggregationv1alpha1.CoderTemplate); ok {
+		resource = "codertemplates"
 	}
-	return request.Stream(ctx)
+	request := c.Kube.CoreV1().RESTClient().Verb(verb).AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
+		Namespace(of.GetNamespace()).Resource(resource).Name(of.GetName()).SubResource(subresource)
+	for key, value := range parameters {
+		if value != "" {
+			request.Param(key, value)
+		}
+	}
+	return request
 }
 
-// ReadSubresource reads a subresource of the aggregated API and decodes it.
-func (c *Cluster) ReadSubresource(ctx context.Context, of client.Object, resource, subresource string, into any) error {
-	return c.decode(ctx, of.GetNamespace(), resource, of.GetName(), subresource, nil, into)
-}
-
-// DeleteSubresource deletes a subresource of the aggregated API, and decodes the answer.
-func (c *Cluster) DeleteSubresource(ctx context.Context, of client.Object, resource, subresource string, options *metav1.DeleteOptions, into any) error {
-	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
-	body, err := json.Marshal(options)
-	if err != nil {
-		return err
-	}
-	result := c.Kube.CoreV1().RESTClient().Delete().AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
-		Namespace(of.GetNamespace()).Resource(resource).Name(of.GetName()).SubResource(subresource).
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
+// send sends a request and decodes the response.
+func send(ctx context.Context, request *rest.Request, into any) error {
+	result := request.SetHeader("Accept", "application/json").Do(ctx)
 	// Unlike the error of Raw, this error contains the message of the response.
 	if err := result.Error(); err != nil {
 		return err
@@ -156,16 +135,19 @@ func (c *Cluster) DeleteSubresource(ctx context.Context, of client.Object, resou
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(text, into)
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
 }
 
 // TemplateVersion returns a version of a template by its name or UUID.
 func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
 	var seen []string
-	query := map[string]string{"archived": "true", "limit": "200"}
+	parameters := map[string]string{"archived": "true", "limit": "200"}
 	for {
 		var list aggregationv1alpha1.CoderTemplateVersionList
-		if err := c.decode(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "versions", query, &list); err != nil {
+		if err := send(ctx, c.subresource(http.MethodGet, tmpl, "versions", parameters), &list); err != nil {
 			return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("reading the versions of template %s: %w", tmpl.Name, err)
 		}
 		for _, v := range list.Items {
@@ -177,7 +159,7 @@ func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1
 		if list.Continue == "" {
 			break
 		}
-		query["after"] = list.Continue
+		parameters["after"] = list.Continue
 	}
 	const most = 5
 	return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("template %s has no version %q; the newest of its %d are %s",
@@ -187,7 +169,7 @@ func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1
 // TemplateVersionNames returns the names of the newest versions of a template.
 func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) []string {
 	var list aggregationv1alpha1.CoderTemplateVersionList
-	if c.decode(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "versions", map[string]string{"limit": "20"}, &list) != nil {
+	if send(ctx, c.subresource(http.MethodGet, tmpl, "versions", map[string]string{"limit": "20"}), &list) != nil {
 		return nil
 	}
 	var names []string
@@ -195,18 +177,4 @@ func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1a
 		names = append(names, list.Items[i].Name)
 	}
 	return names
-}
-
-// decode reads a subresource and decodes its JSON.
-func (c *Cluster) decode(ctx context.Context, namespace, resource, name, subresource string, query map[string]string, into any) error {
-	stream, err := c.Stream(ctx, namespace, resource, name, subresource, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stream.Close() }()
-	text, err := io.ReadAll(stream)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
@@ -72,14 +72,14 @@ func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.Cod
 // PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
 // The error names the namespaces that could not be read.
 func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
-	exists, err := labels.NewRequirement(WorkspaceIDLabel, selection.Exists, nil)
+	labelled, err := labels.Parse(WorkspaceIDLabel)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string][]corev1.Pod{}
 	var failed []error
 	for _, namespace := range c.workspaceNamespaces(ctx, c.Namespace) {
-		pods, err := c.pods(ctx, namespace, labels.NewSelector().Add(*exists))
+		pods, err := c.pods(ctx, namespace, labelled)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("pods of workspaces in namespace %s: %w", namespace, err))
 		}
@@ -89,6 +89,20 @@ func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod,
 		}
 	}
 	return found, errors.Join(failed...)
+}
+
+// NamespacesWithControlPlane returns the namespaces that have a control plane.
+func (c *Cluster) NamespacesWithControlPlane(ctx context.Context) ([]string, error) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
+	}
+	var all []string
+	for i := range list.Items {
+		all = append(all, list.Items[i].Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // workspaceNamespaces returns the namespaces in which the control planes of a namespace, and their
@@ -126,12 +140,15 @@ func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Se
 		return nil, err
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return list.Items, nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Endpoint is a port of a pod.
@@ -167,19 +184,14 @@ func forward(ctx context.Context, c *Cluster, to Endpoint, local int, ready func
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
-	case err := <-ended:
-		return forwardError(to, err)
+	case err = <-ended:
 	case <-isReady:
+		var ports []portforward.ForwardedPort
+		if ports, err = forwarder.GetPorts(); err == nil {
+			ready(int(ports[0].Local))
+			err = <-ended
+		}
 	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		return forwardError(to, err)
-	}
-	ready(int(ports[0].Local))
-	return forwardError(to, <-ended)
-}
-
-func forwardError(to Endpoint, err error) error {
 	switch {
 	case err == nil:
 		return nil

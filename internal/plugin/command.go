@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,12 +40,7 @@ func NewCommand(s *Session) *cobra.Command {
 		// The completion command below also supports kubectl.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0], kubectlWords())
-			}
-			return cmd.Help()
-		},
+		RunE:              helpOrUnknown(kubectlWords),
 	}
 	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
 	s.CompleteFlags(cmd)
@@ -62,11 +56,30 @@ func NewCommand(s *Session) *cobra.Command {
 }
 
 // kubectlWords maps words that users may try to the kubectl command for them.
-func kubectlWords() map[string]string {
-	return map[string]string{
-		"get": "kubectl get coderworkspaces,codertemplates", "list": "kubectl get coderworkspaces", "ls": "kubectl get coderworkspaces",
-		"describe": "kubectl describe coderworkspace NAME", "delete": "kubectl delete coderworkspace NAME", "create": "kubectl apply -f FILE",
-		"apply": "kubectl apply -f FILE", "edit": "kubectl edit coderworkspace NAME", "watch": "kubectl get coderworkspaces --watch",
+var kubectlWords = map[string]string{
+	"get": "kubectl get coderworkspaces,codertemplates", "list": "kubectl get coderworkspaces", "ls": "kubectl get coderworkspaces",
+	"describe": "kubectl describe coderworkspace NAME", "delete": "kubectl delete coderworkspace NAME", "create": "kubectl apply -f FILE",
+	"apply": "kubectl apply -f FILE", "edit": "kubectl edit coderworkspace NAME", "watch": "kubectl get coderworkspaces --watch",
+}
+
+// helpOrUnknown runs a command that only has subcommands. instead contains commands of other
+// programs for words that users try.
+func helpOrUnknown(instead map[string]string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return cli.UnknownCommand(cmd, args[0], instead)
+		}
+		return cmd.Help()
+	}
+}
+
+// arguments refuses fewer than least or more than most arguments with a usage error.
+func arguments(least, most int, mistake string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return cli.Usage("%s", mistake)
+		}
+		return nil
 	}
 }
 
@@ -106,7 +119,6 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// newOptionsCommand returns the command kubectl coder options.
 func newOptionsCommand(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "options", Short: "List the flags that all commands have",
@@ -126,7 +138,6 @@ const kubectlScript = `#!/usr/bin/env sh
 exec kubectl-coder __complete "$@"
 `
 
-// newCompletionCommand returns the command kubectl coder completion.
 func newCompletionCommand(s *Session) *cobra.Command {
 	known := []string{"kubectl", "bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
@@ -137,15 +148,9 @@ func newCompletionCommand(s *Session) *cobra.Command {
 			"is set up. The script of a shell is for calls of kubectl-coder without kubectl.",
 		Example:   "  kubectl coder completion kubectl >~/.local/bin/kubectl_complete-coder && chmod +x ~/.local/bin/kubectl_complete-coder\n  source <(kubectl coder completion bash)",
 		ValidArgs: known,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(known, args[0]) {
-				return cli.Usage("for what? Give one of %s", strings.Join(known, ", "))
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
-			switch args[0] {
+			switch strings.Join(args, " ") {
 			case "bash":
 				return root.GenBashCompletionV2(s.Out, true)
 			case "zsh":
@@ -154,9 +159,11 @@ func newCompletionCommand(s *Session) *cobra.Command {
 				return root.GenFishCompletion(s.Out, true)
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(s.Out)
+			case "kubectl":
+				_, err := fmt.Fprint(s.Out, kubectlScript)
+				return err
 			}
-			_, err := fmt.Fprint(s.Out, kubectlScript)
-			return err
+			return cli.Usage("for what? Give one of %s", strings.Join(known, ", "))
 		},
 	}
 }

@@ -34,7 +34,7 @@ func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
 			case typed:
 				continue
 			case i > 0:
-				prefix = shortKind(kind) + "/"
+				prefix = strings.ToLower(strings.TrimPrefix(kind, "Coder")) + "/"
 			}
 			for _, name := range withEnds(c.names(ctx, kind), begun != "" && (prefix == "" || typed)) {
 				offered = append(offered, prefix+name)
@@ -63,14 +63,9 @@ func withEnds(names []string, ends bool) []string {
 	count := map[string]int{}
 	var all []string
 	for _, name := range names {
-		for rest := name; ; {
-			_, after, found := strings.Cut(rest, ".")
-			if !found {
-				break
-			}
-			rest = after
-			count[rest]++
-			all = append(all, rest)
+		for _, end, found := strings.Cut(name, "."); found; _, end, found = strings.Cut(end, ".") {
+			count[end]++
+			all = append(all, end)
 		}
 	}
 	unique := slices.DeleteFunc(all, func(end string) bool { return count[end] > 1 || slices.Contains(names, end) })
@@ -120,16 +115,24 @@ func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, value
 	})
 }
 
-// CompleteAgents completes a flag with the agents of the workspace in the first argument.
-func (s *Session) CompleteAgents(cmd *cobra.Command, flag string) {
+// CompleteFlagOf completes a flag with the results of find for the object in the first argument of
+// the command, which has one of these kinds.
+func (s *Session) CompleteFlagOf(cmd *cobra.Command, flag string, find func(context.Context, *Cluster, Target) []string, kinds ...string) {
 	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, args []string) []string {
 		if len(args) == 0 {
 			return nil
 		}
-		target, err := ParseTarget(args[0], "CoderWorkspace")
+		target, err := ParseTarget(args[0], kinds...)
 		if err != nil {
 			return nil
 		}
+		return find(ctx, c, target)
+	})
+}
+
+// CompleteAgents completes a flag with the agents of the workspace in the first argument.
+func (s *Session) CompleteAgents(cmd *cobra.Command, flag string) {
+	s.CompleteFlagOf(cmd, flag, func(ctx context.Context, c *Cluster, target Target) []string {
 		ws, err := c.Workspace(ctx, target.Name)
 		if err != nil {
 			return nil
@@ -139,28 +142,37 @@ func (s *Session) CompleteAgents(cmd *cobra.Command, flag string) {
 			names = append(names, agent.Name)
 		}
 		return names
-	})
+	}, "CoderWorkspace")
+}
+
+// CompleteVersions completes --version with the newest versions of the template in the first
+// argument, which has one of these kinds.
+func (s *Session) CompleteVersions(cmd *cobra.Command, kinds ...string) {
+	s.CompleteFlagOf(cmd, "version", func(ctx context.Context, c *Cluster, target Target) []string {
+		if target.Kind != "CoderTemplate" {
+			return nil
+		}
+		tmpl, err := c.Template(ctx, target.Name)
+		if err != nil {
+			return nil
+		}
+		return c.TemplateVersionNames(ctx, tmpl)
+	}, kinds...)
 }
 
 // CompleteNamespaces completes a flag with the namespaces of the cluster.
 func (s *Session) CompleteNamespaces(cmd *cobra.Command, flag string) {
-	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string {
-		list, err := c.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil
-		}
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names
-	})
+	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string { return c.names(ctx, "Namespace") })
 }
 
-// names returns the names of all objects of a kind in the namespace.
+// names returns the names of all objects of a kind, in the namespace if the kind is namespaced.
 func (c *Cluster) names(ctx context.Context, kind string) []string {
+	known, err := c.RESTMapper().KindFor(schema.GroupVersionResource{Resource: kind})
+	if err != nil {
+		return nil
+	}
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(completedKind(kind).GroupVersion().WithKind(kind + "List"))
+	list.SetGroupVersionKind(known.GroupVersion().WithKind(kind + "List"))
 	if c.List(ctx, list, client.InNamespace(c.Namespace)) != nil {
 		return nil
 	}
@@ -170,18 +182,6 @@ func (c *Cluster) names(ctx context.Context, kind string) []string {
 	}
 	return all
 }
-
-func completedKind(kind string) schema.GroupVersionKind {
-	for _, known := range Kinds() {
-		if known.Kind == kind {
-			return known
-		}
-	}
-	return schema.GroupVersionKind{Kind: kind}
-}
-
-// shortKind returns the short form of a kind that users may type.
-func shortKind(kind string) string { return strings.ToLower(strings.TrimPrefix(kind, "Coder")) }
 
 // CompleteFlags completes the values of the flags that select the cluster and the user.
 func (s *Session) CompleteFlags(cmd *cobra.Command) {

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,14 +18,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// sshConfiguration is one run of config-ssh.
 type sshConfiguration struct {
 	*Session
 	file, suffix          string
 	dryRun, remove, start bool
 }
 
-// newConfigSSHCommand returns the command kubectl coder config-ssh.
 func newConfigSSHCommand(s *Session) *cobra.Command {
 	c := &sshConfiguration{Session: s}
 	cmd := &cobra.Command{
@@ -65,20 +65,20 @@ func (c *sshConfiguration) do(cmd *cobra.Command) error {
 	}
 	block := sshBlock{suffix: c.suffix}
 	if !c.remove {
-		command, err := c.command(cmd.Flags())
-		if err != nil {
+		var err error
+		if block.proxy, err = c.command(cmd.Flags()); err != nil {
 			return err
 		}
-		block.proxy = command
 	}
 	if c.dryRun && !c.remove {
 		_, err := fmt.Fprint(c.Out, block)
 		return err
 	}
-	before, err := readConfig(c.file)
-	if err != nil {
+	text, err := os.ReadFile(c.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	before := string(text)
 	after, err := block.apply(before, c.remove)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
@@ -135,11 +135,7 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 		// A program that is started from the desktop does not have the environment of this shell.
 		words = append([]string{"env", "KUBECONFIG=" + absolute(list)}, words...)
 	}
-	context := config.CurrentContext
-	if c.Kubeconfig.Flags.CurrentContext != "" {
-		context = c.Kubeconfig.Flags.CurrentContext
-	}
-	if context != "" {
+	if context := cmp.Or(c.Kubeconfig.Flags.CurrentContext, config.CurrentContext); context != "" {
 		words = append(words, "--context", context)
 	}
 	words = append(words, "--namespace", namespace, "ssh", "--stdio", "--host-suffix", c.suffix)
@@ -187,4 +183,95 @@ func hostToken() string {
 		return "%h"
 	}
 	return "'%h'"
+}
+
+// sshBlock is the block of an OpenSSH configuration for one host suffix.
+type sshBlock struct {
+	suffix string
+	// proxy is the command that connects to the host. OpenSSH passes it to a shell. %h is the host.
+	proxy string
+}
+
+func (b sshBlock) begin() string { return "# BEGIN kubectl coder config-ssh, hosts *." + b.suffix }
+
+func (b sshBlock) end() string { return "# END kubectl coder config-ssh, hosts *." + b.suffix }
+
+// String returns the text of the block. It ends with "Host *", so that options that follow the
+// block still apply to all hosts.
+func (b sshBlock) String() string {
+	return fmt.Sprintf(`%s
+# Call kubectl coder config-ssh to change this block, and with --remove to remove it.
+# The host key is not checked, because it proves nothing: anyone can compute it from the names of the workspace and its
+# owner. The connection is inside one to kube-apiserver, whose certificate the kubeconfig's certificate authority verifies,
+# and which authenticates you.
+Host *.%s
+    ProxyCommand %s
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    LogLevel ERROR
+    ConnectTimeout 0
+    ServerAliveInterval 30
+Host *
+%s
+`, b.begin(), b.suffix, b.proxy, b.end())
+}
+
+// apply returns the configuration with this block, or without it. An existing block stays in its
+// place. A new one is added at the beginning, because OpenSSH uses the first value of an option.
+func (b sshBlock) apply(config string, remove bool) (string, error) {
+	before, rest, found := cutLine(config, b.begin())
+	if !found {
+		if _, _, found := cutLine(config, b.end()); found {
+			return "", fmt.Errorf("the line %q is there without the line %q: remove it", b.end(), b.begin())
+		}
+		if remove {
+			return config, nil
+		}
+		if config != "" {
+			config = "\n" + config
+		}
+		return b.String() + config, nil
+	}
+	_, after, found := cutLine(rest, b.end())
+	if !found {
+		return "", fmt.Errorf("the line %q is missing after the line %q: add it where the block ends", b.end(), b.begin())
+	}
+	if remove {
+		return before + strings.TrimPrefix(after, "\n"), nil
+	}
+	return before + b.String() + after, nil
+}
+
+// cutLine splits a text around a line.
+func cutLine(text, line string) (before, after string, found bool) {
+	at := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + `[ \t\r]*$\n?`).FindStringIndex(text)
+	if at == nil {
+		return text, "", false
+	}
+	return text[:at[0]], text[at[1]:], true
+}
+
+// writeConfig replaces the file atomically. It follows a symbolic link, which some tools use to
+// manage such files.
+func writeConfig(file, text string) error {
+	if resolved, err := filepath.EvalSymlinks(file); err == nil {
+		file = resolved
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o600)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".kubectl-coder-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }()
+	_, err = temporary.WriteString(text)
+	if err := errors.Join(err, temporary.Chmod(mode), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), file)
 }

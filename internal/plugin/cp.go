@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -20,7 +22,6 @@ type place struct {
 	workspace, agent, path string
 }
 
-// newCopyCommand returns the command kubectl coder cp.
 func newCopyCommand(s *Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
@@ -36,12 +37,7 @@ func newCopyCommand(s *Session) *cobra.Command {
 			"are named.",
 		Example: "  kubectl coder cp ./src dev:\n  kubectl coder cp dev:project/report.pdf .\n  kubectl coder cp -c gpu dev:/var/log/train ./logs\n" +
 			"  kubectl coder cp coder.ada.dev@main:~/.bashrc bashrc",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return cli.Usage("give a source and a destination, one of them as WORKSPACE:PATH")
-			}
-			return nil
-		},
+		Args:              arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return t.copy(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completePlaces(s),
 	}
@@ -141,21 +137,25 @@ if [ -d "$p" ]; then cd "$p" && exec tar -cf - .
 elif [ -e "$p" ]; then cd "${p%/*}/" && exec tar -chf - "./${p##*/}"
 else echo "$p: no such file or directory" >&2; exit 1; fi`
 
-func (u *transfer) upload(ctx context.Context, source string, to place) error {
-	files, bytes, err := measureFiles(source)
-	if err != nil {
+func (u *transfer) upload(ctx context.Context, source string, to place) (err error) {
+	if u.files, u.bytes, err = measureFiles(source); err != nil {
 		return cli.Usage("%v", err)
 	}
-	u.files, u.bytes = files, bytes
-	kind, err := kindOf(source)
-	if err != nil {
-		return err
+	kind := "file"
+	if isDirectory(source) {
+		kind = "directory"
 	}
 	name, err := nameOf(source)
 	if err != nil {
 		return err
 	}
-	return u.send(ctx, to, source, []string{"sh", "-c", uploadScript, "sh", to.path, kind, name})
+	return u.send(ctx, to, source, uploadScript, "sh", to.path, kind, name)
+}
+
+// isDirectory follows symbolic links.
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // nameOf returns the last element of a path. It returns "." for a path that ends with ".", of which
@@ -170,7 +170,7 @@ func nameOf(source string) (string, error) {
 
 func (u *transfer) download(ctx context.Context, from place, destination string) error {
 	directory, name := filepath.Split(filepath.Clean(destination))
-	if kind, err := kindOf(destination); err == nil && kind == kindDirectory {
+	if isDirectory(destination) {
 		directory, name = destination, path.Base(from.path)
 		if name == "/" || name == "~" || strings.HasSuffix(from.path, "/..") || from.path == ".." {
 			name = "."
@@ -178,13 +178,11 @@ func (u *transfer) download(ctx context.Context, from place, destination string)
 	} else if strings.HasSuffix(destination, string(filepath.Separator)) {
 		return cli.Usage("%s: no such directory", destination)
 	}
-	if directory == "" {
-		directory = "."
-	}
-	if _, err := kindOf(directory); err != nil {
+	directory = cmp.Or(directory, ".")
+	if _, err := os.Stat(directory); err != nil {
 		return cli.Usage("%v", err)
 	}
-	err := u.receive(ctx, from, directory, name, []string{"sh", "-c", downloadScript, "sh", from.path})
+	err := u.receive(ctx, from, directory, name, downloadScript, "sh", from.path)
 	if errors.Is(err, errEmptyArchive) {
 		return fmt.Errorf("nothing was copied from workspace %s", u.ws.Name)
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 const (
@@ -22,28 +22,12 @@ const (
 	mebibyte         = 1 << 20
 )
 
-// The kinds of sources.
-const (
-	kindFile      = "file"
-	kindDirectory = "directory"
-)
-
-// kindOf returns the kind of a path on this machine. It follows symbolic links.
-func kindOf(name string) (string, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return "", err
-	case info.IsDir():
-		return kindDirectory, nil
-	}
-	return kindFile, nil
-}
-
 // transfer is one copy.
 type transfer struct {
 	*target
 	report *copyReport
+	// complaints is the standard error of the workspace.
+	complaints limited
 	// files and bytes are the total number and size of the files, or 0 if unknown.
 	files int
 	bytes int64
@@ -65,8 +49,17 @@ func (u *transfer) begin(ctx context.Context, name string) (*Cluster, error) {
 	return cluster, nil
 }
 
-// send runs a command that unpacks source in the workspace.
-func (u *transfer) send(ctx context.Context, to place, source string, args []string) error {
+// inside runs a script in the workspace.
+func (u *transfer) inside(ctx context.Context, c *Cluster, stdin io.Reader, stdout io.Writer, script ...string) error {
+	return run(ctx, c, u.ws, map[string]string{"agent": u.agent}, remoteexec.Command{
+		Args: append([]string{"sh", "-c"}, script...), Stdin: stdin, Stdout: stdout, Stderr: &u.complaints,
+	})
+}
+
+var errEnded = errors.New("the command in the workspace has ended")
+
+// send packs source, and unpacks it in the workspace with a script.
+func (u *transfer) send(ctx context.Context, to place, source string, script ...string) error {
 	cluster, err := u.begin(ctx, to.workspace)
 	if err != nil {
 		return err
@@ -78,8 +71,7 @@ func (u *transfer) send(ctx context.Context, to place, source string, args []str
 		_ = writer.CloseWithError(err)
 		packed <- err
 	}()
-	complaints := &limited{rest: maxComplaints}
-	err = run(ctx, cluster, u.ws, command{agent: u.agent, args: args, stdin: reader, stdout: io.Discard, stderr: complaints})
+	err = u.inside(ctx, cluster, reader, io.Discard, script...)
 	// The command may have ended before it read everything.
 	_ = reader.CloseWithError(errEnded)
 	packErr := <-packed
@@ -87,13 +79,11 @@ func (u *transfer) send(ctx context.Context, to place, source string, args []str
 	if errors.Is(packErr, errEnded) {
 		packErr = nil
 	}
-	return u.outcome(packErr, err, complaints)
+	return u.outcome(packErr, err)
 }
 
-var errEnded = errors.New("the command in the workspace has ended")
-
-// receive unpacks the output of a command as name in directory.
-func (u *transfer) receive(ctx context.Context, from place, directory, name string, args []string) error {
+// receive unpacks the output of a script as name in directory.
+func (u *transfer) receive(ctx context.Context, from place, directory, name string, script ...string) error {
 	cluster, err := u.begin(ctx, from.workspace)
 	if err != nil {
 		return err
@@ -114,10 +104,9 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 		}
 		unpacked <- err
 	}()
-	complaints := &limited{rest: maxComplaints}
-	err = run(ctx, cluster, u.ws, command{agent: u.agent, args: args, stdout: writer, stderr: complaints})
+	err = u.inside(ctx, cluster, nil, writer, script...)
 	var exit *cli.ExitError
-	if err == nil || errors.As(err, &exit) {
+	if errors.As(err, &exit) {
 		_ = writer.Close()
 	} else {
 		_ = writer.CloseWithError(err)
@@ -126,17 +115,17 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 	u.progress.End()
 	if exit != nil && unpackErr == nil {
 		// tar reports files that it cannot read, and packs the others.
-		return &cli.PartialError{Err: errors.Join(u.report.Left(), fmt.Errorf("in the workspace: %s", complaints.text(exit)))}
+		return &cli.PartialError{Err: errors.Join(u.report.Left(), fmt.Errorf("in the workspace: %s", u.complaints.text(exit)))}
 	}
-	return u.outcome(unpackErr, err, complaints)
+	return u.outcome(unpackErr, err)
 }
 
 // outcome returns the error of a copy. mine is the error of this machine, theirs the one of the
 // workspace.
-func (u *transfer) outcome(mine, theirs error, complaints *limited) error {
+func (u *transfer) outcome(mine, theirs error) error {
 	var exit *cli.ExitError
 	if errors.As(theirs, &exit) {
-		theirs = fmt.Errorf("in workspace %s: %s", u.ws.Name, complaints.text(exit))
+		theirs = fmt.Errorf("in workspace %s: %s", u.ws.Name, u.complaints.text(exit))
 		if errors.Is(mine, errEmptyArchive) {
 			return theirs
 		}
@@ -150,10 +139,11 @@ func (u *transfer) outcome(mine, theirs error, complaints *limited) error {
 		}
 		return nil
 	}
-	if mine != nil && theirs != nil && !errors.Is(mine, theirs) && !errors.Is(theirs, context.Canceled) {
-		mine = errors.Join(mine, theirs)
-	} else if mine == nil {
+	switch {
+	case mine == nil:
 		mine = theirs
+	case theirs != nil && !errors.Is(mine, theirs) && !errors.Is(theirs, context.Canceled):
+		mine = errors.Join(mine, theirs)
 	}
 	return errors.Join(fmt.Errorf("the copy is not complete: %w", mine), u.missing(), u.report.Left())
 }
@@ -195,17 +185,12 @@ func (u *transfer) show() {
 	u.progress.Line(text + "  " + u.report.Current)
 }
 
-// limited keeps the beginning of the written data.
-type limited struct {
-	bytes.Buffer
-	rest int
-}
+// limited keeps the first maxComplaints bytes of the written data.
+type limited struct{ bytes.Buffer }
 
 // Write implements io.Writer.
 func (l *limited) Write(p []byte) (int, error) {
-	kept := min(l.rest, len(p))
-	l.rest -= kept
-	_, _ = l.Buffer.Write(p[:kept])
+	_, _ = l.Buffer.Write(p[:min(maxComplaints-l.Len(), len(p))])
 	return len(p), nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -25,7 +25,6 @@ type execution struct {
 	suffix string
 }
 
-// newExecCommand returns the command kubectl coder exec.
 func newExecCommand(s *Session) *cobra.Command {
 	e := &execution{target: target{Session: s}}
 	cmd := &cobra.Command{
@@ -52,7 +51,6 @@ func newExecCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
-// newSSHCommand returns the command kubectl coder ssh.
 func newSSHCommand(s *Session) *cobra.Command {
 	e := &execution{target: target{Session: s}, stdin: true}
 	cmd := &cobra.Command{
@@ -86,6 +84,16 @@ func newSSHCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
+// parseHost parses a host name of config-ssh: WORKSPACE[--AGENT].SUFFIX. Names in Coder contain no
+// two consecutive dashes.
+func parseHost(host, suffix string) (workspace, agent string) {
+	host = strings.TrimSuffix(host, "."+suffix)
+	if before, after, found := strings.Cut(host, "--"); found {
+		return before, after
+	}
+	return host, ""
+}
+
 func (e *execution) run(ctx context.Context, name string, args []string) error {
 	if e.suffix != "" {
 		var agent string
@@ -98,20 +106,18 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 		return err
 	}
 	if e.stdio {
-		return run(ctx, cluster, ws, command{agent: e.agent, ssh: true, stdin: e.In, stdout: e.Out})
+		parameters := map[string]string{"agent": e.agent, "ssh": "true"}
+		return run(ctx, cluster, ws, parameters, remoteexec.Command{Stdin: e.In, Stdout: e.Out})
 	}
-	c := command{agent: e.agent, args: args, stdout: e.Out, stderr: e.ErrOut, tty: e.tty}
+	command := remoteexec.Command{Args: args, Stdout: e.Out, Stderr: e.ErrOut}
 	if e.stdin {
-		c.stdin = e.In
+		command.Stdin = e.In
 	}
-	if c.tty && !cli.IsTerminal(c.stdin) {
-		// As in kubectl exec, piped input is not treated as typed.
-		c.tty = false
-	}
-	return run(ctx, cluster, ws, c)
+	// As in kubectl exec, piped input is not treated as typed.
+	command.TTY = e.tty && cli.IsTerminal(command.Stdin)
+	return run(ctx, cluster, ws, map[string]string{"agent": e.agent}, command)
 }
 
-// newPortForwardCommand returns the command kubectl coder port-forward.
 func newPortForwardCommand(s *Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
@@ -128,9 +134,7 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 			}
 			return checkPorts(args[1:])
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.forward(cmd.Context(), args[0], args[1:])
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.forward(cmd.Context(), args[0], args[1:]) },
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	t.addFlags(cmd, "", "the agent to whose ports to forward")
@@ -161,18 +165,11 @@ func (t *target) forward(ctx context.Context, name string, ports []string) error
 	if err != nil {
 		return err
 	}
-	query := url.Values{}
-	if t.agent != "" {
-		query.Set("agent", t.agent)
-	}
-	to := address(cluster, ws, "portforward", query)
+	to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": t.agent}).URL()
 	err = remoteexec.Forward(ctx, cluster.Config, to, ports, t.Out, t.ErrOut)
-	if ctx.Err() != nil {
-		// This is the normal end of the command.
-		err = nil
-	}
 	switch {
-	case err == nil:
+	case err == nil, ctx.Err() != nil:
+		// An interruption is the normal end of the command.
 		return nil
 	case errors.Is(err, portforward.ErrLostConnectionToPod):
 		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)

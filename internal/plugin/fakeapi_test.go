@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,11 +13,15 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
+
+// fields are those of an object in JSON.
+type fields = map[string]any
 
 // fakeAPI responds like kube-apiserver, with the objects of the test.
 type fakeAPI struct {
@@ -75,26 +80,21 @@ func (f *fakeAPI) put(object *unstructured.Unstructured) {
 	if !strings.Contains(object.GetAPIVersion(), "/") {
 		prefix = "/api/"
 	}
-	collection := prefix + object.GetAPIVersion() + "/" + plural(object.GetKind())
+	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+	collection := prefix + object.GetAPIVersion() + "/" + plural.Resource
 	f.objects[collection][object.GetNamespace()+"/"+object.GetName()] = object
 }
 
-func plural(kind string) string {
-	kind = strings.ToLower(kind)
-	switch {
-	case strings.HasSuffix(kind, "y"):
-		return strings.TrimSuffix(kind, "y") + "ies"
-	case strings.HasSuffix(kind, "s"):
-		return kind + "es"
-	}
-	return kind + "s"
-}
-
 // change edits an existing object.
-func (f *fakeAPI) change(collection, name string, edit func(object map[string]any)) {
+func (f *fakeAPI) change(collection, name string, edit func(o fields)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	edit(f.objects[collection][name].Object)
+}
+
+// setStatus sets fields of the status of an object in namespace coder.
+func (f *fakeAPI) setStatus(collection, name string, status fields) {
+	f.change(collection, "coder/"+name, func(o fields) { maps.Copy(o["status"].(fields), status) })
 }
 
 // answer sets another response for requests to a path.
@@ -127,11 +127,7 @@ func respond(w http.ResponseWriter, code int, body any) {
 func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		f.mu.Lock()
-		query := ""
-		if r.URL.RawQuery != "" {
-			query = "?" + r.URL.RawQuery
-		}
-		f.writes = append(f.writes, r.Method+" "+r.URL.Path+query)
+		f.writes = append(f.writes, r.Method+" "+r.URL.RequestURI())
 		f.mu.Unlock()
 	}
 	if handler := f.answers[r.Method+" "+r.URL.Path]; handler != nil {
@@ -207,7 +203,7 @@ func list(r *http.Request, objects map[string]*unstructured.Unstructured, namesp
 	slices.SortFunc(items, func(a, b map[string]any) int {
 		return strings.Compare(fmt.Sprint(a["metadata"]), fmt.Sprint(b["metadata"]))
 	})
-	answer := map[string]any{"metadata": map[string]any{}, "items": items}
+	answer := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{}, "items": items}
 	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		answer["kind"], answer["apiVersion"] = "PartialObjectMetadataList", "meta.k8s.io/v1"
 		for i, item := range items {
@@ -215,8 +211,6 @@ func list(r *http.Request, objects map[string]*unstructured.Unstructured, namesp
 		}
 	} else if len(items) > 0 {
 		answer["kind"], answer["apiVersion"] = fmt.Sprint(items[0]["kind"])+"List", items[0]["apiVersion"]
-	} else {
-		answer["kind"], answer["apiVersion"] = "List", "v1"
 	}
 	return answer
 }

@@ -89,6 +89,16 @@ func (d *harness) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	return answer{code, out.String(), errs.String()}
 }
 
+// runEach runs command lines in namespace coder, and checks their answers.
+func runEach(t *testing.T, api *fakeAPI, lines map[string]answer) {
+	t.Helper()
+	for line, want := range lines {
+		t.Run(line, func(t *testing.T) {
+			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+		})
+	}
+}
+
 // golden compares a text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()

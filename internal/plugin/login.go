@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -22,14 +23,12 @@ type adminAccount struct {
 	Password     string `json:"password,omitempty"`
 }
 
-// loginRun is one run of the command.
 type loginRun struct {
 	openRun
 	format cli.Format
 	show   bool
 }
 
-// newLoginCommand returns the command kubectl coder login.
 func newLoginCommand(s *Session) *cobra.Command {
 	l := &loginRun{openRun: openRun{Session: s}}
 	cmd := &cobra.Command{
@@ -39,13 +38,8 @@ func newLoginCommand(s *Session) *cobra.Command {
 			"as kubectl coder open does. On a machine without a clipboard or a browser it prints the address, and the command that\n" +
 			"prints the password. With --show-password it prints the account with its password, and opens nothing.\n" +
 			"The account is in the Secret CONTROLPLANE-initial-admin, which you must be allowed to read.",
-		Example: "  kubectl coder login -n coder\n  kubectl coder login -n coder --show-password",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usage("log in to one control plane at a time")
-			}
-			return nil
-		},
+		Example:           "  kubectl coder login -n coder\n  kubectl coder login -n coder --show-password",
+		Args:              arguments(0, 1, "log in to one control plane at a time"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
 	}
@@ -62,19 +56,15 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 	if l.format.Structured() && !l.show {
 		return cli.Usage("-o %s prints the account, password included: add --show-password if you want that", l.format)
 	}
-	name := ""
-	if len(args) == 1 {
-		target, err := ParseTarget(args[0], "CoderControlPlane")
-		if err != nil {
-			return err
-		}
-		name = target.Name
+	target, err := optionalTarget(args, "CoderControlPlane")
+	if err != nil {
+		return err
 	}
 	cluster, err := l.Cluster()
 	if err != nil {
 		return err
 	}
-	cp, err := cluster.ControlPlane(ctx, name)
+	cp, err := cluster.ControlPlane(ctx, target.Name)
 	if err != nil {
 		return err
 	}
@@ -108,12 +98,9 @@ func initialAdmin(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderContro
 		return adminAccount{}, fmt.Errorf("reading the account of the initial admin: %w", err)
 	}
 	found := adminAccount{
-		ControlPlane: cp.Namespace + "/" + cp.Name, URL: cp.Status.URL,
+		ControlPlane: cp.Namespace + "/" + cp.Name, URL: cmp.Or(cp.Status.AccessURL, cp.Status.URL),
 		Username: string(secret.Data[coderv1alpha1.SecretKeyUsername]), Email: string(secret.Data[coderv1alpha1.SecretKeyEmail]),
 		Password: string(secret.Data[coderv1alpha1.SecretKeyPassword]),
-	}
-	if cp.Status.AccessURL != "" {
-		found.URL = cp.Status.AccessURL
 	}
 	if found.Email == "" || found.Password == "" {
 		return adminAccount{}, fmt.Errorf("the Secret %s/%s lacks the key email or password", cp.Namespace, name)
@@ -125,13 +112,13 @@ func (l *loginRun) print(ctx context.Context, c *Cluster, cp *coderv1alpha1.Code
 	if l.format.Structured() {
 		return l.format.Write(l.Out, a)
 	}
-	table := &cli.Table{}
-	where := [2]string{"URL", publicURL(ctx, c, cp)}
-	if where[1] == "" {
+	where, address := "URL", publicURL(ctx, c, cp)
+	if address == "" {
 		// The other addresses are only reachable inside the cluster.
-		where = [2]string{"Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)}
+		where, address = "Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)
 	}
-	for _, row := range [][2]string{where, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
+	table := &cli.Table{}
+	for _, row := range [][2]string{{where, address}, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
 		table.Add(cli.Text(row[0]).In(cli.Faint), cli.Text(row[1]))
 	}
 	table.Write(l.Out, l.Paint)

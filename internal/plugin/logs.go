@@ -2,9 +2,8 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -12,11 +11,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// logsRun is one run of the command.
 type logsRun struct {
 	*Session
 	cluster *Cluster
 	flags   *cobra.Command
+	// writing protects standard output if several logs are followed.
+	writing sync.Mutex
 
 	follow, previous, agent, scripts bool
 	build                            int32
@@ -26,7 +26,6 @@ type logsRun struct {
 	podNamespaces                    []string
 }
 
-// newLogsCommand returns the command kubectl coder logs.
 func newLogsCommand(s *Session) *cobra.Command {
 	r := &logsRun{Session: s}
 	cmd := &cobra.Command{
@@ -39,12 +38,7 @@ func newLogsCommand(s *Session) *cobra.Command {
 			"namespace of the control plane and in those in which it may make workspaces; --pod-namespace names others.",
 		Example: "  kubectl coder logs coder.ada.dev -f\n  kubectl coder logs dev --build 3\n" +
 			"  kubectl coder logs template/hello\n  kubectl coder logs dev --scripts -f\n  kubectl coder logs dev --agent --previous\n  kubectl coder logs controlplane/coder --tail 20",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usage("give the name of one workspace, template/NAME or controlplane/NAME")
-			}
-			return nil
-		},
+		Args:              arguments(1, 1, "give the name of one workspace, template/NAME or controlplane/NAME"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args[0]) },
 		ValidArgsFunction: s.CompleteName("CoderWorkspace", "CoderTemplate", "CoderControlPlane"),
 	}
@@ -112,25 +106,19 @@ const mostOfferedBuilds = 20
 func (r *logsRun) completeFlags(cmd *cobra.Command) {
 	r.CompleteAgents(cmd, "agent-name")
 	r.CompleteNamespaces(cmd, "pod-namespace")
-	r.CompleteFlag(cmd, "build", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
+	r.CompleteVersions(cmd, "CoderWorkspace", "CoderTemplate")
+	r.CompleteFlagOf(cmd, "build", func(ctx context.Context, c *Cluster, target Target) []string {
 		ws, err := c.Workspace(ctx, target.Name)
-		if err != nil || target.Kind != "CoderWorkspace" || ws.Status.LatestBuild == nil {
+		if err != nil {
 			return nil
 		}
 		var numbers []string
-		for n := int(ws.Status.LatestBuild.Number); n > 0 && len(numbers) < mostOfferedBuilds; n-- {
+		for n := int(buildNumber(ws)); n > 0 && len(numbers) < mostOfferedBuilds; n-- {
 			numbers = append(numbers, strconv.Itoa(n))
 		}
 		return numbers
-	}))
-	r.CompleteFlag(cmd, "version", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
-		tmpl, err := c.Template(ctx, target.Name)
-		if err != nil || target.Kind != "CoderTemplate" {
-			return nil
-		}
-		return c.TemplateVersionNames(ctx, tmpl)
-	}))
-	r.CompleteFlag(cmd, "container", offerNames(func(ctx context.Context, c *Cluster, target Target) []string {
+	}, "CoderWorkspace")
+	r.CompleteFlagOf(cmd, "container", func(ctx context.Context, c *Cluster, target Target) []string {
 		var pods []corev1.Pod
 		switch target.Kind {
 		case "CoderControlPlane":
@@ -147,30 +135,5 @@ func (r *logsRun) completeFlags(cmd *cobra.Command) {
 			}
 		}
 		return names
-	}))
+	}, "CoderWorkspace", "CoderControlPlane")
 }
-
-// offerNames parses the command's argument before it calls find.
-func offerNames(find func(context.Context, *Cluster, Target) []string) func(context.Context, *Cluster, []string) []string {
-	return func(ctx context.Context, c *Cluster, args []string) []string {
-		if len(args) == 0 {
-			return nil
-		}
-		target, err := ParseTarget(args[0], "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
-		if err != nil {
-			return nil
-		}
-		return find(ctx, c, target)
-	}
-}
-
-// write writes one line with a prefix.
-func (r *logsRun) write(prefix, line string) error {
-	if r.Screen {
-		line = cli.Visible(line)
-	}
-	_, err := fmt.Fprintln(r.Out, prefix+line)
-	return err
-}
-
-func trimEnd(line string) string { return strings.TrimRight(line, "\r\n") }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -8,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -35,7 +34,6 @@ func (d *openRun) validate() error {
 	return nil
 }
 
-// newOpenCommand returns the command kubectl coder open.
 func newOpenCommand(s *Session) *cobra.Command {
 	d := &openRun{Session: s}
 	direct, start := false, false
@@ -46,13 +44,8 @@ func newOpenCommand(s *Session) *cobra.Command {
 			"argument it opens the control plane of the namespace. The address is printed to standard output.\n\n" +
 			"APP is the slug of an app in status.agents, or AGENT/SLUG. An app that has a host of its own is opened at that host, without\n" +
 			"a port-forward. The address of an app that is no web page is printed only, because it could start any program.",
-		Example: "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 2 {
-				return cli.Usage("open one thing at a time: a workspace, an app of one, or controlplane/NAME")
-			}
-			return nil
-		},
+		Example:           "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
+		Args:              arguments(0, 2, "open one thing at a time: a workspace, an app of one, or controlplane/NAME"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct, start) },
 		ValidArgsFunction: completeOpen(s),
 	}
@@ -78,7 +71,7 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 		if ws == nil {
 			return cli.Usage("--start is for a workspace")
 		}
-		if err := startWorkspace(ctx, d.Session, cluster, ws); err != nil {
+		if err := (&target{Session: d.Session, timeout: startTimeout}).started(ctx, cluster, ws); err != nil {
 			return err
 		}
 	}
@@ -104,12 +97,9 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 // openTarget returns the control plane, the workspace if one was given, and the path in the web
 // interface.
 func openTarget(ctx context.Context, c *Cluster, args []string) (*coderv1alpha1.CoderControlPlane, *aggregationv1alpha1.CoderWorkspace, string, error) {
-	target := Target{Kind: "CoderControlPlane"}
-	if len(args) > 0 {
-		var err error
-		if target, err = ParseTarget(args[0], "CoderWorkspace", "CoderControlPlane"); err != nil {
-			return nil, nil, "", err
-		}
+	target, err := optionalTarget(args, "CoderWorkspace", "CoderControlPlane")
+	if err != nil {
+		return nil, nil, "", err
 	}
 	if target.Kind == "CoderControlPlane" {
 		if len(args) == 2 {
@@ -123,13 +113,8 @@ func openTarget(ctx context.Context, c *Cluster, args []string) (*coderv1alpha1.
 		return nil, nil, "", err
 	}
 	cp, err := c.ControlPlane(ctx, ws.Labels[aggregationv1alpha1.LabelControlPlaneName])
-	return cp, ws, workspacePath(ws), err
-}
-
-// workspacePath returns the path of a workspace in the web interface.
-func workspacePath(ws *aggregationv1alpha1.CoderWorkspace) string {
-	name := ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]
-	return "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(name)
+	short := ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]
+	return cp, ws, "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(short), err
 }
 
 // enter forwards a port and opens the browser. It returns when ctx is done.
@@ -179,38 +164,24 @@ func publicURL(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPl
 	if u, err := url.Parse(cp.Status.AccessURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && !insideCluster(u.Hostname()) {
 		return cp.Status.AccessURL
 	}
-	inside, err := url.Parse(cp.Status.URL)
-	if err != nil || inside.Hostname() == "" {
-		return ""
-	}
-	name, _, _ := strings.Cut(inside.Hostname(), ".")
-	service := &corev1.Service{}
-	if c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service) != nil {
-		// A user without permission to read the Service uses the port-forward.
+	inside, service, err := serviceOf(ctx, c, cp)
+	if err != nil {
+		// For example, a user without permission to read the Service uses the port-forward.
 		return ""
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		host := ingress.Hostname
-		if host == "" {
-			host = ingress.IP
-		}
+		host := cmp.Or(ingress.Hostname, ingress.IP)
 		if host == "" {
 			continue
 		}
-		if port := inside.Port(); port != "" && port != "80" && port != "443" {
-			return inside.Scheme + "://" + net.JoinHostPort(host, port)
+		port := inside.Port()
+		if port == "80" || port == "443" {
+			port = ""
 		}
-		return (&url.URL{Scheme: inside.Scheme, Host: bracketed(host)}).String()
+		// JoinHostPort adds brackets to an IPv6 address.
+		return inside.Scheme + "://" + strings.TrimSuffix(net.JoinHostPort(host, port), ":")
 	}
 	return ""
-}
-
-// bracketed adds brackets to an IPv6 address, as URLs require.
-func bracketed(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
 }
 
 // insideCluster reports whether a host is only known to the cluster's DNS.

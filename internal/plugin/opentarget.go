@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -19,57 +20,51 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
-func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
-	notYet := fmt.Errorf("control plane %s/%s has no URL yet: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
-	address, err := url.Parse(cp.Status.URL)
-	if err != nil || cp.Status.URL == "" || address.Hostname() == "" {
-		return to, "", notYet
+// serviceOf returns status.url of a control plane, which is inside the cluster, and its Service.
+func serviceOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (*url.URL, *corev1.Service, error) {
+	inside, err := url.Parse(cp.Status.URL)
+	if err != nil || inside.Hostname() == "" {
+		return nil, nil, fmt.Errorf("control plane %s/%s has no URL yet: see kubectl coder status -n %s", cp.Namespace, cp.Name, cp.Namespace)
 	}
-	number := 80
-	if address.Scheme == "https" {
-		number = 443
-	}
-	if text := address.Port(); text != "" {
-		if number, err = strconv.Atoi(text); err != nil {
-			return to, "", notYet
-		}
-	}
-	name, _, _ := strings.Cut(address.Hostname(), ".")
+	name, _, _ := strings.Cut(inside.Hostname(), ".")
 	service := &corev1.Service{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service); err != nil {
-		return to, "", fmt.Errorf("the Service of control plane %s/%s: %w", cp.Namespace, cp.Name, err)
+		return nil, nil, fmt.Errorf("the Service of control plane %s/%s: %w", cp.Namespace, cp.Name, err)
 	}
-	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == number })
+	return inside, service, nil
+}
+
+// endpointOf returns a ready pod behind the Service of status.url, and the URL scheme of its port.
+func endpointOf(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (to Endpoint, scheme string, err error) {
+	inside, service, err := serviceOf(ctx, c, cp)
+	if err != nil {
+		return to, "", err
+	}
+	number := cmp.Or(inside.Port(), map[string]string{"https": "443"}[inside.Scheme], "80")
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return strconv.Itoa(int(p.Port)) == number })
 	if i < 0 {
-		return to, "", fmt.Errorf("service %s/%s has no port %d, which status.url of control plane %s names", service.Namespace, service.Name, number, cp.Name)
+		return to, "", fmt.Errorf("service %s/%s has no port %s, which status.url of control plane %s names", service.Namespace, service.Name, number, cp.Name)
 	}
 	pod, err := readyPod(ctx, c, service)
 	if err != nil {
 		return to, "", err
 	}
 	port, err := containerPort(pod, service.Spec.Ports[i])
-	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, address.Scheme, err
+	return Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, inside.Scheme, err
 }
 
 func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := c.List(ctx, &list, &client.ListOptions{
-		Namespace: service.Namespace, LabelSelector: labels.SelectorFromSet(service.Spec.Selector),
-	}); err != nil {
+	pods, err := c.pods(ctx, service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+	if err != nil {
 		return nil, err
 	}
-	for i := range list.Items {
-		pod := &list.Items[i]
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-		if ready && pod.DeletionTimestamp == nil {
-			return pod, nil
+	for i := range pods {
+		if isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+			return &pods[i], nil
 		}
 	}
 	return nil, fmt.Errorf("none of the %d pods behind Service %s/%s is ready: see kubectl coder status -n %s",
-		len(list.Items), service.Namespace, service.Name, service.Namespace)
+		len(pods), service.Namespace, service.Name, service.Namespace)
 }
 
 // containerPort returns the port number in the pod for a port of a Service.
@@ -143,27 +138,24 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 
 // completeOpen completes workspaces and control planes, and then the apps of a workspace.
 func completeOpen(s *Session) cobra.CompletionFunc {
-	names := s.CompleteNames("CoderWorkspace", "CoderControlPlane")
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return names(cmd, args, begun)
+	names := s.CompleteName("CoderWorkspace", "CoderControlPlane")
+	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
+		ws, err := c.Workspace(ctx, args[0])
+		if err != nil {
+			return nil
 		}
-		cluster, err := s.Cluster()
-		if err != nil || len(args) > 1 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
-		defer cancel()
-		var offered []string
-		if ws, err := cluster.Workspace(ctx, args[0]); err == nil {
-			for _, agent := range ws.Status.Agents {
-				for _, app := range agent.Apps {
-					if strings.HasPrefix(app.Slug, begun) {
-						offered = append(offered, app.Slug)
-					}
-				}
+		var slugs []string
+		for _, agent := range ws.Status.Agents {
+			for _, app := range agent.Apps {
+				slugs = append(slugs, app.Slug)
 			}
 		}
-		return offered, cobra.ShellCompDirectiveNoFileComp
+		return slugs
+	})
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return apps(cmd, args, begun)
+		}
+		return names(cmd, args, begun)
 	}
 }

@@ -13,8 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 // inside is a workspace whose commands run on this machine, with a directory as home.
@@ -207,15 +211,12 @@ func TestCopyIncomplete(t *testing.T) {
 
 // building sets the build of a workspace, and its agent.
 func building(api *fakeAPI, name, status string, number int64, agent string, conditions ...any) {
-	becomes(api, name, "", number, conditions...)
-	api.change(workspaces, "coder/"+name, func(object map[string]any) {
-		to := object["status"].(map[string]any)
-		to["latestBuild"] = map[string]any{"number": number, "status": status, "transition": "start"}
-		delete(to, "agents")
-		if agent != "" {
-			to["agents"] = []any{map[string]any{"name": "main", "status": agent}}
-		}
-	})
+	agents := []any{}
+	if agent != "" {
+		agents = append(agents, fields{"name": "main", "status": agent})
+	}
+	build := fields{"number": number, "status": status, "transition": "start"}
+	api.setStatus(workspaces, name, fields{"phase": "", "conditions": conditions, "latestBuild": build, "agents": agents})
 }
 
 // TestStartBeforeEntering checks that --start starts a workspace, waits until its agent is
@@ -293,5 +294,41 @@ func TestSSHStdio(t *testing.T) {
 	if len(i.asked) != 1 || i.asked[0] != "agent=gpu&ssh=true&stdin=true&stdout=true" {
 		t.Errorf("it asked for %q", i.asked)
 	}
-	newHarness().run(t, api, "-n", "coder", "ssh", "--stdio", "ada.dev", "--", "true").want(t, 2, "", "--stdio takes no command")
+}
+
+func TestRemoteCommandLines(t *testing.T) {
+	api := sampleAPI(t)
+	runEach(t, api, map[string]answer{
+		"exec":                     {2, "", "give the name of one workspace"},
+		"exec dev":                 {2, "", "give the name of one workspace"},
+		"exec dev true":            {2, "", "then -- and the command"},
+		"exec dev other -- true":   {2, "", "then -- and the command"},
+		"ssh":                      {2, "", "give the name of one workspace"},
+		"ssh dev true":             {2, "", "a command only after --"},
+		"port-forward dev":         {2, "", "at least one port"},
+		"port-forward dev 0":       {2, "", `"0" is no port`},
+		"port-forward dev 1:70000": {2, "", `"1:70000" is no port`},
+		"port-forward dev 2222:22": {2, "", "belong to the agent itself"},
+		"port-forward dev http":    {2, "", `"http" is no port`},
+		"ssh --stdio dev -- true":  {2, "", "--stdio takes no command"},
+	})
+}
+
+func TestExitCode(t *testing.T) {
+	ws := &aggregationv1alpha1.CoderWorkspace{}
+	ws.Name = "coder.ada.dev"
+	var exit *cli.ExitError
+	if err := exitOf(ws, utilexec.CodeExitError{Err: errors.New("command terminated"), Code: 42}); !errors.As(err, &exit) || exit.Code != 42 || exit.Err != nil {
+		t.Errorf("a command that ended with 42: %v", err)
+	}
+	if err := exitOf(ws, errors.New("lost")); err == nil || errors.As(err, new(*cli.ExitError)) || err.Error() != "workspace coder.ada.dev: lost" {
+		t.Errorf("a connection that was lost: %v", err)
+	}
+	cut := fmt.Errorf("error reading from error stream: %w", fmt.Errorf("next reader: %w", &websocket.CloseError{Code: websocket.CloseAbnormalClosure}))
+	if err := exitOf(ws, cut); err == nil || !strings.Contains(err.Error(), "the connection to workspace coder.ada.dev is lost") {
+		t.Errorf("a replica that was killed: %v", err)
+	}
+	if err := exitOf(ws, nil); err != nil {
+		t.Error(err)
+	}
 }

@@ -44,7 +44,7 @@ func TestBuildLogs(t *testing.T) {
 	api.answer("GET "+helloPath+"/versions", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusOK, map[string]any{"items": []any{map[string]any{"id": "22222222-2222-2222-2222-222222222222", "name": "two"}}})
 	})
-	for line, want := range map[string]answer{
+	runEach(t, api, map[string]answer{
 		"logs ada.dev":                      {0, "1 a\n2 b\x1b[2J\n3 \n", ""},
 		"logs ada.dev -f":                   {0, "3 follow=true\n", ""},
 		"logs ada.dev --build 7":            {0, "3 build=7\n", ""},
@@ -57,11 +57,7 @@ func TestBuildLogs(t *testing.T) {
 		"logs template/hello --agent":       {2, "", "--agent does not apply here"},
 		"logs ada.dev --tail -2":            {2, "", "--tail is -2"},
 		"logs":                              {2, "", "give the name of one workspace"},
-	} {
-		t.Run(line, func(t *testing.T) {
-			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
-		})
-	}
+	})
 	if got := newHarness().run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b\x1b[2J\n3 \n" {
 		t.Errorf("the last two lines are %q", got.out)
 	}
@@ -81,7 +77,7 @@ func TestPodLogs(t *testing.T) {
 	api.answer("GET /api/v1/namespaces/pods-of-ada/pods/ada-dev/log", func(w http.ResponseWriter, r *http.Request) {
 		text("of "+r.URL.Query().Get("container")+" "+r.URL.Query().Get("previous"))(w, r)
 	})
-	for line, want := range map[string]answer{
+	runEach(t, api, map[string]answer{
 		"logs controlplane/coder":                        {0, "coderd container=coder\n", ""},
 		"logs ccp/coder --tail 5":                        {0, "coderd container=coder&tailLines=5\n", ""},
 		"logs ada.dev --agent":                           {0, "[ada-dev/dev] of dev \n[ada-dev/sidecar] of sidecar \n", ""},
@@ -90,11 +86,7 @@ func TestPodLogs(t *testing.T) {
 		"logs ada.dev --agent -c x":                      {2, "", `there is no "x", only dev, sidecar`},
 		"logs ada.dev --agent --pod-namespace elsewhere": {1, "", "has no pod in elsewhere with the label com.coder.workspace.id=aaaaaaaa-0000-0000-0000-000000000001: it is running"},
 		"logs bo.dev --agent":                            {1, "", "has no pod in coder, pods-of-ada"},
-	} {
-		t.Run(line, func(t *testing.T) {
-			newHarness().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
-		})
-	}
+	})
 }
 
 // forwarding replaces port-forwards by one that lasts until the command is interrupted.
@@ -139,17 +131,17 @@ func TestOpen(t *testing.T) {
 	newHarness().run(t, sampleAPI(t), "-n", "empty", "open").want(t, 1, "", "there is no control plane in namespace empty")
 	for _, evil := range []string{"file:///usr/bin/calculator", "vscode://host/open", "javascript:alert(1)", "-new-window", `\\\\server\share\a.exe`, "https://\x1b[2J"} {
 		api, d := sampleAPI(t), newHarness()
-		api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = evil })
+		api.setStatus(planes, "coder", fields{"accessURL": evil})
 		d.run(t, api, "-n", "coder", "open", "--access-url").want(t, 1, "", "is not an HTTP or HTTPS URL")
 		if len(d.browsed) > 0 {
 			t.Errorf("%s: the browser got %q", evil, d.browsed)
 		}
 	}
 	api := sampleAPI(t)
-	api.change(planes, "coder/coder", func(o map[string]any) { delete(o["status"].(map[string]any), "url") })
+	api.setStatus(planes, "coder", fields{"url": ""})
 	newHarness().run(t, api, "-n", "coder", "open").want(t, 1, "", "has no URL yet")
 	api = sampleAPI(t)
-	api.change("/api/v1/pods", "coder/coder-new-1", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") })
+	api.setStatus("/api/v1/pods", "coder-new-1", fields{"conditions": nil})
 	newHarness().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
 }
 
@@ -157,17 +149,15 @@ func TestOpen(t *testing.T) {
 // URL that is not a web page is only printed.
 func TestOpenApp(t *testing.T) {
 	api := sampleAPI(t)
-	api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = "https://coder.example.com" })
-	api.change(workspaces, "coder/coder.ada.dev", func(o map[string]any) {
-		app := func(slug, url string) any { return map[string]any{"slug": slug, "url": url} }
-		o["status"].(map[string]any)["agents"] = []any{
-			map[string]any{"name": "main", "apps": []any{
-				app("code", "https://coder.example.com/@ada/dev.main/apps/code/?folder=%2Fsrc"), app("path", "/@ada/dev.main/apps/path/"),
-				app("sub", "https://sub--main--dev--ada.example.net"), app("ide", "vscode://open?x=\x1b[2J"), app("evil", "/\\evil.example.com/x"), app("two", "/two"),
-			}},
-			map[string]any{"name": "gpu", "apps": []any{app("two", "/gpu/two")}},
-		}
-	})
+	api.setStatus(planes, "coder", fields{"accessURL": "https://coder.example.com"})
+	app := func(slug, url string) any { return fields{"slug": slug, "url": url} }
+	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{
+		fields{"name": "main", "apps": []any{
+			app("code", "https://coder.example.com/@ada/dev.main/apps/code/?folder=%2Fsrc"), app("path", "/@ada/dev.main/apps/path/"),
+			app("sub", "https://sub--main--dev--ada.example.net"), app("ide", "vscode://open?x=\x1b[2J"), app("evil", "/\\evil.example.com/x"), app("two", "/two"),
+		}},
+		fields{"name": "gpu", "apps": []any{app("two", "/gpu/two")}},
+	}})
 	for app, c := range map[string]struct {
 		out     string
 		browsed bool
@@ -225,6 +215,13 @@ func TestLogin(t *testing.T) {
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "--show-password", "-o", "json").want(t, 0, `"password": "open sesame"`, "")
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "login", "-o", "json").want(t, 2, "", "add --show-password")
 	api := sampleAPI(t)
+	for inside, want := range map[string]string{"http://coder.coder.svc:80": "http://[2001:db8::1]\n", "https://coder.coder.svc:8443": "https://[2001:db8::1]:8443\n"} {
+		api.setStatus(planes, "coder", fields{"url": inside})
+		api.change("/api/v1/services", "coder/coder", func(o fields) {
+			o["status"] = fields{"loadBalancer": fields{"ingress": []any{fields{"ip": "2001:db8::1"}}}}
+		})
+		newHarness().run(t, api, "-n", "coder", "login", "--show-password").want(t, 0, want, "")
+	}
 	delete(api.objects["/api/v1/secrets"], "coder/coder-initial-admin")
 	newHarness().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
 }
@@ -270,16 +267,17 @@ func TestTemplatePush(t *testing.T) {
 		err    string
 		writes string
 	}{
-		"changed":         {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
-		"the same":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
-		"dry run":         {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
-		"variable":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
-		"no value":        {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
-		"not text":        {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
-		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
-		"missing":         {files: changed, line: "coder.new", code: 1, err: "add --create to create it"},
-		"created":         {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
-		"no template":     {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is not a template: it has no file that ends with .tf"},
+		"changed":           {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"the same":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
+		"dry run":           {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
+		"variable":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"no value":          {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
+		"not text":          {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
+		"not text, dry run": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "/files?dryRun=All&fieldManager=kubectl-coder"},
+		"name and binary":   {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
+		"missing":           {files: changed, line: "coder.new", code: 1, err: "add --create to create it"},
+		"created":           {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
+		"no template":       {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is not a template: it has no file that ends with .tf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := sampleAPI(t)
@@ -294,7 +292,7 @@ func TestTemplatePush(t *testing.T) {
 	}
 	api := sampleAPI(t)
 	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1")
-	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
+	api.change(templates, "coder/coder.hello", func(o fields) {
 		spec := o["spec"].(map[string]any)
 		if files := spec["files"].(map[string]any); len(files) != 2 || files["main.tf"] != "# two\n" || files["lib/a.tf"] != "# a\n" || spec["versionMessage"] != "why" {
 			t.Errorf("the template has %v", spec)
@@ -306,11 +304,9 @@ func TestTemplatePush(t *testing.T) {
 	})
 	// An unchanged template whose version could not be built is not a success.
 	api = sampleAPI(t)
-	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
-		o["status"].(map[string]any)["conditions"] = []any{
-			condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", "it failed\x1b[2J"),
-		}
-	})
+	api.setStatus(templates, "coder.hello", fields{"conditions": []any{
+		condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", "it failed\x1b[2J"),
+	}})
 	same := directory(t, map[string]string{"main.tf": "# one\n", "README.md": "hello\n"})
 	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", same, "--wait").want(t, 1, "coder.hello unchanged\n", "template coder.hello: it failed[2J")
 	newHarness().run(t, api, "-n", "coder", "template", "push", "hello").want(t, 2, "", "give the name of the template, and the directory")
@@ -323,32 +319,26 @@ func TestTemplatePush(t *testing.T) {
 }
 
 func TestTemplatePushWaits(t *testing.T) {
-	push := func(conditions ...any) (answer, *fakeAPI) {
+	push := func(conditions ...any) answer {
 		d, api := newHarness(), sampleAPI(t)
 		api.answer("GET "+helloPath+"/log", text("downloading\nno such provider\n"))
-		tell := func(conditions ...any) {
-			api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
-				o["status"].(map[string]any)["conditions"] = conditions
-				o["status"].(map[string]any)["observedGeneration"] = int64(2)
-			})
-		}
 		d.clock.after = func(wait int) {
+			now := conditions
 			if wait == 1 {
-				tell(condition("Ready", "False", "BuildRunning", `version "two" is being built`))
-				return
+				now = []any{condition("Ready", "False", "BuildRunning", `version "two" is being built`)}
 			}
-			tell(conditions...)
+			api.setStatus(templates, "coder.hello", fields{"conditions": now, "observedGeneration": int64(2)})
 		}
-		return d.run(t, api, "-n", "coder", "template", "push", "hello", directory(t, map[string]string{"main.tf": "# two"}), "--wait", "--timeout", "9s"), api
+		return d.run(t, api, "-n", "coder", "template", "push", "hello", directory(t, map[string]string{"main.tf": "# two"}), "--wait", "--timeout", "9s")
 	}
 	// The fake keeps the old conditions, including Ready, until the first wait. The observed
 	// generation distinguishes them from new ones.
-	got, _ := push(condition("Ready", "True", "Active", `version "two" is active`))
+	got := push(condition("Ready", "True", "Active", `version "two" is active`))
 	got.want(t, 0, "coder.hello pushed\n", `coder.hello: version "two" is`)
-	got, _ = push(condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", `building version "two" failed: no such provider`))
+	got = push(condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", `building version "two" failed: no such provider`))
 	got.want(t, 1, "coder.hello pushed\n", "downloading\nno such provider\n")
 	got.want(t, 1, "coder.hello pushed\n", `template coder.hello: building version "two" failed: no such provider`)
-	got, _ = push(condition("Ready", "False", "BuildRunning", "still"))
+	got = push(condition("Ready", "False", "BuildRunning", "still"))
 	got.want(t, 1, "coder.hello pushed\n", "the new version of template coder.hello is not active after 9s")
 }
 
@@ -425,21 +415,26 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
+	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
+	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
-		"stop -n coder coder.a":        {"coder.ada.dev"},
-		"logs -n coder t":              {"template/coder.hello"},
-		"template push -n coder coder": {"coder.hello"},
-		"open -n coder con":            {"controlplane/coder"},
-		"status -o y":                  {"yaml"},
-		"comp":                         {"completion"},
-		"stop -n coder ada":            {"ada.dev"},
-		"ssh -n coder ws/ad":           {"ws/ada.dev"},
-		"start -n coder --owner a":     {"ada"},
-		"start -n coder --template h":  {"hello"},
-		"logs -n coder bo.api --build": {"4"},
+		"stop -n coder coder.a":                        {"coder.ada.dev"},
+		"logs -n coder t":                              {"template/coder.hello"},
+		"template push -n coder coder":                 {"coder.hello"},
+		"open -n coder con":                            {"controlplane/coder"},
+		"status -o y":                                  {"yaml"},
+		"comp":                                         {"completion"},
+		"stop -n coder ada":                            {"ada.dev"},
+		"ssh -n coder ws/ad":                           {"ws/ada.dev"},
+		"start -n coder --owner a":                     {"ada"},
+		"start -n coder --template h":                  {"hello"},
+		"logs -n coder bo.api --build":                 {"4"},
+		"tree -n te":                                   {"team"},
+		"logs -n coder controlplane/coder --container": {"coder"},
+		"open -n coder ada.dev c":                      {"code"},
 	} {
 		fields := strings.Fields(line)
-		if strings.HasSuffix(line, "--build") {
+		if strings.HasPrefix(fields[len(fields)-1], "--") {
 			fields = append(fields, "")
 		}
 		got := newHarness().run(t, api, append([]string{"__complete", "--server", api.URL}, fields...)...)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
@@ -71,15 +72,12 @@ func NewSession(streams genericiooptions.IOStreams) *Session {
 	return s
 }
 
+// columns returns the width of a terminal, and 0 for other streams.
 func columns(stream io.Writer) int {
-	file, ok := stream.(*os.File)
-	if !ok {
+	if !cli.IsTerminal(stream) {
 		return 0
 	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
+	width, _, _ := term.GetSize(int(stream.(*os.File).Fd()))
 	return width
 }
 
@@ -98,13 +96,29 @@ func (s *Session) Confirm(ctx context.Context, yes bool, question string) error 
 		return cli.Usage("%s This cannot be confirmed, because standard input is not a terminal: add --yes", question)
 	}
 	agreed, err := cli.Ask(ctx, s.In, s.ErrOut, question)
-	if err != nil {
-		return err
+	if err == nil && !agreed {
+		err = errors.New("not confirmed: nothing was done")
 	}
-	if !agreed {
-		return fmt.Errorf("not confirmed: nothing was done")
+	return err
+}
+
+// poll calls step every PollInterval until it is done. If that takes longer than timeout, or than
+// the deadline of ctx, it returns the error of late. A timeout of 0 is no limit. goesOn is what
+// continues if the command is interrupted.
+func (s *Session) poll(ctx context.Context, timeout time.Duration, goesOn string, step func() (done bool, err error), late func() error) error {
+	began := s.Clock.Now()
+	for {
+		if done, err := step(); done || err != nil {
+			return err
+		}
+		expired := timeout > 0 && s.Clock.Now().Sub(began) >= timeout || s.Clock.Wait(ctx, PollInterval) != nil
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			return &cli.InterruptedError{GoesOn: goesOn}
+		case expired:
+			return late()
+		}
 	}
-	return nil
 }
 
 type wallClock struct{}
@@ -149,6 +163,15 @@ func TemplateState(t *aggregationv1alpha1.CoderTemplate) string {
 	return "Unknown"
 }
 
+// stalled returns the condition Stalled if it is true, and nil otherwise.
+func stalled(conditions []metav1.Condition) *metav1.Condition {
+	c := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionStalled)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return c
+}
+
 // browse opens an address with the system's default program.
 func browse(ctx context.Context, url string) error {
 	command := []string{"xdg-open", url}
@@ -167,7 +190,7 @@ func browse(ctx context.Context, url string) error {
 // copyText passes the text to the first clipboard program that exists, on its standard input, so
 // that the text is not in the list of processes.
 func copyText(ctx context.Context, text string) error {
-	var failed error
+	failed := errors.New("there is no program for the clipboard: pbcopy, wl-copy, xclip, xsel or clip.exe")
 	for _, command := range [][]string{{"pbcopy"}, {"wl-copy"}, {"xclip", "-selection", "clipboard"}, {"xsel", "--clipboard", "--input"}, {"clip.exe"}} {
 		path, err := exec.LookPath(command[0])
 		if err != nil {
@@ -175,14 +198,10 @@ func copyText(ctx context.Context, text string) error {
 		}
 		cmd := exec.CommandContext(ctx, path, command[1:]...) //nolint:gosec // One of the programs above.
 		cmd.Stdin = strings.NewReader(text)
-		if err := cmd.Run(); err != nil {
-			failed = fmt.Errorf("%s: %w", command[0], err)
-			continue
+		if err = cmd.Run(); err == nil {
+			return nil
 		}
-		return nil
+		failed = fmt.Errorf("%s: %w", command[0], err)
 	}
-	if failed != nil {
-		return failed
-	}
-	return errors.New("there is no program for the clipboard: pbcopy, wl-copy, xclip, xsel or clip.exe")
+	return failed
 }

@@ -51,20 +51,52 @@ func ParseTarget(text string, allowed ...string) (Target, error) {
 	return Target{Kind: known, Name: name}, nil
 }
 
+// optionalTarget is ParseTarget for the first argument. Without one, it returns a control plane
+// without a name.
+func optionalTarget(args []string, allowed ...string) (Target, error) {
+	if len(args) == 0 {
+		return Target{Kind: "CoderControlPlane"}, nil
+	}
+	return ParseTarget(args[0], allowed...)
+}
+
+// Workspace returns the cluster, and the workspace that an argument names.
+func (s *Session) Workspace(ctx context.Context, text string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	return inCluster(ctx, s, text, "CoderWorkspace", (*Cluster).Workspace)
+}
+
+// Template returns the cluster, and the template that an argument names.
+func (s *Session) Template(ctx context.Context, text string) (*Cluster, *aggregationv1alpha1.CoderTemplate, error) {
+	return inCluster(ctx, s, text, "CoderTemplate", (*Cluster).Template)
+}
+
+func inCluster[T any](
+	ctx context.Context, s *Session, text, kind string, find func(c *Cluster, ctx context.Context, name string) (*T, error),
+) (*Cluster, *T, error) {
+	target, err := ParseTarget(text, kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := s.Cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := find(cluster, ctx, target.Name)
+	return cluster, found, err
+}
+
 // Workspace returns a workspace of the namespace. The name may be a unique end of the object's
 // name, for example dev or ada.dev for coder.ada.dev.
 func (c *Cluster) Workspace(ctx context.Context, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
-	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderWorkspaceList{}, func(l *aggregationv1alpha1.CoderWorkspaceList) []aggregationv1alpha1.CoderWorkspace {
-		return l.Items
-	})
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	found, err := named(ctx, c, name, list, &list.Items)
 	return found, explainAbsence(err, "coderworkspaces")
 }
 
 // Template is like Workspace for templates: hello for coder.hello.
 func (c *Cluster) Template(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
-	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderTemplateList{}, func(l *aggregationv1alpha1.CoderTemplateList) []aggregationv1alpha1.CoderTemplate {
-		return l.Items
-	})
+	list := &aggregationv1alpha1.CoderTemplateList{}
+	found, err := named(ctx, c, name, list, &list.Items)
 	return found, explainAbsence(err, "codertemplates")
 }
 
@@ -100,8 +132,8 @@ type object[T any] interface {
 }
 
 // named returns the object of exactly that name, or else the only one whose name ends with a dot
-// and that name.
-func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Cluster, name string, list L, items func(L) []T) (P, error) {
+// and that name. items are those of list.
+func named[T any, P object[T]](ctx context.Context, c *Cluster, name string, list client.ObjectList, items *[]T) (P, error) {
 	exact := P(new(T))
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, exact)
 	if err == nil || !apierrors.IsNotFound(err) {
@@ -115,9 +147,8 @@ func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Clus
 		return nil, failed
 	}
 	var candidates []string
-	all := items(list)
-	for i := range all {
-		if candidate := P(&all[i]); strings.HasSuffix(candidate.GetName(), "."+name) {
+	for i := range *items {
+		if candidate := P(&(*items)[i]); strings.HasSuffix(candidate.GetName(), "."+name) {
 			candidates = append(candidates, candidate.GetName())
 			exact = candidate
 		}
@@ -129,6 +160,18 @@ func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Clus
 		return exact, nil
 	}
 	return nil, cli.Usage("%q could be any of %s: give the whole name", name, strings.Join(candidates, ", "))
+}
+
+// firstNames lists the first names of all, and how many more there are.
+func firstNames(all, most int, name func(i int) string) string {
+	var names []string
+	for i := range min(all, most) {
+		names = append(names, name(i))
+	}
+	if all > most {
+		names = append(names, fmt.Sprintf("and %d more", all-most))
+	}
+	return strings.Join(names, ", ")
 }
 
 // explainAbsence adds a hint to the error for an object that does not exist.

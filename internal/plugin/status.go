@@ -3,9 +3,9 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +20,6 @@ import (
 // exitWrong is the exit code if there is a problem.
 const exitWrong = 4
 
-// statusRun is one run of the command.
 type statusRun struct {
 	*Session
 	format                   cli.Format
@@ -30,7 +29,6 @@ type statusRun struct {
 	operatorNamespace        string
 }
 
-// newStatusCommand returns the command kubectl coder status.
 func newStatusCommand(s *Session) *cobra.Command {
 	r := &statusRun{Session: s}
 	cmd := &cobra.Command{
@@ -102,14 +100,14 @@ func (r *statusRun) show(report *statusReport) error {
 	}
 	r.draw(&text, report)
 	if _, err := r.Out.Write(text.Bytes()); err != nil {
-		return errors.Join(errors.New("writing the report"), err)
+		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }
 
 // workloadHint returns a command that shows the cause: the log or the description of the pods if
 // the reason concerns them, else the description of the object.
-func workloadHint(resource string, object client.Object, reason, selector string) string {
+func workloadHint(kind string, object client.Object, reason, selector string) string {
 	pods := ""
 	switch reason {
 	case coderv1alpha1.ReasonCrashLooping:
@@ -123,7 +121,7 @@ func workloadHint(resource string, object client.Object, reason, selector string
 		pods = "describe replicasets"
 	}
 	if pods == "" || selector == "" {
-		return fmt.Sprintf("kubectl -n %s describe %s %s", object.GetNamespace(), resource, object.GetName())
+		return fmt.Sprintf("kubectl -n %s describe %s %s", object.GetNamespace(), strings.ToLower(kind), object.GetName())
 	}
 	return fmt.Sprintf("kubectl -n %s %s -l %s", object.GetNamespace(), pods, selector)
 }

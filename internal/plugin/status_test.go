@@ -16,6 +16,7 @@ import (
 
 const (
 	planes     = "/apis/coder.com/v1alpha1/codercontrolplanes"
+	templates  = "/apis/aggregation.coder.com/v1alpha1/codertemplates"
 	workspaces = "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
 	inCoder    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder"
 )
@@ -131,9 +132,7 @@ status:
   conditions:
   - {type: Ready, status: "False", reason: AgentsUnavailable, message: "agent \"main\" of NAME is disconnected", lastTransitionTime: "2026-03-01T11:30:00Z"}`, "NAME", name))
 	}
-	api.change(planes, "coder/coder", func(object map[string]any) {
-		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}
-	})
+	api.setStatus(planes, "coder", fields{"conditions": []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}})
 	alone := newHarness().run(t, api, "status", "-n", "coder")
 	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl coder logs -n coder coder.cy.b --agent\n"} {
 		if !strings.Contains(alone.out, want) {
@@ -150,12 +149,10 @@ status:
 // affect Ready.
 func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 	api := sampleAPI(t)
-	api.change(planes, "coder/coder", func(object map[string]any) {
-		object["status"].(map[string]any)["conditions"] = []any{
-			condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
-			condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
-		}
-	})
+	api.setStatus(planes, "coder", fields{"conditions": []any{
+		condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
+		condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
+	}})
 	got := newHarness().run(t, api, "status", "-n", "coder")
 	got.want(t, 4, "  HighAvailabilityEntitled is False, NotEntitled: 2 replicas are requested\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
 	if strings.Contains(got.out, "WorkspaceAccess") {

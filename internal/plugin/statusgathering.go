@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,7 @@ const statusTimeout = 15 * time.Second
 
 // statusGathering is the state of collecting one report.
 type statusGathering struct {
-	cluster   *Cluster
-	namespace string
+	cluster *Cluster
 
 	mu       sync.Mutex
 	report   *statusReport
@@ -40,38 +40,24 @@ func (r *statusRun) gather(ctx context.Context, c *Cluster) (*statusReport, erro
 	if err := c.Reach(ctx); err != nil {
 		return nil, err
 	}
-	g := &statusGathering{cluster: c, namespace: c.Namespace, report: &statusReport{
-		ControlPlanes: []statusWorkload{}, Provisioners: []statusWorkload{}, WorkspaceProxies: []statusWorkload{}, Problems: []statusProblem{},
+	g := &statusGathering{cluster: c, report: &statusReport{
+		Namespace: c.Namespace, ControlPlanes: []statusWorkload{}, Provisioners: []statusWorkload{}, WorkspaceProxies: []statusWorkload{},
 	}}
 	if r.everywhere {
-		g.namespace = ""
+		g.report.Namespace = ""
 	}
-	g.report.Namespace = g.namespace
 	var broken []installation.Problem
 	looks := []func(context.Context) error{g.controlPlanes, g.provisioners, g.proxies, g.templates, g.workspaces}
 	if r.installation {
 		looks = append(looks, func(ctx context.Context) error {
 			var err error
-			broken, err = r.Check(ctx, c.Config, r.expectation())
+			broken, err = r.Check(ctx, c.Config, installation.Expectation{Namespace: r.operatorNamespace, Controllers: true, AggregatedAPI: true})
 			if err != nil {
 				err = fmt.Errorf("the installation: %w", err)
 			}
 			return err
 		})
 	}
-	g.all(ctx, looks)
-	if len(g.failures) == len(looks) {
-		return nil, errors.Join(g.failures...)
-	}
-	g.finish(broken)
-	return g.report, nil
-}
-
-func (r *statusRun) expectation() installation.Expectation {
-	return installation.Expectation{Namespace: r.operatorNamespace, Controllers: true, AggregatedAPI: true}
-}
-
-func (g *statusGathering) all(ctx context.Context, looks []func(context.Context) error) {
 	var looking sync.WaitGroup
 	for _, look := range looks {
 		looking.Go(func() {
@@ -85,6 +71,11 @@ func (g *statusGathering) all(ctx context.Context, looks []func(context.Context)
 		})
 	}
 	looking.Wait()
+	if len(g.failures) == len(looks) {
+		return nil, errors.Join(g.failures...)
+	}
+	g.finish(broken)
+	return g.report, nil
 }
 
 // finish sorts the report, so that it does not depend on the order of the responses. A kind that is
@@ -111,8 +102,10 @@ func (g *statusGathering) finish(broken []installation.Problem) {
 // list reads all objects of a kind. A kind that the API does not serve is a problem and not an
 // error.
 func (g *statusGathering) list(ctx context.Context, list client.ObjectList, resource string) (seen bool, err error) {
-	err = g.cluster.List(ctx, list, client.InNamespace(g.namespace))
+	err = g.cluster.List(ctx, list, client.InNamespace(g.report.Namespace))
 	switch {
+	case err == nil:
+		return true, nil
 	case apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err):
 		what := "is not served by this cluster"
 		if apierrors.IsServiceUnavailable(err) {
@@ -124,10 +117,8 @@ func (g *statusGathering) list(ctx context.Context, list client.ObjectList, reso
 			Object: "resource " + resource, What: what, Do: "kubectl describe apiservice v1alpha1.aggregation.coder.com, and kubectl -n coder-system get pods",
 		}})
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%s: %w", resource, err)
 	}
-	return true, nil
+	return false, fmt.Errorf("%s: %w", resource, err)
 }
 
 // code returns the exit code for the report.
@@ -163,7 +154,7 @@ func (g *statusGathering) problem(kind string, object client.Object, c metav1.Co
 
 // workload returns the row of a control plane, provisioner or proxy. It adds a problem if the
 // object is not ready.
-func (g *statusGathering) workload(kind, resource string, object client.Object, status coderv1alpha1.WorkloadStatus) statusWorkload {
+func (g *statusGathering) workload(kind string, object client.Object, status coderv1alpha1.WorkloadStatus) statusWorkload {
 	c := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
 	if c == nil {
 		c = &metav1.Condition{
@@ -171,11 +162,11 @@ func (g *statusGathering) workload(kind, resource string, object client.Object, 
 		}
 	}
 	if c.Status != metav1.ConditionTrue {
-		g.problem(kind, object, *c, workloadHint(resource, object, c.Reason, status.Selector))
+		g.problem(kind, object, *c, workloadHint(kind, object, c.Reason, status.Selector))
 	}
 	for _, beside := range status.Conditions {
-		if decidesNotAboutReady(beside.Type) && beside.Status == metav1.ConditionFalse {
-			g.problem(kind, object, beside, workloadHint(resource, object, beside.Reason, status.Selector))
+		if slices.Contains(besideReady, beside.Type) && beside.Status == metav1.ConditionFalse {
+			g.problem(kind, object, beside, workloadHint(kind, object, beside.Reason, status.Selector))
 		}
 	}
 	return statusWorkload{
@@ -184,12 +175,9 @@ func (g *statusGathering) workload(kind, resource string, object client.Object, 
 	}
 }
 
-// decidesNotAboutReady reports whether a false condition of this type is a problem although it does
-// not affect the condition Ready.
-func decidesNotAboutReady(conditionType string) bool {
-	return slices.Contains([]string{
-		coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
-	}, conditionType)
+// besideReady are conditions that are a problem if they are false, although they do not affect Ready.
+var besideReady = []string{
+	coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
 }
 
 func (g *statusGathering) controlPlanes(ctx context.Context) error {
@@ -198,11 +186,8 @@ func (g *statusGathering) controlPlanes(ctx context.Context) error {
 	g.report.planesSeen = seen
 	for i := range list.Items {
 		cp := &list.Items[i]
-		w := g.workload("CoderControlPlane", "codercontrolplane", cp, cp.Status.WorkloadStatus)
-		w.Version, w.URL = cp.Status.Version, cp.Status.URL
-		if cp.Status.AccessURL != "" {
-			w.URL = cp.Status.AccessURL
-		}
+		w := g.workload("CoderControlPlane", cp, cp.Status.WorkloadStatus)
+		w.Version, w.URL = cp.Status.Version, cmp.Or(cp.Status.AccessURL, cp.Status.URL)
 		g.report.ControlPlanes = append(g.report.ControlPlanes, w)
 	}
 	return err
@@ -213,7 +198,7 @@ func (g *statusGathering) provisioners(ctx context.Context) error {
 	_, err := g.list(ctx, &list, "coderprovisioners.coder.com")
 	for i := range list.Items {
 		p := &list.Items[i]
-		w := g.workload("CoderProvisioner", "coderprovisioner", p, p.Status.WorkloadStatus)
+		w := g.workload("CoderProvisioner", p, p.Status.WorkloadStatus)
 		w.Of = belongsTo(p.Spec.ControlPlaneRef, p.Spec.URL)
 		g.report.Provisioners = append(g.report.Provisioners, w)
 	}
@@ -225,11 +210,8 @@ func (g *statusGathering) proxies(ctx context.Context) error {
 	_, err := g.list(ctx, &list, "coderworkspaceproxies.coder.com")
 	for i := range list.Items {
 		p := &list.Items[i]
-		w := g.workload("CoderWorkspaceProxy", "coderworkspaceproxy", p, p.Status.WorkloadStatus)
-		w.Of, w.URL = belongsTo(p.Spec.ControlPlaneRef, p.Spec.PrimaryAccessURL), p.Status.URL
-		if p.Status.AccessURL != "" {
-			w.URL = p.Status.AccessURL
-		}
+		w := g.workload("CoderWorkspaceProxy", p, p.Status.WorkloadStatus)
+		w.Of, w.URL = belongsTo(p.Spec.ControlPlaneRef, p.Spec.PrimaryAccessURL), cmp.Or(p.Status.AccessURL, p.Status.URL)
 		g.report.WorkspaceProxies = append(g.report.WorkspaceProxies, w)
 	}
 	return err
@@ -249,7 +231,7 @@ func (g *statusGathering) templates(ctx context.Context) error {
 	for i := range list.Items {
 		t := &list.Items[i]
 		g.report.Templates.add(TemplateState(t))
-		if meta.IsStatusConditionTrue(t.Status.Conditions, aggregationv1alpha1.ConditionStalled) {
+		if stalled(t.Status.Conditions) != nil {
 			ready := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionReady)
 			if ready == nil {
 				ready = &metav1.Condition{Reason: "Unknown", Message: "it has no condition Ready"}
@@ -273,7 +255,7 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 		if ready == nil || ready.Status == metav1.ConditionTrue {
 			continue
 		}
-		if meta.IsStatusConditionTrue(w.Status.Conditions, aggregationv1alpha1.ConditionStalled) || !ptr.Deref(w.Status.Healthy, true) ||
+		if stalled(w.Status.Conditions) != nil || !ptr.Deref(w.Status.Healthy, true) ||
 			meta.IsStatusConditionFalse(w.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) {
 			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, ready.Reason))
 		}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -19,37 +20,33 @@ const mostFaults = 20
 
 // statusScreen writes a report for people.
 type statusScreen struct {
-	out   io.Writer
-	paint cli.Paint
-	now   time.Time
-	wide  bool
-	// columns is the width of the terminal, or 0 if it is unknown.
-	columns int
-	report  *statusReport
+	*statusRun
+	out    io.Writer
+	report *statusReport
 }
 
 func (r *statusRun) draw(out io.Writer, report *statusReport) {
-	s := statusScreen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == cli.Wide, columns: r.ScreenColumns, report: report}
-	s.workloads("Control planes", report.ControlPlanes, "VERSION", func(w statusWorkload) string { return w.Version })
-	s.workloads("Provisioners", report.Provisioners, "OF", func(w statusWorkload) string { return w.Of })
-	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF", func(w statusWorkload) string { return w.Of })
+	s := statusScreen{r, out, report}
+	s.workloads("Control planes", report.ControlPlanes, "VERSION")
+	s.workloads("Provisioners", report.Provisioners, "OF")
+	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF")
 	s.counts()
 	s.problems()
 	for _, what := range report.NotSeen {
-		s.wrapped("", s.paint.Text(cli.Yellow, "Not checked:"), cli.Clean(what))
+		fmt.Fprintf(s.out, "%s %s\n", s.Paint.Text(cli.Yellow, "Not checked:"), cli.Wrap(cli.Clean(what), s.ScreenColumns, ""))
 	}
 	if len(report.Problems)+len(report.NotSeen) == 0 {
-		fmt.Fprintln(s.out, s.paint.Text(cli.Green, "No problems."))
+		fmt.Fprintln(s.out, s.Paint.Text(cli.Green, "No problems."))
 	}
 }
 
-func (s *statusScreen) workloads(title string, all []statusWorkload, column string, detail func(statusWorkload) string) {
+func (s *statusScreen) workloads(title string, all []statusWorkload, column string) {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, title))
-	table := &cli.Table{Columns: s.columns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
-	if s.wide {
+	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, title))
+	table := &cli.Table{Columns: s.ScreenColumns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
+	if s.format == cli.Wide {
 		table.Header = append(table.Header, "URL")
 	}
 	for _, w := range all {
@@ -62,14 +59,14 @@ func (s *statusScreen) workloads(title string, all []statusWorkload, column stri
 		}
 		row := []cli.Cell{
 			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
-			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(detail(w)), cli.Text(cli.Ago(s.now, w.Created)),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(cmp.Or(w.Version, w.Of)), cli.Text(cli.Ago(s.Clock.Now(), w.Created)),
 		}
-		if s.wide {
+		if s.format == cli.Wide {
 			row = append(row, cli.Text(w.URL))
 		}
 		table.Add(row...)
 	}
-	table.Write(s.out, s.paint)
+	table.Write(s.out, s.Paint)
 	fmt.Fprintln(s.out)
 }
 
@@ -85,7 +82,7 @@ func (s *statusScreen) counts() {
 	table := &cli.Table{}
 	table.Add(cli.Text("Templates").In(cli.Bold), cli.Text(statusSum(s.report.Templates)))
 	table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(statusSum(s.report.Workspaces)))
-	table.Write(s.out, s.paint)
+	table.Write(s.out, s.Paint)
 	fmt.Fprintln(s.out)
 }
 
@@ -98,10 +95,7 @@ func statusSum(c statusCount) string {
 		return "none"
 	}
 	states := slices.SortedFunc(maps.Keys(c.ByState), func(a, b string) int {
-		if c.ByState[a] != c.ByState[b] {
-			return c.ByState[b] - c.ByState[a]
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(c.ByState[b]-c.ByState[a], strings.Compare(a, b))
 	})
 	parts := make([]string, 0, len(states))
 	for _, state := range states {
@@ -115,7 +109,7 @@ func (s *statusScreen) problems() {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.paint.Text(cli.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
+	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
 	found := faults(all)
 	for _, f := range found[:min(len(found), mostFaults)] {
 		s.fault(f)
@@ -129,29 +123,20 @@ func (s *statusScreen) problems() {
 func (s *statusScreen) fault(f fault) {
 	since := ""
 	if first := f.since(); first != nil {
-		since = " for " + cli.Ago(s.now, *first)
+		since = " for " + cli.Ago(s.Clock.Now(), *first)
 	}
-	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(cli.Red, cli.Clean(f.title())), since)
-	s.wrapped("  ", "", cli.Clean(f.text()))
+	fmt.Fprintf(s.out, "%s%s\n", s.Paint.Text(cli.Red, cli.Clean(f.title())), since)
+	fmt.Fprintf(s.out, "  %s\n", cli.Wrap(cli.Clean(f.text()), s.ScreenColumns, "  "))
 	if do := f[0].Do; do != "" {
 		// Commands are not wrapped, so that they can be copied.
-		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(cli.Faint, "do:"), cli.Clean(do))
+		fmt.Fprintf(s.out, "  %s %s\n", s.Paint.Text(cli.Faint, "do:"), cli.Clean(do))
 	}
-}
-
-// wrapped prints a text, wrapped to the width of the terminal and indented.
-func (s *statusScreen) wrapped(indent, label, text string) {
-	if label != "" {
-		label += " "
-	}
-	fmt.Fprintf(s.out, "%s%s%s\n", indent, label, cli.Wrap(text, s.columns, indent))
 }
 
 const (
 	// mostAlone is the maximum number of different messages with the same reason that are shown
 	// separately.
-	mostAlone = 3
-	// mostNamedInTitle is the maximum number of objects in the title of a fault.
+	mostAlone        = 3
 	mostNamedInTitle = 3
 )
 
@@ -162,24 +147,24 @@ type fault []statusProblem
 // messages, it groups by the reason only. The order is the order of the first problem in each
 // group.
 func faults(all []statusProblem) []fault {
-	type cause struct{ kind, reason string }
+	type cause struct{ kind, reason, what string }
 	different := map[cause][]string{}
 	for _, p := range all {
-		if c := (cause{p.Kind, p.Reason}); !slices.Contains(different[c], p.What) {
+		if c := (cause{kind: p.Kind, reason: p.Reason}); !slices.Contains(different[c], p.What) {
 			different[c] = append(different[c], p.What)
 		}
 	}
 	var found []fault
-	at := map[string]int{}
+	at := map[cause]int{}
 	for _, p := range all {
-		key := p.Kind + "\x00" + p.Reason
-		if len(different[cause{p.Kind, p.Reason}]) <= mostAlone {
-			key += "\x00" + p.What
+		c := cause{kind: p.Kind, reason: p.Reason}
+		if len(different[c]) <= mostAlone {
+			c.what = p.What
 		}
-		i, known := at[key]
+		i, known := at[c]
 		if !known || p.Kind == "" {
 			i = len(found)
-			at[key], found = i, append(found, nil)
+			at[c], found = i, append(found, nil)
 		}
 		found[i] = append(found[i], p)
 	}
@@ -191,18 +176,12 @@ func (f fault) title() string {
 	if len(f) == 1 {
 		return f[0].Object
 	}
-	names := make([]string, 0, mostNamedInTitle+1)
-	for _, p := range f[:min(len(f), mostNamedInTitle)] {
-		names = append(names, p.Namespace+"/"+p.Name)
-	}
-	if more := len(f) - mostNamedInTitle; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
+	names := firstNames(len(f), mostNamedInTitle, func(i int) string { return f[i].Namespace + "/" + f[i].Name })
 	kind := f[0].Kind + "s"
 	if stem, ok := strings.CutSuffix(f[0].Kind, "y"); ok {
 		kind = stem + "ies"
 	}
-	return fmt.Sprintf("%d %s (%s)", len(f), kind, strings.Join(names, ", "))
+	return fmt.Sprintf("%d %s (%s)", len(f), kind, names)
 }
 
 // text returns the message. If the messages differ, it returns the first one.

@@ -1,11 +1,17 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,8 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// newTemplateCommand returns the command kubectl coder template with its subcommands push, pull and
-// diff.
 func newTemplateCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "template",
@@ -22,25 +26,10 @@ func newTemplateCommand(s *Session) *cobra.Command {
 		Short:   "Push, pull and compare the files of a template",
 		Long: "Copies the files of a template from a directory to the cluster and back, and compares the two.\n" +
 			"The end of a name is sufficient if it is unique: hello for coder.hello.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0], nil)
-			}
-			return cmd.Help()
-		},
+		RunE: helpOrUnknown(nil),
 	}
 	cmd.AddCommand(newTemplatePushCommand(s), newTemplatePullCommand(s), newTemplateDiffCommand(s))
 	return cmd
-}
-
-// nameAndPath validates the two arguments that all subcommands have.
-func nameAndPath(path string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 2 {
-			return cli.Usage("give the name of the template, and %s", path)
-		}
-		return nil
-	}
 }
 
 // completeNameAndPath completes the template, and then a path.
@@ -53,42 +42,17 @@ func completeNameAndPath(s *Session) cobra.CompletionFunc {
 	}
 }
 
-// completeVersion registers the completion of --version.
-func completeVersion(s *Session, cmd *cobra.Command) {
-	s.CompleteFlag(cmd, "version", func(ctx context.Context, c *Cluster, args []string) []string {
-		if len(args) == 0 {
-			return nil
-		}
-		name, err := templateName(args[0])
-		if err != nil {
-			return nil
-		}
-		tmpl, err := c.Template(ctx, name)
-		if err != nil {
-			return nil
-		}
-		return c.TemplateVersionNames(ctx, tmpl)
-	})
-}
-
-// templateName returns the name without a kind prefix.
-func templateName(text string) (string, error) {
-	target, err := ParseTarget(text, "CoderTemplate")
-	return target.Name, err
-}
-
 // downloadTemplate reads the files of a template version by its name or UUID. Without a version, it
 // reads the files of the version that spec.files shows.
 func downloadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version string) (templateFiles, error) {
-	query := map[string]string{}
 	if version != "" {
 		found, err := c.TemplateVersion(ctx, tmpl, version)
 		if err != nil {
 			return nil, err
 		}
-		query["version"] = found.ID
+		version = found.ID
 	}
-	stream, err := c.Stream(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "files", query)
+	stream, err := c.subresource(http.MethodGet, tmpl, "files", map[string]string{"version": version}).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the files of template %s: %w", tmpl.Name, err)
 	}
@@ -100,25 +64,6 @@ func downloadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1
 	return found, nil
 }
 
-// uploadTemplate replaces all files of a template by an archive, and updates tmpl from the response.
-func uploadTemplate(ctx context.Context, c *Cluster, tmpl *aggregationv1alpha1.CoderTemplate, archive []byte, dryRun bool) error {
-	request := c.Kube.CoreV1().RESTClient().Verb(http.MethodPut).AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
-		Namespace(tmpl.Namespace).Resource("codertemplates").Name(tmpl.Name).SubResource("files").
-		Param("fieldManager", fieldManager).SetHeader("Content-Type", "application/x-tar").Body(archive)
-	if dryRun {
-		request = request.Param("dryRun", "All")
-	}
-	text, err := request.Do(ctx).Raw()
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, tmpl); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	return nil
-}
-
-// templatePull is one run of the command.
 type templatePull struct {
 	*Session
 	version string
@@ -132,21 +77,17 @@ func newTemplatePullCommand(s *Session) *cobra.Command {
 		Short:             "Write the files of a template into a directory",
 		Long:              "Writes the files of the template's newest version, or of another one, into a directory, which is created if it does not\nexist and must be empty. With - it writes a tar archive to standard output.",
 		Example:           "  kubectl coder template pull hello ./hello\n  kubectl coder template pull hello - --version v3 | tar tv",
-		Args:              nameAndPath("the directory into which its files are written, or - for a tar archive"),
+		Args:              arguments(2, 2, "give the name of the template, and the directory into which its files are written, or - for a tar archive"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
 	}
 	cmd.Flags().StringVar(&p.version, "version", "", "the name or UUID of the version")
-	completeVersion(s, cmd)
+	s.CompleteVersions(cmd, "CoderTemplate")
 	cmd.Flags().BoolVar(&p.force, "force", false, "write into a directory that is not empty, over files of the same names")
 	return cmd
 }
 
 func (p *templatePull) do(ctx context.Context, text, into string) error {
-	name, err := templateName(text)
-	if err != nil {
-		return err
-	}
 	if into != "-" && !p.force {
 		entries, err := os.ReadDir(into)
 		if err != nil && !os.IsNotExist(err) {
@@ -156,11 +97,7 @@ func (p *templatePull) do(ctx context.Context, text, into string) error {
 			return cli.Usage("%s is not empty: choose another directory, or add --force to write over files of the same names", into)
 		}
 	}
-	cluster, err := p.Cluster()
-	if err != nil {
-		return err
-	}
-	tmpl, err := cluster.Template(ctx, name)
+	cluster, tmpl, err := p.Template(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -180,5 +117,123 @@ func (p *templatePull) do(ctx context.Context, text, into string) error {
 		return err
 	}
 	fmt.Fprintf(p.ErrOut, "%d files of template %s are in %s\n", len(found), tmpl.Name, into)
+	return nil
+}
+
+// The exit codes of kubectl coder template diff, which are the same as those of diff.
+const (
+	exitDiffers = 1
+	exitTrouble = 2
+)
+
+type templateDiff struct {
+	*Session
+	version string
+}
+
+func newTemplateDiffCommand(s *Session) *cobra.Command {
+	d := &templateDiff{Session: s}
+	cmd := &cobra.Command{
+		Use:   "diff NAME {DIR | FILE}",
+		Short: "Compare the files of a template with a directory",
+		Long: "Shows what a push of the directory would change in the template's files, with the program diff, or with the one that\n" +
+			"KUBECTL_EXTERNAL_DIFF names, as kubectl diff does.\n\n" +
+			"Exit codes: 0 the files are the same; 1 they differ; 2 they could not be compared.",
+		Example:           "  kubectl coder template diff hello ./hello\n  kubectl coder template diff hello ./hello --version v3",
+		Args:              arguments(2, 2, "give the name of the template, and the directory or file to compare it with"),
+		ValidArgsFunction: completeNameAndPath(s),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			same, err := d.do(cmd.Context(), args[0], args[1])
+			var usage *cli.UsageError
+			switch {
+			case errors.As(err, &usage):
+				return err
+			case err != nil:
+				return &cli.ExitError{Code: exitTrouble, Err: err}
+			case !same:
+				return &cli.ExitError{Code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&d.version, "version", "", "the name or UUID of the version to compare with")
+	s.CompleteVersions(cmd, "CoderTemplate")
+	return cmd
+}
+
+func (d *templateDiff) do(ctx context.Context, text, path string) (same bool, err error) {
+	local, err := readTemplateFiles(path)
+	if err != nil {
+		return false, err
+	}
+	cluster, tmpl, err := d.Template(ctx, text)
+	if err != nil {
+		return false, err
+	}
+	remote, err := downloadTemplate(ctx, cluster, tmpl, d.version)
+	if err != nil {
+		return false, err
+	}
+	return d.compare(ctx, remote, local)
+}
+
+// compare shows the difference between two directories named live and local.
+func (d *templateDiff) compare(ctx context.Context, live, local templateFiles) (same bool, err error) {
+	if live.equal(local) {
+		return true, nil
+	}
+	directory, err := os.MkdirTemp("", "kubectl-coder-diff-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	for name, content := range map[string]templateFiles{"live": live, "local": local} {
+		if err := content.write(filepath.Join(directory, name)); err != nil {
+			return false, err
+		}
+		if err := content.age(filepath.Join(directory, name)); err != nil {
+			return false, err
+		}
+	}
+	command := []string{"diff", "-u", "-N", "-r"}
+	// The variable is parsed as kubectl does.
+	if fields := strings.Fields(os.Getenv(externalDiff)); len(fields) > 0 {
+		command = fields
+	}
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], "live", "local")...) //nolint:gosec // The user's own choice of a program.
+	cmd.Dir, cmd.Stderr = directory, d.ErrOut
+	err = d.show(cmd)
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) && exit.ExitCode() == exitDiffers {
+		return false, nil
+	}
+	return false, fmt.Errorf("the files differ, but %s could not show how: %w", command[0], err)
+}
+
+// show runs the program and removes control characters from its output on a terminal. A program
+// that the user configured writes directly to the terminal, so that it can use colors.
+func (d *templateDiff) show(cmd *exec.Cmd) error {
+	if !d.Screen || os.Getenv(externalDiff) != "" {
+		cmd.Stdout = d.Out
+		return cmd.Run()
+	}
+	var text bytes.Buffer
+	cmd.Stdout = &text
+	err := cmd.Run()
+	_, failed := io.WriteString(d.Out, cli.Visible(text.String()))
+	return errors.Join(err, failed)
+}
+
+// externalDiff is the environment variable with another program.
+const externalDiff = "KUBECTL_EXTERNAL_DIFF"
+
+// age sets the same time on all files, so that the output does not depend on it.
+func (f templateFiles) age(root string) error {
+	epoch := time.Unix(0, 0)
+	for name := range f {
+		if err := os.Chtimes(filepath.Join(root, filepath.FromSlash(name)), epoch, epoch); err != nil {
+			return err
+		}
+	}
 	return nil
 }

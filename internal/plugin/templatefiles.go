@@ -51,31 +51,24 @@ func readTemplateFiles(from string) (templateFiles, error) {
 	return found, found.validate(from)
 }
 
-// isGenerated reports whether Terraform, Git or the operating system creates a path.
-func isGenerated(name string, directory bool) bool {
-	if directory {
-		return name == ".git" || name == ".terraform"
-	}
+// isGenerated reports whether Terraform or the operating system creates a file.
+func isGenerated(name string) bool {
 	return strings.HasSuffix(name, ".tfstate") || strings.Contains(name, ".tfstate.") || strings.HasSuffix(name, ".tfplan") ||
 		name == "crash.log" || name == ".DS_Store"
 }
 
+// readTemplateDirectory leaves out what Terraform, Git or the operating system creates.
 func readTemplateDirectory(root string) (templateFiles, error) {
 	found, size := templateFiles{}, 0
 	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if at != root && isGenerated(entry.Name(), entry.IsDir()) {
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
+		case at != root && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == ".terraform"):
+			return fs.SkipDir
+		case entry.IsDir(), isGenerated(entry.Name()):
 			return nil
-		}
-		if entry.IsDir() {
-			return nil
-		}
-		if !entry.Type().IsRegular() {
+		case !entry.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file (%s): replace it by a copy of the file that it refers to", at, entry.Type())
 		}
 		relative, err := filepath.Rel(root, at)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,6 @@ import (
 // fieldManager is the field manager of the changes to a template.
 const fieldManager = "kubectl-coder"
 
-// templatePush is one run of the command.
 type templatePush struct {
 	*Session
 	cluster              *Cluster
@@ -52,7 +52,7 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
 		Example: "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run\n" +
 			"  kubectl coder template push kubernetes examples/templates/kubernetes --create --wait --variable image=example.com/dev:1",
-		Args:              nameAndPath("the directory or file with its source"),
+		Args:              arguments(2, 2, "give the name of the template, and the directory or file with its source"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
 	}
@@ -69,7 +69,7 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 }
 
 func (p *templatePush) do(ctx context.Context, text, from string) error {
-	name, err := templateName(text)
+	target, err := ParseTarget(text, "CoderTemplate")
 	if err != nil {
 		return err
 	}
@@ -80,11 +80,15 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 	if p.cluster, err = p.Cluster(); err != nil {
 		return err
 	}
-	tmpl, err := p.cluster.Template(ctx, name)
+	p.cluster.Client = client.WithFieldOwner(p.cluster.Client, fieldManager)
+	if p.dryRun {
+		p.cluster.Client = client.NewDryRunClient(p.cluster.Client)
+	}
+	tmpl, err := p.cluster.Template(ctx, target.Name)
 	var verb string
 	switch {
 	case apierrors.IsNotFound(err) && p.create:
-		tmpl, err = p.made(ctx, name)
+		tmpl, err = p.made(ctx, target.Name)
 		verb = "created"
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w; add --create to create it", err)
@@ -92,7 +96,7 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 		verb, err = p.update(ctx, tmpl)
 	}
 	if err != nil {
-		return fmt.Errorf("pushing template %s: %w", name, err)
+		return fmt.Errorf("pushing template %s: %w", target.Name, err)
 	}
 	var failed error
 	if p.wait && !p.dryRun {
@@ -113,17 +117,12 @@ func (p *templatePush) made(ctx context.Context, name string) (*aggregationv1alp
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message, Variables: p.withVariables(nil)},
 	}
-	options := []client.CreateOption{client.FieldOwner(fieldManager)}
-	if p.dryRun {
-		options = append(options, client.DryRunAll)
-	}
-	return tmpl, p.cluster.Create(ctx, tmpl, options...)
+	return tmpl, p.cluster.Create(ctx, tmpl)
 }
 
 // update sets the template's files if they differ, and returns a verb for the output.
 func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (verb string, err error) {
-	source := tmpl.Status.Source
-	shown := source != nil && source.Inline
+	shown := tmpl.Status.Source != nil && tmpl.Status.Source.Inline
 	if !shown {
 		// spec.files does not contain all files, so the archive is compared.
 		had, err := downloadTemplate(ctx, p.cluster, tmpl, "")
@@ -147,19 +146,20 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 	if err != nil {
 		return "", err
 	}
-	return "pushed", uploadTemplate(ctx, p.cluster, tmpl, archive, p.dryRun)
+	parameters := map[string]string{"fieldManager": fieldManager}
+	if p.dryRun {
+		parameters["dryRun"] = metav1.DryRunAll
+	}
+	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", parameters).SetHeader("Content-Type", "application/x-tar").Body(archive)
+	return "pushed", send(ctx, upload, tmpl)
 }
 
 // updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.
 func (p *templatePush) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) error {
-	options := []client.UpdateOption{client.FieldOwner(fieldManager)}
-	if p.dryRun {
-		options = append(options, client.DryRunAll)
-	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
 		tmpl.Spec.Variables = p.withVariables(tmpl.Spec.Variables)
-		err := p.cluster.Update(ctx, tmpl, options...)
+		err := p.cluster.Update(ctx, tmpl)
 		if apierrors.IsConflict(err) {
 			if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
 				return gone
@@ -192,13 +192,12 @@ func (p *templatePush) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb stri
 		tmpl.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"))
 		return p.format.Write(p.Out, tmpl)
 	case p.format == cli.Name:
-		verb = ""
 	case p.dryRun:
-		verb = " " + verb + " (server dry run)"
+		name += " " + verb + " (server dry run)"
 	default:
-		verb = " " + verb
+		name += " " + verb
 	}
-	_, err := fmt.Fprintln(p.Out, name+verb)
+	_, err := fmt.Fprintln(p.Out, name)
 	return err
 }
 
@@ -210,46 +209,38 @@ const shownLogLines = 20
 func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	progress := p.Progress()
 	defer progress.End()
-	began, pushed := p.Clock.Now(), tmpl.Generation
-	for {
+	pushed := tmpl.Generation
+	err := p.poll(ctx, p.timeout, "the build continues without this command", func() (done bool, err error) {
 		now := &aggregationv1alpha1.CoderTemplate{}
-		err := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), now)
-		switch {
-		case IsTemporary(err):
-		case err != nil:
-			return tmpl, fmt.Errorf("reading template %s: %w", tmpl.Name, err)
-		default:
+		if err := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), now); err == nil {
 			tmpl = now
+		} else if !IsTemporary(err) {
+			return false, fmt.Errorf("reading template %s: %w", tmpl.Name, err)
 		}
 		ready := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionReady)
-		current := tmpl.Generation >= pushed && tmpl.Status.ObservedGeneration >= tmpl.Generation
-		if ready != nil && current {
-			progress.Report(p.Clock.Now(), 0, 1, tmpl.Name, ready.Message)
-			if ready.Status == metav1.ConditionTrue {
-				return tmpl, nil
-			}
-			if stalled := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionStalled); stalled != nil && stalled.Status == metav1.ConditionTrue {
-				progress.End()
-				p.showLog(ctx, tmpl)
-				return tmpl, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(stalled.Message))
-			}
+		if ready == nil || tmpl.Generation < pushed || tmpl.Status.ObservedGeneration < tmpl.Generation {
+			return false, nil
 		}
-		if p.timeout > 0 && p.Clock.Now().Sub(began) >= p.timeout {
-			return tmpl, fmt.Errorf("the new version of template %[2]s is not active after %[1]s; its build continues without this command", p.timeout, tmpl.Name)
+		progress.Report(p.Clock.Now(), 0, 1, tmpl.Name, ready.Message)
+		if failed := stalled(tmpl.Status.Conditions); failed != nil && ready.Status != metav1.ConditionTrue {
+			progress.End()
+			p.showLog(ctx, tmpl)
+			return false, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(failed.Message))
 		}
-		if err := p.Clock.Wait(ctx, PollInterval); err != nil {
-			return tmpl, &cli.InterruptedError{GoesOn: "the build continues without this command"}
-		}
-	}
+		return ready.Status == metav1.ConditionTrue, nil
+	}, func() error {
+		return fmt.Errorf("the new version of template %[2]s is not active after %[1]s; its build continues without this command", p.timeout, tmpl.Name)
+	})
+	return tmpl, err
 }
 
 // showLog prints the end of the failed version's log, if it can be read.
 func (p *templatePush) showLog(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) {
-	query := map[string]string{}
-	if source := tmpl.Status.Source; source != nil && source.VersionID != "" {
-		query["version"] = source.VersionID
+	version := ""
+	if tmpl.Status.Source != nil {
+		version = tmpl.Status.Source.VersionID
 	}
-	stream, err := p.cluster.Stream(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "log", query)
+	stream, err := p.cluster.subresource(http.MethodGet, tmpl, "log", map[string]string{"version": version}).Stream(ctx)
 	if err != nil {
 		return
 	}

@@ -2,7 +2,10 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +20,6 @@ import (
 // tokenSubresource is the one of coderworkspaces that all commands use.
 const tokenSubresource = "token"
 
-// tokenRun is one call of a command.
 type tokenRun struct {
 	*Session
 	format   cli.Format
@@ -33,23 +35,13 @@ func newTokenCommand(s *Session) *cobra.Command {
 		Short:   "Create, list and revoke tokens that are restricted to one workspace",
 		Long: "Creates, lists and revokes tokens of Coder that are restricted to one workspace, for agents and CI.\n" +
 			"The end of a name is sufficient if it is unique: dev for coder.ada.dev.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return cli.UnknownCommand(cmd, args[0], nil)
-			}
-			return cmd.Help()
-		},
+		RunE: helpOrUnknown(nil),
 	}
 	cmd.AddCommand(newTokenCreateCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s))
 	return cmd
 }
 
-func oneWorkspaceName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return cli.Usage("give the name of one workspace")
-	}
-	return nil
-}
+var oneWorkspaceName = arguments(1, 1, "give the name of one workspace")
 
 func newTokenCreateCommand(s *Session) *cobra.Command {
 	r := &tokenRun{Session: s}
@@ -101,7 +93,8 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 			"Exit codes: 0 they are revoked; 1 not all are; 2 wrong command line.",
 		Example: "  kubectl coder token revoke ada.dev OeJj2hDqVq\n  kubectl coder token revoke ada.dev --all --yes",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || r.all == (len(args) > 1) {
+			// The server would take an empty id, for example of an unset variable, for all tokens.
+			if len(args) == 0 || r.all == (len(args) > 1) || slices.Contains(args, "") {
 				return cli.Usage("give the name of one workspace, and the ids of tokens or --all")
 			}
 			return nil
@@ -115,26 +108,12 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
-// find reads the workspace.
-func (r *tokenRun) find(ctx context.Context, name string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
-	named, err := ParseTarget(name, "CoderWorkspace")
-	if err != nil {
-		return nil, nil, err
-	}
-	cluster, err := r.Cluster()
-	if err != nil {
-		return nil, nil, err
-	}
-	ws, err := cluster.Workspace(ctx, named.Name)
-	return cluster, ws, err
-}
-
 func (r *tokenRun) create(ctx context.Context, name string) error {
 	seconds := int64(r.duration / time.Second)
-	if r.duration <= 0 || time.Duration(seconds)*time.Second != r.duration {
+	if r.duration <= 0 || r.duration%time.Second != 0 {
 		return cli.Usage("--duration is %s, and must be whole seconds", r.duration)
 	}
-	cluster, ws, err := r.find(ctx, name)
+	cluster, ws, err := r.Workspace(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -153,12 +132,12 @@ func (r *tokenRun) create(ctx context.Context, name string) error {
 }
 
 func (r *tokenRun) list(ctx context.Context, name string) error {
-	cluster, ws, err := r.find(ctx, name)
+	cluster, ws, err := r.Workspace(ctx, name)
 	if err != nil {
 		return err
 	}
 	list := &aggregationv1alpha1.CoderWorkspaceTokenList{}
-	if err := cluster.ReadSubresource(ctx, ws, "coderworkspaces", tokenSubresource, list); err != nil {
+	if err := send(ctx, cluster.subresource(http.MethodGet, ws, tokenSubresource, nil), list); err != nil {
 		return fmt.Errorf("listing the tokens of workspace %s: %w", ws.Name, err)
 	}
 	if r.format.Structured() {
@@ -179,23 +158,28 @@ func (r *tokenRun) list(ctx context.Context, name string) error {
 }
 
 func (r *tokenRun) revoke(ctx context.Context, name string, ids []string) error {
-	cluster, ws, err := r.find(ctx, name)
+	cluster, ws, err := r.Workspace(ctx, name)
 	if err != nil {
 		return err
 	}
-	options := []*metav1.DeleteOptions{}
+	var tokens []*metav1.Preconditions
 	for _, id := range ids {
-		options = append(options, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID(id))}})
+		tokens = append(tokens, &metav1.Preconditions{UID: ptr.To(types.UID(id))})
 	}
 	if r.all {
 		if err := r.Confirm(ctx, r.yes, fmt.Sprintf("Revoke all tokens of workspace %s?", ws.Name)); err != nil {
 			return err
 		}
-		options = append(options, &metav1.DeleteOptions{})
+		tokens = append(tokens, nil)
 	}
-	for _, o := range options {
+	for _, token := range tokens {
+		body, err := json.Marshal(metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: token})
+		if err != nil {
+			return err
+		}
+		request := cluster.subresource(http.MethodDelete, ws, tokenSubresource, nil).SetHeader("Content-Type", "application/json").Body(body)
 		revoked := &aggregationv1alpha1.CoderWorkspaceTokenList{}
-		if err := cluster.DeleteSubresource(ctx, ws, "coderworkspaces", tokenSubresource, o, revoked); err != nil {
+		if err := send(ctx, request, revoked); err != nil {
 			return fmt.Errorf("revoking tokens of workspace %s: %w", ws.Name, err)
 		}
 		for i := range revoked.Items {

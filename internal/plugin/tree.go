@@ -1,25 +1,24 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// treeRun is one run of the command.
 type treeRun struct {
 	*Session
 	format     cli.Format
 	everywhere bool
 }
 
-// newTreeCommand returns the command kubectl coder tree.
 func newTreeCommand(s *Session) *cobra.Command {
 	r := &treeRun{Session: s}
 	cmd := &cobra.Command{
@@ -28,13 +27,8 @@ func newTreeCommand(s *Session) *cobra.Command {
 		Long: "Shows the control planes of the namespace, or one of them, with the objects that they own, their provisioners and\n" +
 			"proxies, templates, workspaces and the pods of all these. What you may not see is left out and named; the exit\n" +
 			"code is 3 then.",
-		Example: "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usage("one tree at a time: a control plane, or workspace/NAME")
-			}
-			return nil
-		},
+		Example:           "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
+		Args:              arguments(0, 1, "one tree at a time: a control plane, or workspace/NAME"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteName("CoderControlPlane", "CoderWorkspace"),
 	}
@@ -44,15 +38,12 @@ func newTreeCommand(s *Session) *cobra.Command {
 }
 
 func (r *treeRun) do(ctx context.Context, args []string) error {
-	target := Target{Kind: "CoderControlPlane"}
-	if len(args) == 1 {
-		if r.everywhere {
-			return cli.Usage("give a name or -A, not both")
-		}
-		var err error
-		if target, err = ParseTarget(args[0], "CoderControlPlane", "CoderWorkspace"); err != nil {
-			return err
-		}
+	if len(args) == 1 && r.everywhere {
+		return cli.Usage("give a name or -A, not both")
+	}
+	target, err := optionalTarget(args, "CoderControlPlane", "CoderWorkspace")
+	if err != nil {
+		return err
 	}
 	cluster, err := r.Cluster()
 	if err != nil {
@@ -75,7 +66,15 @@ func (r *treeRun) do(ctx context.Context, args []string) error {
 			return failed
 		}
 	} else {
-		writeTree(r.Out, r.Paint, roots, r.everywhere)
+		table := &cli.Table{}
+		for _, root := range roots {
+			kind := root.Kind
+			if r.everywhere {
+				kind += "/" + root.Namespace
+			}
+			root.rows(table, "", "", kind, root.Namespace)
+		}
+		table.Write(r.Out, r.Paint)
 	}
 	if err != nil {
 		return &cli.PartialError{Err: err}
@@ -89,12 +88,8 @@ func growWorkspaceTree(ctx context.Context, c *Cluster, name string) ([]*treeNod
 	if err != nil {
 		return nil, err
 	}
-	g := newTreeGrowth(c)
-	root := g.workspace(ws)
 	pods, _, err := c.WorkspacePods(ctx, ws, nil)
-	for i := range pods {
-		root.Children = append(root.Children, g.pod(&pods[i]))
-	}
+	root := workspaceNode(ws, pods)
 	root.sort()
 	return []*treeNode{root}, err
 }
@@ -109,6 +104,7 @@ type treeNode struct {
 	Children []*treeNode `json:"children,omitempty"`
 
 	colour cli.Colour
+	uid    types.UID
 }
 
 // treeOrder is the order in which the dependent objects of a control plane are displayed.
@@ -120,30 +116,15 @@ var treeOrder = []string{
 // sort sorts all nodes below this one.
 func (n *treeNode) sort() {
 	slices.SortStableFunc(n.Children, func(a, b *treeNode) int {
-		if by := slices.Index(treeOrder, a.Kind) - slices.Index(treeOrder, b.Kind); by != 0 {
-			return by
-		}
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(slices.Index(treeOrder, a.Kind)-slices.Index(treeOrder, b.Kind),
+			strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	for _, child := range n.Children {
 		child.sort()
 	}
 }
 
-// writeTree prints the trees, with a column for the state. With namespaces, the roots contain their
-// namespace.
-func writeTree(w io.Writer, paint cli.Paint, roots []*treeNode, namespaces bool) {
-	table := &cli.Table{}
-	for _, root := range roots {
-		kind := root.Kind
-		if namespaces {
-			kind = root.Kind + "/" + root.Namespace
-		}
-		root.rows(table, "", "", kind, root.Namespace)
-	}
-	table.Write(w, paint)
-}
-
+// rows adds the node and those below it to a table with a column for the state.
 func (n *treeNode) rows(table *cli.Table, first, rest, kind, namespace string) {
 	name := n.Name
 	if n.Namespace != namespace {

@@ -25,33 +25,22 @@ type treeGrowth struct {
 	cluster *Cluster
 	// owned contains the nodes by the UID of their owner.
 	owned map[types.UID][]*treeNode
-	// uids contains the UIDs of the nodes.
-	uids map[*treeNode]types.UID
-	// unseen lists what could not be read.
+	// unseen lists what could not be read. Entries may be nil.
 	unseen []error
-}
-
-func newTreeGrowth(c *Cluster) *treeGrowth {
-	return &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}, uids: map[*treeNode]types.UID{}}
 }
 
 // growAllTrees returns the trees of the control planes in all namespaces.
 func growAllTrees(ctx context.Context, c *Cluster) ([]*treeNode, error) {
-	var planes coderv1alpha1.CoderControlPlaneList
-	if err := c.List(ctx, &planes); err != nil {
+	namespaces, err := c.NamespacesWithControlPlane(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if len(planes.Items) == 0 {
+	if len(namespaces) == 0 {
 		return nil, errors.New("there is no control plane on this cluster")
 	}
-	namespaces := make([]string, 0, len(planes.Items))
-	for i := range planes.Items {
-		namespaces = append(namespaces, planes.Items[i].Namespace)
-	}
-	slices.Sort(namespaces)
 	var roots []*treeNode
 	var unseen []error
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range namespaces {
 		in := *c
 		in.Namespace = namespace
 		found, err := growTree(ctx, &in, "")
@@ -66,7 +55,7 @@ func growAllTrees(ctx context.Context, c *Cluster) ([]*treeNode, error) {
 // growTree returns the trees of the control planes in the namespace, or only of the one with the wanted
 // name.
 func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, error) {
-	g := newTreeGrowth(c)
+	g := &treeGrowth{cluster: c, owned: map[types.UID][]*treeNode{}}
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &planes, client.InNamespace(c.Namespace)); err != nil {
 		return nil, err
@@ -75,21 +64,17 @@ func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, erro
 		return nil, err
 	}
 	var roots []*treeNode
+	byName := map[string]*treeNode{}
 	for i := range planes.Items {
 		cp := &planes.Items[i]
 		if wanted != "" && cp.Name != wanted {
 			continue
 		}
-		root := g.node("CoderControlPlane", cp)
-		root.workload(cp.Status.WorkloadStatus)
-		roots = append(roots, root)
+		root := judgedNode("CoderControlPlane", cp, cp.Status.Conditions)
+		roots, byName[cp.Name] = append(roots, root), root
 	}
 	if len(roots) == 0 {
 		return nil, fmt.Errorf("there is no such control plane in namespace %s: kubectl get codercontrolplanes -A lists all", c.Namespace)
-	}
-	byName := map[string]*treeNode{}
-	for _, root := range roots {
-		byName[root.Name] = root
 	}
 	g.dependents(ctx, byName)
 	g.aggregated(ctx, byName)
@@ -100,10 +85,8 @@ func growTree(ctx context.Context, c *Cluster, wanted string) ([]*treeNode, erro
 	return roots, errors.Join(g.unseen...)
 }
 
-func (g *treeGrowth) node(kind string, object client.Object) *treeNode {
-	n := &treeNode{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	g.uids[n] = object.GetUID()
-	return n
+func newNode(kind string, object client.Object) *treeNode {
+	return &treeNode{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), uid: object.GetUID()}
 }
 
 // own records a node under its controller, or else under its first owner.
@@ -125,7 +108,7 @@ func (g *treeGrowth) attach(n *treeNode) {
 	for _, child := range n.Children {
 		g.attach(child)
 	}
-	for _, child := range g.owned[g.uids[n]] {
+	for _, child := range g.owned[n.uid] {
 		g.attach(child)
 		if child.Kind != "ReplicaSet" || len(child.Children) > 0 {
 			n.Children = append(n.Children, child)
@@ -136,22 +119,24 @@ func (g *treeGrowth) attach(n *treeNode) {
 // children reads all objects that a control plane, provisioner or proxy may own, directly or
 // indirectly.
 func (g *treeGrowth) children(ctx context.Context) error {
-	in := client.InNamespace(g.cluster.Namespace)
 	var pods corev1.PodList
-	if err := g.seen("pods", g.cluster.List(ctx, &pods, in)); err != nil {
+	if err := g.list(ctx, &pods, "pods"); err != nil {
 		return err
 	}
 	for i := range pods.Items {
-		g.own(g.pod(&pods.Items[i]), &pods.Items[i])
+		g.own(podNode(&pods.Items[i]), &pods.Items[i])
 	}
 	var deployments appsv1.DeploymentList
-	if err := g.seen("deployments", g.cluster.List(ctx, &deployments, in)); err != nil {
+	if err := g.list(ctx, &deployments, "deployments"); err != nil {
 		return err
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		n := g.node("Deployment", d)
-		n.count(d.Status.ReadyReplicas, d.Status.Replicas)
+		n := newNode("Deployment", d)
+		n.State, n.colour = fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, d.Status.Replicas), cli.Green
+		if d.Status.ReadyReplicas < d.Status.Replicas {
+			n.colour = cli.Yellow
+		}
 		g.own(n, d)
 	}
 	for _, kind := range Kinds() {
@@ -161,19 +146,20 @@ func (g *treeGrowth) children(ctx context.Context) error {
 		}
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := g.seen(strings.ToLower(kind.Kind)+"s", g.cluster.List(ctx, list, in)); err != nil {
+		if err := g.list(ctx, list, strings.ToLower(kind.Kind)+"s"); err != nil {
 			return err
 		}
 		for i := range list.Items {
-			g.own(g.node(kind.Kind, &list.Items[i]), &list.Items[i])
+			g.own(newNode(kind.Kind, &list.Items[i]), &list.Items[i])
 		}
 	}
 	return nil
 }
 
-// seen ignores kinds that the cluster does not serve, and records kinds that the user may not read,
-// so that the rest of the tree is shown.
-func (g *treeGrowth) seen(what string, err error) error {
+// list reads a kind. It ignores kinds that the cluster does not serve, and records kinds that the user
+// may not read, so that the rest of the tree is shown.
+func (g *treeGrowth) list(ctx context.Context, list client.ObjectList, what string) error {
+	err := g.cluster.List(ctx, list, client.InNamespace(g.cluster.Namespace))
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
@@ -186,61 +172,47 @@ func (g *treeGrowth) seen(what string, err error) error {
 
 // dependents adds provisioners and proxies to the control plane in their controlPlaneRef.
 func (g *treeGrowth) dependents(ctx context.Context, planes map[string]*treeNode) {
-	in := client.InNamespace(g.cluster.Namespace)
+	below := func(ref *coderv1alpha1.ControlPlaneReference, kind string, object client.Object, conditions []metav1.Condition) {
+		if ref == nil || planes[ref.Name] == nil {
+			return
+		}
+		planes[ref.Name].Children = append(planes[ref.Name].Children, judgedNode(kind, object, conditions))
+	}
 	var provisioners coderv1alpha1.CoderProvisionerList
-	g.note(g.seen("coderprovisioners", g.cluster.List(ctx, &provisioners, in)))
+	g.unseen = append(g.unseen, g.list(ctx, &provisioners, "coderprovisioners"))
 	for i := range provisioners.Items {
 		p := &provisioners.Items[i]
-		g.below(planes, p.Spec.ControlPlaneRef, "CoderProvisioner", p, p.Status.WorkloadStatus)
+		below(p.Spec.ControlPlaneRef, "CoderProvisioner", p, p.Status.Conditions)
 	}
 	var proxies coderv1alpha1.CoderWorkspaceProxyList
-	g.note(g.seen("coderworkspaceproxies", g.cluster.List(ctx, &proxies, in)))
+	g.unseen = append(g.unseen, g.list(ctx, &proxies, "coderworkspaceproxies"))
 	for i := range proxies.Items {
 		p := &proxies.Items[i]
-		g.below(planes, p.Spec.ControlPlaneRef, "CoderWorkspaceProxy", p, p.Status.WorkloadStatus)
+		below(p.Spec.ControlPlaneRef, "CoderWorkspaceProxy", p, p.Status.Conditions)
 	}
-}
-
-func (g *treeGrowth) note(err error) {
-	if err != nil {
-		g.unseen = append(g.unseen, err)
-	}
-}
-
-func (g *treeGrowth) below(
-	planes map[string]*treeNode, ref *coderv1alpha1.ControlPlaneReference, kind string, object client.Object, status coderv1alpha1.WorkloadStatus,
-) {
-	if ref == nil || planes[ref.Name] == nil {
-		return
-	}
-	n := g.node(kind, object)
-	n.workload(status)
-	planes[ref.Name].Children = append(planes[ref.Name].Children, n)
 }
 
 // aggregated adds templates to their control plane, workspaces to their template, and pods to their
 // workspace.
 func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode) {
-	in := client.InNamespace(g.cluster.Namespace)
 	templates := map[string]*treeNode{}
 	var tmpls aggregationv1alpha1.CoderTemplateList
-	g.note(g.seen("codertemplates", g.cluster.List(ctx, &tmpls, in)))
+	g.unseen = append(g.unseen, g.list(ctx, &tmpls, "codertemplates"))
 	for i := range tmpls.Items {
 		t := &tmpls.Items[i]
 		plane := planes[t.Labels[aggregationv1alpha1.LabelControlPlaneName]]
 		if plane == nil {
 			continue
 		}
-		n := g.node("CoderTemplate", t)
-		n.judge(t.Status.Conditions)
+		n := judgedNode("CoderTemplate", t, t.Status.Conditions)
 		n.State = TemplateState(t)
 		plane.Children = append(plane.Children, n)
 		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
 	}
 	var list aggregationv1alpha1.CoderWorkspaceList
-	g.note(g.seen("coderworkspaces", g.cluster.List(ctx, &list, in)))
+	g.unseen = append(g.unseen, g.list(ctx, &list, "coderworkspaces"))
 	pods, err := g.cluster.PodsByWorkspace(ctx)
-	g.note(err)
+	g.unseen = append(g.unseen, err)
 	for i := range list.Items {
 		w := &list.Items[i]
 		plane := w.Labels[aggregationv1alpha1.LabelControlPlaneName]
@@ -251,32 +223,27 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 		if parent == nil {
 			continue
 		}
-		n := g.workspace(w)
-		for j := range pods[w.Status.ID] {
-			n.Children = append(n.Children, g.pod(&pods[w.Status.ID][j]))
-		}
-		parent.Children = append(parent.Children, n)
+		parent.Children = append(parent.Children, workspaceNode(w, pods[w.Status.ID]))
 	}
 }
 
-// workspace returns the node of a workspace.
-func (g *treeGrowth) workspace(w *aggregationv1alpha1.CoderWorkspace) *treeNode {
-	n := g.node("CoderWorkspace", w)
-	n.judge(w.Status.Conditions)
+// workspaceNode returns the node of a workspace with its pods.
+func workspaceNode(w *aggregationv1alpha1.CoderWorkspace, pods []corev1.Pod) *treeNode {
+	n := judgedNode("CoderWorkspace", w, w.Status.Conditions)
 	n.State = WorkspaceState(w)
+	for i := range pods {
+		n.Children = append(n.Children, podNode(&pods[i]))
+	}
 	return n
 }
 
-func (g *treeGrowth) pod(pod *corev1.Pod) *treeNode {
-	n := g.node("Pod", pod)
+func podNode(pod *corev1.Pod) *treeNode {
+	n := newNode("Pod", pod)
 	n.State, n.colour = string(pod.Status.Phase), cli.Yellow
-	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 	switch {
 	case pod.DeletionTimestamp != nil:
 		n.State = "Terminating"
-	case ready:
+	case isReady(pod):
 		n.colour = cli.Green
 	default:
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -288,17 +255,9 @@ func (g *treeGrowth) pod(pod *corev1.Pod) *treeNode {
 	return n
 }
 
-func (n *treeNode) count(ready, all int32) {
-	n.State, n.colour = fmt.Sprintf("%d/%d", ready, all), cli.Green
-	if ready < all {
-		n.colour = cli.Yellow
-	}
-}
-
-func (n *treeNode) workload(status coderv1alpha1.WorkloadStatus) { n.judge(status.Conditions) }
-
-// judge sets the state from the condition Ready, which all kinds of this project have.
-func (n *treeNode) judge(conditions []metav1.Condition) {
+// judgedNode returns a node whose state is the condition Ready, which all kinds of this project have.
+func judgedNode(kind string, object client.Object, conditions []metav1.Condition) *treeNode {
+	n := newNode(kind, object)
 	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
 	switch {
 	case c == nil:
@@ -314,4 +273,5 @@ func (n *treeNode) judge(conditions []metav1.Condition) {
 			n.colour = cli.Yellow
 		}
 	}
+	return n
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// operatorName is the value of LabelName on the operator's objects.
-const operatorName = installation.Name
-
 // versions are the versions of all components.
 type versions struct {
 	Plugin     string `json:"plugin"`
@@ -31,7 +28,6 @@ type versions struct {
 	Operator map[string]string `json:"operator,omitempty"`
 }
 
-// newVersionCommand returns the command kubectl coder version.
 func newVersionCommand(s *Session) *cobra.Command {
 	var format cli.Format
 	var own bool
@@ -73,7 +69,7 @@ func (v *versions) look(ctx context.Context, s *Session, namespace string) {
 	}
 	v.Kubernetes = server.GitVersion
 	var deployments appsv1.DeploymentList
-	err = cluster.List(ctx, &deployments, client.InNamespace(namespace), client.MatchingLabels{coderv1alpha1.LabelName: operatorName})
+	err = cluster.List(ctx, &deployments, client.InNamespace(namespace), client.MatchingLabels{coderv1alpha1.LabelName: installation.Name})
 	if err != nil {
 		fmt.Fprintf(s.ErrOut, "The version of the operator was not read: %v\n", err)
 		return

@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// whoamiRun is one run of the command.
 type whoamiRun struct {
 	*Session
 	format     cli.Format
 	everywhere bool
 }
 
-// newWhoamiCommand returns the command kubectl coder whoami.
 func newWhoamiCommand(s *Session) *cobra.Command {
 	r := &whoamiRun{Session: s}
 	cmd := &cobra.Command{
@@ -46,7 +42,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 	}
 	namespaces := []string{cluster.Namespace}
 	if r.everywhere {
-		if namespaces, err = namespacesWithControlPlane(ctx, cluster); err != nil {
+		if namespaces, err = cluster.NamespacesWithControlPlane(ctx); err != nil {
 			return err
 		}
 	}
@@ -73,20 +69,6 @@ func (r *whoamiRun) do(ctx context.Context) error {
 		return &cli.PartialError{Err: failed}
 	}
 	return err
-}
-
-// namespacesWithControlPlane returns the namespaces that have a control plane.
-func namespacesWithControlPlane(ctx context.Context, cluster *Cluster) ([]string, error) {
-	var list coderv1alpha1.CoderControlPlaneList
-	if err := cluster.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing the control planes: %w", err)
-	}
-	var out []string
-	for i := range list.Items {
-		out = append(out, list.Items[i].Namespace)
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
 }
 
 func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview) {

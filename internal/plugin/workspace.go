@@ -2,10 +2,14 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,33 +33,26 @@ type workspaceAction struct {
 // newWorkspaceCommands returns the commands start, stop, restart and update.
 func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
-		newActionCommand(s, workspaceAction{verb: "start", done: "started", phase: "Running"}),
-		newActionCommand(s, workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
-		newActionCommand(s, workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
-		newUpdateCommand(s),
+		newActionCommand(s, "Start workspaces", "Starts workspaces. ", workspaceAction{verb: "start", done: "started", phase: "Running"}),
+		newActionCommand(s, "Stop workspaces", "Stops workspaces. ", workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
+		newActionCommand(s, "Stop workspaces and start them again", "Restarts workspaces. ",
+			workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
+		newActionCommand(s, "Bring workspaces to the active version of their templates",
+			"Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n"+
+				"into spec.templateVersionID of the workspace. Those that have that version already are left as they are.\n",
+			workspaceAction{verb: "update", done: "updated", ends: true, anew: true, updates: true}),
 	}
 }
 
-func newUpdateCommand(s *Session) *cobra.Command {
-	cmd := newActionCommand(s, workspaceAction{verb: "update", done: "updated", ends: true, anew: true, updates: true})
-	cmd.Short = "Bring workspaces to the active version of their templates"
-	cmd.Long = "Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n" +
-		"into spec.templateVersionID of the workspace. Those that have that version already are left as they are.\n" +
-		"The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n" +
-		"Without --wait the command ends as soon as Coder has accepted the request.\n\n" +
-		"Exit codes: 0 all were updated; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named."
-	return cmd
-}
-
-func newActionCommand(s *Session, a workspaceAction) *cobra.Command {
+// newActionCommand returns a command. what is the beginning of its help text.
+func newActionCommand(s *Session, short, what string, a workspaceAction) *cobra.Command {
 	r := &workspaceRun{Session: s, workspaceAction: a}
 	cmd := &cobra.Command{
 		Use:   a.verb + " {NAME... | -l SELECTOR | --all}",
-		Short: map[string]string{"start": "Start workspaces", "stop": "Stop workspaces", "restart": "Stop workspaces and start them again"}[a.verb],
-		Long: fmt.Sprintf("%s workspaces. The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n"+
-			"Without --wait the command ends as soon as Coder has accepted the request.\n\n"+
-			"Exit codes: 0 all were %s; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named.",
-			map[string]string{"start": "Starts", "stop": "Stops", "restart": "Restarts"}[a.verb], a.done),
+		Short: short,
+		Long: what + "The end of a name is sufficient if it is unique: dev for coder.ada.dev.\n" +
+			"Without --wait the command ends as soon as Coder has accepted the request.\n\n" +
+			"Exit codes: 0 all were " + a.done + "; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named.",
 		Example: fmt.Sprintf("  kubectl coder %[1]s coder.ada.dev --wait\n  kubectl coder %[1]s -n coder -l team=compilers\n"+
 			"  kubectl coder %[1]s -A --all --template kubernetes", a.verb),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
@@ -79,6 +76,8 @@ type workspaceSelection struct {
 	labels          string
 	all, everywhere bool
 	owner, template string
+	// selector is labels, parsed.
+	selector labels.Selector
 }
 
 func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *Session) {
@@ -104,7 +103,7 @@ func (s *workspaceSelection) addFlags(cmd *cobra.Command, completing *Session) {
 }
 
 // validate refuses ambiguous selections, which could match more workspaces than intended.
-func (s *workspaceSelection) validate() error {
+func (s *workspaceSelection) validate() (err error) {
 	named, many := len(s.names) > 0, s.all || s.labels != ""
 	switch {
 	case named && (many || s.everywhere || s.owner != "" || s.template != ""):
@@ -114,7 +113,7 @@ func (s *workspaceSelection) validate() error {
 	case !named && !many:
 		return cli.Usage("which workspaces? Give names, -l SELECTOR or --all")
 	}
-	if _, err := labels.Parse(s.labels); err != nil {
+	if s.selector, err = labels.Parse(s.labels); err != nil {
 		return cli.Usage("--selector: %v", err)
 	}
 	return nil
@@ -125,11 +124,7 @@ func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregatio
 	if len(s.names) > 0 {
 		return findNamedWorkspaces(ctx, c, s.names)
 	}
-	selector, err := labels.Parse(s.labels)
-	if err != nil {
-		return nil, cli.Usage("--selector: %v", err)
-	}
-	options := &client.ListOptions{Namespace: c.Namespace, LabelSelector: selector}
+	options := &client.ListOptions{Namespace: c.Namespace, LabelSelector: s.selector}
 	where := "namespace " + c.Namespace
 	if s.everywhere {
 		options.Namespace, where = "", "any namespace"
@@ -140,7 +135,9 @@ func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregatio
 	}
 	var found []aggregationv1alpha1.CoderWorkspace
 	for _, ws := range list.Items {
-		if (s.owner == "" || ws.Status.OwnerName == s.owner) && s.ofTemplate(&ws) {
+		// The template is given by its name in Coder or by the name of its object.
+		ofTemplate := s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(&ws)
+		if ofTemplate && (s.owner == "" || ws.Status.OwnerName == s.owner) {
 			found = append(found, ws)
 		}
 	}
@@ -148,12 +145,6 @@ func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregatio
 		return nil, fmt.Errorf("there is no such workspace in %s: kubectl get coderworkspaces -A --show-labels lists all", where)
 	}
 	return found, nil
-}
-
-// ofTemplate reports whether the workspace belongs to the wanted template, which is given by its
-// name in Coder or by the name of its object.
-func (s *workspaceSelection) ofTemplate(ws *aggregationv1alpha1.CoderWorkspace) bool {
-	return s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(ws)
 }
 
 func findNamedWorkspaces(ctx context.Context, c *Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {
@@ -170,4 +161,63 @@ func findNamedWorkspaces(ctx context.Context, c *Cluster, names []string) ([]agg
 		found = append(found, *ws)
 	}
 	return found, nil
+}
+
+// await waits until all orders have finished. The error of a failed order is set on the order.
+// await itself returns an error if it could not wait.
+func (r *workspaceRun) await(ctx context.Context, c *Cluster, orders []*workspaceOrder) error {
+	progress := r.Progress()
+	defer progress.End()
+	waiting := slices.DeleteFunc(slices.Clone(orders), func(o *workspaceOrder) bool { return o.err != nil })
+	all := len(waiting)
+	return r.poll(ctx, r.timeout, "the requested change continues without this command", func() (done bool, err error) {
+		var still []*workspaceOrder
+		for _, o := range waiting {
+			if o.ended, err = r.look(ctx, c, o); err != nil {
+				return false, err
+			}
+			if !o.ended {
+				still = append(still, o)
+			}
+			progress.Report(r.Clock.Now(), all-len(still), all, o.workspace.Name, workspaceState(o.workspace))
+		}
+		waiting = still
+		return len(waiting) == 0, nil
+	}, func() error {
+		o := waiting[0]
+		return fmt.Errorf("after %s %d of %d workspaces are not yet %s: %s is %s; the change continues without this command",
+			r.timeout, len(waiting), all, r.done, o.workspace.Name, workspaceState(o.workspace))
+	})
+}
+
+// look reads the workspace again and reports whether its order has finished.
+func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) (ended bool, err error) {
+	ws := &aggregationv1alpha1.CoderWorkspace{}
+	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
+	switch {
+	case apierrors.IsNotFound(err):
+		o.err = errors.New("it was deleted in the meantime")
+		return true, nil
+	case IsTemporary(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)
+	}
+	o.workspace = ws
+	built := buildNumber(ws) > o.before
+	if failed := stalled(ws.Status.Conditions); failed != nil && (built || failed.Reason == aggregationv1alpha1.ReasonChangeRefused) {
+		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", cli.Clean(failed.Message), ws.Namespace, ws.Name)
+		return true, nil
+	}
+	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
+	return ready && (r.phase == "" || ws.Status.Phase == r.phase) && (built || !r.anew), nil
+}
+
+// workspaceState describes the state of the workspace for the progress output.
+func workspaceState(ws *aggregationv1alpha1.CoderWorkspace) string {
+	ready := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
+	if ready == nil {
+		return ws.Status.Phase
+	}
+	return ws.Status.Phase + ", " + ready.Message
 }

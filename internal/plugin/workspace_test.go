@@ -21,11 +21,7 @@ func taking(api *fakeAPI, verb string, names ...string) {
 
 // becomes sets the state of a workspace in the API.
 func becomes(api *fakeAPI, name, phase string, build int64, conditions ...any) {
-	api.change(workspaces, "coder/"+name, func(object map[string]any) {
-		status := object["status"].(map[string]any)
-		status["phase"], status["conditions"] = phase, conditions
-		status["latestBuild"] = map[string]any{"number": build}
-	})
+	api.setStatus(workspaces, name, fields{"phase": phase, "conditions": conditions, "latestBuild": fields{"number": build}})
 }
 
 func condition(kind, status, reason, message string) map[string]any {
@@ -124,9 +120,7 @@ func TestAggregatedAPIAway(t *testing.T) {
 	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status shows what is wrong\n")
 	// If the list of workspaces cannot be read, a short name is not reported as "not found".
 	api.answer("GET "+inCoder+"/coderworkspaces", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "Coder cannot be reached"))
-	api.change(planes, "coder/coder", func(object map[string]any) {
-		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "False", "CrashLooping", "it fell over")}
-	})
+	api.setStatus(planes, "coder", fields{"conditions": []any{condition("Ready", "False", "CrashLooping", "it fell over")}})
 	newHarness().run(t, api, "start", "-n", "coder", "dev").want(t, 1, "", "kubectl coder: Coder cannot be reached\nkubectl coder: control plane coder/coder is CrashLooping: it fell over\n")
 }
 
@@ -135,12 +129,8 @@ func TestAggregatedAPIAway(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	const v2 = "22222222-2222-2222-2222-222222222222"
 	api := sampleAPI(t)
-	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(object map[string]any) {
-		object["status"].(map[string]any)["activeVersionID"] = v2
-	})
-	api.change(workspaces, "coder/coder.bo.api", func(object map[string]any) {
-		object["spec"].(map[string]any)["templateVersionID"] = v2
-	})
+	api.setStatus(templates, "coder.hello", fields{"activeVersionID": v2})
+	api.change(workspaces, "coder/coder.bo.api", func(o fields) { o["spec"].(fields)["templateVersionID"] = v2 })
 	var bodies []string
 	for _, name := range []string{"coder.ada.dev", "coder.bo.dev"} {
 		api.answer("PATCH "+inCoder+"/coderworkspaces/"+name, func(w http.ResponseWriter, r *http.Request) {

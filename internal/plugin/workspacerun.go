@@ -18,7 +18,6 @@ import (
 // mostNamedInQuestion is the maximum number of workspaces in a confirmation prompt.
 const mostNamedInQuestion = 5
 
-// workspaceRun is one run of a command.
 type workspaceRun struct {
 	*Session
 	workspaceAction
@@ -65,6 +64,9 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 			return err
 		}
 	}
+	if r.dryRun {
+		cluster.Client = client.NewDryRunClient(cluster.Client)
+	}
 	orders := r.place(ctx, cluster, found)
 	if r.wait && !r.dryRun {
 		if err := r.await(ctx, cluster, orders); err != nil {
@@ -80,14 +82,8 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 		ws := found[0]
 		return fmt.Sprintf("%s workspace %s of %s? Its processes are stopped.", verb, ws.Name, ws.Status.OwnerName)
 	}
-	var names []string
-	for _, ws := range found[:min(len(found), mostNamedInQuestion)] {
-		names = append(names, ws.Namespace+"/"+ws.Name)
-	}
-	if more := len(found) - mostNamedInQuestion; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Sprintf("%s %d workspaces (%s)? Their processes are stopped.", verb, len(found), strings.Join(names, ", "))
+	names := firstNames(len(found), mostNamedInQuestion, func(i int) string { return found[i].Namespace + "/" + found[i].Name })
+	return fmt.Sprintf("%s %d workspaces (%s)? Their processes are stopped.", verb, len(found), names)
 }
 
 // place requests the action for each workspace. It continues after a workspace that is refused.
@@ -107,13 +103,13 @@ func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregatio
 // ask requests the action for one workspace.
 func (r *workspaceRun) ask(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	if r.updates {
-		return r.update(ctx, c, ws)
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
+		if err != nil {
+			return err
+		}
+		return c.Patch(ctx, ws, client.RawPatch(types.MergePatchType, patch))
 	}
-	var options []client.SubResourceCreateOption
-	if r.dryRun {
-		options = append(options, client.DryRunAll)
-	}
-	return c.SubResource(r.verb).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options...)
+	return c.SubResource(r.verb).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{})
 }
 
 func buildNumber(ws *aggregationv1alpha1.CoderWorkspace) int32 {
@@ -137,7 +133,13 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 		case cli.Name:
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s\n", o.workspace.Name)
 		case cli.Human:
-			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, r.outcome(o))
+			outcome := r.verb + " requested"
+			if r.dryRun {
+				outcome = r.done + " (server dry run)"
+			} else if o.ended {
+				outcome = r.done
+			}
+			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, outcome)
 		}
 	}
 	switch {
@@ -147,16 +149,6 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 		return r.format.Write(r.Out, &list.Items[0])
 	}
 	return r.format.Write(r.Out, list)
-}
-
-func (r *workspaceRun) outcome(o *workspaceOrder) string {
-	switch {
-	case r.dryRun:
-		return r.done + " (server dry run)"
-	case o.ended:
-		return r.done
-	}
-	return r.verb + " requested"
 }
 
 // failedOrders returns an error that lists the workspaces for which the action failed.
@@ -208,17 +200,4 @@ func templateOf(ws *aggregationv1alpha1.CoderWorkspace) string {
 	parts := strings.Split(ws.Name, ".")
 	beginning := parts[:max(0, len(parts)-2)]
 	return strings.ToLower(strings.Join(append(beginning[:len(beginning):len(beginning)], ws.Spec.TemplateName), "."))
-}
-
-// update writes the active version to the spec.
-func (r *workspaceRun) update(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
-	if err != nil {
-		return err
-	}
-	var options []client.PatchOption
-	if r.dryRun {
-		options = append(options, client.DryRunAll)
-	}
-	return c.Patch(ctx, ws, client.RawPatch(types.MergePatchType, patch), options...)
 }
