@@ -321,7 +321,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 
 // unpackingStatus returns the HTTP status for an archive that cannot be unpacked.
 func unpackingStatus(err error) int {
-	if much := (*tooMuch)(nil); errors.As(err, &much) || IsTooLarge(err) {
+	if _, much := errors.AsType[*tooMuch](err); much || IsTooLarge(err) {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusUnprocessableEntity

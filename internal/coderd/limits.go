@@ -122,8 +122,8 @@ func size(n int64) string {
 
 // IsTooLarge reports whether a response of Coder exceeds one of the limits.
 func IsTooLarge(err error) bool {
-	var e *LimitError
-	return errors.As(err, &e)
+	_, ok := errors.AsType[*LimitError](err)
+	return ok
 }
 
 // limitBody replaces the body of a response by one that returns a *LimitError if the response

@@ -63,8 +63,8 @@ func badName(op string, problem error) *Error {
 // withoutSecret removes a secret that was sent in a request from the error, because a server may
 // have repeated it.
 func withoutSecret(err error, secret string) error {
-	var e *Error
-	if secret == "" || !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if secret == "" || !ok {
 		return err
 	}
 	hide := func(s string) string { return withoutBeginning(strings.ReplaceAll(s, secret, "..."), secret) }
@@ -105,6 +105,13 @@ const (
 
 // boundName truncates a name to maxName bytes.
 func boundName(s string) string { return redaction.Truncate(s, maxName) }
+
+// boundNames truncates each name to maxName bytes.
+func boundNames(names ...*string) {
+	for _, name := range names {
+		*name = boundName(*name)
+	}
+}
 
 // boundText truncates a text to maxText bytes.
 func boundText(s string) string { return redaction.Truncate(s, maxText) }

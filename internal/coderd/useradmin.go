@@ -2,6 +2,7 @@ package coderd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -161,10 +162,8 @@ func (c *Client) DeleteUser(ctx context.Context, user User) error {
 	err := c.changeUser(ctx, "deleting user", user, func(ctx context.Context, _ string) error {
 		return c.sdk.DeleteUser(ctx, user.ID)
 	})
-	if hasStatus(err, http.StatusExpectationFailed) {
-		conflict := *err.(*Error) //nolint:errorlint,forcetypeassert // Only an *Error has a status.
-		conflict.StatusCode = http.StatusConflict
-		return &conflict
+	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusExpectationFailed {
+		e.StatusCode = http.StatusConflict
 	}
 	return err
 }

@@ -212,8 +212,7 @@ func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) err
 		defer func() { _ = res.Body.Close() }()
 		return codersdk.ReadBodyAsError(res)
 	})
-	var answer *Error
-	if errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest && answer.Message == noFeatureAsked {
+	if answer, ok := errors.AsType[*Error](err); ok && answer.StatusCode == http.StatusBadRequest && answer.Message == noFeatureAsked {
 		return nil
 	}
 	return withoutSecret(err, token)
