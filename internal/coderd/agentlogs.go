@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -63,15 +62,13 @@ func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, scri
 
 // scriptNames returns the names of the sources of an agent's log.
 func (c *Client) scriptNames(ctx context.Context, agent uuid.UUID) (map[uuid.UUID]string, error) {
-	var read struct {
+	type agentJSON struct {
 		Sources []struct {
 			ID          uuid.UUID `json:"id"`
 			DisplayName string    `json:"display_name"`
 		} `json:"log_sources"`
 	}
-	err := c.call(ctx, fmt.Sprintf("reading agent %s", agent), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil, http.StatusOK, into(&read))
-	})
+	read, err := get[agentJSON](ctx, c, fmt.Sprintf("reading agent %s", agent), fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil)
 	names := map[uuid.UUID]string{}
 	for _, source := range read.Sources[:min(len(read.Sources), maxTexts)] {
 		names[source.ID] = boundName(strings.Join(strings.Fields(source.DisplayName), " "))

@@ -17,12 +17,12 @@ var pathName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*$`)
 
 // confirmNotFound repeats a read that reports a missing user. Coder also reports this if its
 // database becomes unavailable during the lookup; the second request then fails with another error.
-func confirmNotFound(read func() error) error {
-	err := read()
+func confirmNotFound[T any](read func() (T, error)) (T, error) {
+	out, err := read()
 	if errors.Is(err, errUnknownUser) {
-		err = read()
+		return read()
 	}
-	return err
+	return out, err
 }
 
 // checkNames returns a "not found" error for a name that is not valid in Coder, without a request.

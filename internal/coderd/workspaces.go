@@ -173,11 +173,8 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 	if err := checkNames(op, owner, name); err != nil {
 		return Workspace{}, err
 	}
-	var w workspaceJSON
-	err := confirmNotFound(func() error {
-		return c.call(ctx, op, func(ctx context.Context) error {
-			return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil, http.StatusOK, into(&w))
-		})
+	w, err := confirmNotFound(func() (workspaceJSON, error) {
+		return get[workspaceJSON](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil)
 	})
 	// Coder also accepts "me" and ids as user. Neither is the owner's name.
 	if err == nil && !strings.EqualFold(w.OwnerName, owner) {
@@ -188,10 +185,7 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 
 // Workspace reads one workspace. The error is IsNotFound if it is deleted.
 func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error) {
-	var w workspaceJSON
-	err := c.call(ctx, fmt.Sprintf("reading workspace %s", id), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaces/%s", id), nil, http.StatusOK, into(&w))
-	})
+	w, err := get[workspaceJSON](ctx, c, fmt.Sprintf("reading workspace %s", id), fmt.Sprintf("/api/v2/workspaces/%s", id), nil)
 	return w.workspace(), err
 }
 
