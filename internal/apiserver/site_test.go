@@ -87,12 +87,24 @@ func (p *provider) introduce(all ...connections.Member) {
 
 // ForNamespace implements connections.Provider.
 func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connections.Connection, error) {
-	return p.some(func(n string) bool { return n == namespace })
-}
-
-// All implements connections.Provider.
-func (p *provider) All(context.Context) ([]connections.Connection, error) {
-	return p.some(func(string) bool { return true })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []connections.Connection
+	for _, c := range p.connections {
+		if c.ControlPlane.Namespace == namespace {
+			out = append(out, c)
+		}
+	}
+	missing := &connections.UnavailableError{RetryAfter: 3 * time.Second}
+	for _, n := range p.unavailable {
+		if n == namespace {
+			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
+		}
+	}
+	if len(missing.ControlPlanes) > 0 {
+		return out, missing
+	}
+	return out, nil
 }
 
 // Members implements connections.Provider.
@@ -118,32 +130,6 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 func (p *provider) Serves(ctx context.Context, namespace string) (bool, error) {
 	found, err := p.ForNamespace(ctx, namespace)
 	return len(found) > 0 || err != nil, nil
-}
-
-func (p *provider) some(want func(string) bool) ([]connections.Connection, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var out []connections.Connection
-	for _, c := range p.connections {
-		if want(c.ControlPlane.Namespace) {
-			out = append(out, c)
-		}
-	}
-	missing := &connections.UnavailableError{RetryAfter: 3 * time.Second}
-	for _, n := range p.unavailable {
-		if want(n) {
-			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
-		}
-	}
-	for _, m := range p.newcomers {
-		if want(m.ControlPlane.Namespace) {
-			missing.ControlPlanes = append(missing.ControlPlanes, m.ControlPlane.String()+": "+m.Reason)
-		}
-	}
-	if len(missing.ControlPlanes) > 0 {
-		return out, missing
-	}
-	return out, nil
 }
 
 // journal collects the logs of the servers of this process. It is printed when a test fails, and

@@ -41,7 +41,7 @@ func (c *Client) As(actor Actor) *Client {
 	as := *c.recorder
 	as.actor, as.bypass = actor, false
 	// The transport puts the user's token into each request.
-	return newClient(c.sdk.URL, "", &as, c.timeout)
+	return newClient(c.sdk.URL, "", &as, c.sdk.HTTPClient.Timeout)
 }
 
 // ActsAs returns the username of the Coder user as whom the Client makes all requests. It is empty

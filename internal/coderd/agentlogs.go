@@ -3,14 +3,11 @@ package coderd
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
-
-	"github.com/coder/coder/v2/codersdk"
 )
 
 // agentSilence multiplies Client.logSilence for the log of an agent, which may be silent for longer
@@ -37,18 +34,15 @@ func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, scri
 		return nil, err
 	}
 	op := fmt.Sprintf("reading the log of agent %s", agent)
-	if script != "" && !slices.ContainsFunc(sortedNames(names), func(name string) bool { return strings.EqualFold(name, script) }) {
-		return nil, &UnknownScriptError{Script: script, Scripts: sortedNames(names)}
+	all := slices.Sorted(maps.Values(names))
+	if script != "" && !slices.ContainsFunc(all, func(name string) bool { return strings.EqualFold(name, script) }) {
+		return nil, &UnknownScriptError{Script: script, Scripts: all}
 	}
 	return c.openLogs(ctx, op, after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/workspaceagents/%s/logs", agent),
-		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-			lines, closer, err := c.sdk.WorkspaceAgentLogsAfter(ctx, agent, after, true)
-			if err != nil {
-				return nil, nil, err
-			}
-			out, ended := eachLine(lines, agentLines, closer)
-			return out, ended, nil
+		follow: func(ctx context.Context, after int64) (live liveLines, err error) {
+			live.agent, live.closer, err = c.sdk.WorkspaceAgentLogsAfter(ctx, agent, after, true)
+			return live, err
 		},
 		active: func(ctx context.Context) (bool, error) {
 			w, err := c.Workspace(ctx, workspace)
@@ -68,37 +62,16 @@ func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, scri
 
 // scriptNames returns the names of the sources of an agent's log.
 func (c *Client) scriptNames(ctx context.Context, agent uuid.UUID) (map[uuid.UUID]string, error) {
-	var read struct {
+	type agentJSON struct {
 		Sources []struct {
 			ID          uuid.UUID `json:"id"`
 			DisplayName string    `json:"display_name"`
 		} `json:"log_sources"`
 	}
-	err := c.call(ctx, fmt.Sprintf("reading agent %s", agent), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil, http.StatusOK, into(&read))
-	})
+	read, err := get[agentJSON](ctx, c, fmt.Sprintf("reading agent %s", agent), fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil)
 	names := map[uuid.UUID]string{}
 	for _, source := range read.Sources[:min(len(read.Sources), maxTexts)] {
 		names[source.ID] = boundName(strings.Join(strings.Fields(source.DisplayName), " "))
 	}
 	return names, err
-}
-
-func sortedNames(names map[uuid.UUID]string) []string {
-	var all []string
-	for _, name := range names {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
-}
-
-func agentLines(lines []codersdk.WorkspaceAgentLog) []sdkLogLine {
-	out := make([]sdkLogLine, 0, len(lines))
-	for _, l := range lines {
-		line := sdkLogLine{AgentLevel: l.Level, SourceID: l.SourceID}
-		line.ID, line.CreatedAt, line.Output = l.ID, l.CreatedAt, l.Output
-		out = append(out, line)
-	}
-	return out
 }

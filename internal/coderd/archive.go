@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,9 +31,7 @@ type absentFile struct {
 func (a *Archive) TextFiles() map[string]string {
 	out := map[string]string{}
 	if a != nil {
-		for name, content := range a.text {
-			out[name] = content
-		}
+		maps.Copy(out, a.text)
 	}
 	return out
 }
@@ -42,7 +41,7 @@ func (a *Archive) BinaryFiles() []string {
 	if a == nil {
 		return nil
 	}
-	names := sortedKeys(a.binary)
+	names := slices.Collect(maps.Keys(a.binary))
 	for name, file := range a.absent {
 		if file.binary {
 			names = append(names, name)
@@ -321,7 +320,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 
 // unpackingStatus returns the HTTP status for an archive that cannot be unpacked.
 func unpackingStatus(err error) int {
-	if much := (*tooMuch)(nil); errors.As(err, &much) || IsTooLarge(err) {
+	if _, much := errors.AsType[*tooMuch](err); much || IsTooLarge(err) {
 		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusUnprocessableEntity

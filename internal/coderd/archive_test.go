@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -349,7 +351,7 @@ func checkArchive(t *testing.T, archive *Archive) {
 			t.Fatalf("%q is text and is not", name)
 		}
 	}
-	for _, name := range append(sortedKeys(archive.text), archive.BinaryFiles()...) {
+	for _, name := range append(slices.Collect(maps.Keys(archive.text)), archive.BinaryFiles()...) {
 		if clean, problem := cleanPath(name); problem != "" || clean != name {
 			t.Fatalf("path %q: %s", name, problem)
 		}

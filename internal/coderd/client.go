@@ -1,6 +1,7 @@
 package coderd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,6 @@ type Client struct {
 	// streams is used for responses that take as long as their reader. It has no timeout.
 	streams        *codersdk.Client
 	recorder       *recorder
-	timeout        time.Duration
 	url            string
 	onUnauthorized func()
 	onUnreachable  func()
@@ -68,20 +68,13 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "using the URL of Coder", Message: err.Error(), Err: err}
 	}
-	timeout := cfg.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
 	next := cfg.Transport
 	if next == nil {
 		next = sharedTransport()
 	}
-	agent := cfg.UserAgent
-	if agent == "" {
-		agent = DefaultUserAgent
-	}
-	c := newClient(base, cfg.Token,
-		&recorder{next: next, userAgent: agent, bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe}, timeout)
+	c := newClient(base, cfg.Token, &recorder{
+		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe,
+	}, cmp.Or(cfg.Timeout, DefaultTimeout))
 	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
 	return c, nil
 }
@@ -93,7 +86,7 @@ func newClient(base *url.URL, token string, transport *recorder, timeout time.Du
 	return &Client{
 		sdk:      codersdk.New(base, codersdk.WithSessionToken(token), codersdk.WithHTTPClient(httpClient)),
 		streams:  codersdk.New(base, codersdk.WithSessionToken(token), codersdk.WithHTTPClient(&streaming)),
-		recorder: transport, timeout: timeout, url: base.String(), logSilence: logSilence,
+		recorder: transport, url: base.String(), logSilence: logSilence,
 	}
 }
 

@@ -34,13 +34,8 @@ func (c *Client) MaxTokenLifetime(ctx context.Context, user string) (time.Durati
 	if err := checkNames(op, user); err != nil {
 		return 0, err
 	}
-	var out time.Duration
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		config, err := c.sdk.GetTokenConfig(ctx, user)
-		out = config.MaxTokenLifetime
-		return err
-	})
-	return out, err
+	config, err := get[codersdk.TokenConfig](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/tokens/tokenconfig", user), nil)
+	return config.MaxTokenLifetime, err
 }
 
 // DefaultOrganization is an alias in Coder for the organization that every deployment has, whatever
@@ -118,8 +113,8 @@ type Feature struct {
 	Entitlement Entitlement
 	// Enabled reports that the feature is allowed and enabled.
 	Enabled bool
-	// Limit and Actual are nil if the feature has no limit.
-	Limit, Actual *int64
+	// Limit is nil if the feature has no limit.
+	Limit *int64
 }
 
 // Entitlements is what the licenses of a Coder deployment allow.
@@ -129,8 +124,6 @@ type Entitlements struct {
 	Features   map[string]Feature
 	// Warnings and Errors are Coder's messages for its administrator.
 	Warnings, Errors []string
-	// RefreshedAt is when Coder last computed the entitlements.
-	RefreshedAt time.Time
 }
 
 // Of returns the entitlement of one feature.
@@ -169,13 +162,13 @@ func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
 		}
 		out = Entitlements{
 			HasLicense: e.HasLicense, Trial: e.Trial, Features: map[string]Feature{},
-			Warnings: boundTexts(e.Warnings), Errors: boundTexts(e.Errors), RefreshedAt: e.RefreshedAt,
+			Warnings: boundTexts(e.Warnings), Errors: boundTexts(e.Errors),
 		}
 		for name, f := range e.Features {
 			if len(name) > maxName {
 				continue
 			}
-			out.Features[string(name)] = Feature{Entitlement: Entitlement(f.Entitlement), Enabled: f.Enabled, Limit: f.Limit, Actual: f.Actual}
+			out.Features[string(name)] = Feature{Entitlement: Entitlement(f.Entitlement), Enabled: f.Enabled, Limit: f.Limit}
 		}
 		return nil
 	})

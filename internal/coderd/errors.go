@@ -73,26 +73,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusOf returns the status of an *Error in the chain, and whether there is one.
-func statusOf(err error) (int, bool) {
-	var e *Error
-	if !errors.As(err, &e) {
-		return 0, false
-	}
-	return e.StatusCode, true
-}
-
 func hasStatus(err error, wanted ...int) bool {
-	got, ok := statusOf(err)
-	if !ok {
-		return false
-	}
-	for _, status := range wanted {
-		if got == status {
-			return true
-		}
-	}
-	return false
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains(wanted, e.StatusCode)
 }
 
 // IsNotFound reports whether the object does not exist in Coder, or is deleted.
@@ -118,21 +101,19 @@ func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyReq
 
 // ActedAs returns the username of the Actor that made the failed request, or an empty string.
 func ActedAs(err error) string {
-	var e *Error
-	if !errors.As(err, &e) {
-		return ""
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.ActedAs
 	}
-	return e.ActedAs
+	return ""
 }
 
 // RetryAfter returns how long Coder asks the client to wait before it repeats the request. It
 // returns 0 if Coder did not send that.
 func RetryAfter(err error) time.Duration {
-	var e *Error
-	if !errors.As(err, &e) {
-		return 0
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RetryAfter
 	}
-	return e.RetryAfter
+	return 0
 }
 
 // IsTooEarly reports whether the requested information is not available yet, because the build of a
@@ -142,8 +123,8 @@ func IsTooEarly(err error) bool { return hasStatus(err, http.StatusTooEarly) }
 // IsUnreachable reports whether the result of the request is unknown: Coder did not respond, or
 // returned a server error (5xx). A write may have been processed.
 func IsUnreachable(err error) bool {
-	status, ok := statusOf(err)
-	return ok && !IsNotSupported(err) && (status == 0 || status >= http.StatusInternalServerError)
+	e, ok := errors.AsType[*Error](err)
+	return ok && !IsNotSupported(err) && (e.StatusCode == 0 || e.StatusCode >= http.StatusInternalServerError)
 }
 
 // IsNotSupported reports whether this Coder does not have the called part of the API: its version
@@ -201,8 +182,7 @@ const fieldExternalAuth = "external_auth"
 
 // newError returns the error of a failed operation.
 func newError(op, coderURL string, seen *answer, err error) *Error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, ActedAs: seen.actor, Err: causeOf(err)}
@@ -243,8 +223,7 @@ func (e *Error) truncate() {
 }
 
 func tooLarge(coderURL string, err error) string {
-	var limit *LimitError
-	errors.As(err, &limit)
+	limit, _ := errors.AsType[*LimitError](err)
 	return fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; check that this is the address of a Coder",
 		coderURL, limit.Method, limit.Endpoint, limit.Limit)
 }
@@ -306,8 +285,7 @@ func atLeast(coderVersion, least string) bool {
 
 // causeOf removes the layer that contains method and URL.
 func causeOf(err error) error {
-	var urlError *url.Error
-	if errors.As(err, &urlError) {
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
 		return urlError.Err
 	}
 	return err

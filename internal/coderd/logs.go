@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,9 +44,7 @@ type LogStream struct {
 	// follow.
 	lines    []LogLine
 	complete bool
-	// live receives lines as they are written, until closer is closed.
-	live   <-chan sdkLogLine
-	closer io.Closer
+	live     liveLines
 	// idle is the number of consecutive connections without a line.
 	idle int
 }
@@ -62,12 +59,20 @@ type sdkLogLine struct {
 // logSource is the location of a log, and the functions to follow it.
 type logSource struct {
 	path   string
-	follow func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error)
+	follow func(ctx context.Context, after int64) (liveLines, error)
 	active func(ctx context.Context) (bool, error)
 	// line converts a line. It returns false for a line to skip.
 	line func(sdkLogLine) (LogLine, bool)
 	// silence is multiplied with Client.logSilence.
 	silence time.Duration
+}
+
+// liveLines receives lines as they are written, from a build or from an agent, until it is closed.
+// The closer is nil without a connection.
+type liveLines struct {
+	build  <-chan codersdk.ProvisionerJobLog
+	agent  <-chan []codersdk.WorkspaceAgentLog
+	closer io.Closer
 }
 
 const (
@@ -85,8 +90,9 @@ const (
 func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of workspace build %s", build), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/workspacebuilds/%s/logs", build),
-		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-			return jobLines(c.sdk.WorkspaceBuildLogsAfter(ctx, build, after))
+		follow: func(ctx context.Context, after int64) (live liveLines, err error) {
+			live.build, live.closer, err = c.sdk.WorkspaceBuildLogsAfter(ctx, build, after)
+			return live, err
 		},
 		line: jobLine, silence: 1,
 		active: func(ctx context.Context) (bool, error) {
@@ -100,8 +106,9 @@ func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, fo
 func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of template version %s", version), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/templateversions/%s/logs", version),
-		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-			return jobLines(c.sdk.TemplateVersionLogsAfter(ctx, version, after))
+		follow: func(ctx context.Context, after int64) (live liveLines, err error) {
+			live.build, live.closer, err = c.sdk.TemplateVersionLogsAfter(ctx, version, after)
+			return live, err
 		},
 		line: jobLine, silence: 1,
 		active: func(ctx context.Context) (bool, error) {
@@ -133,7 +140,7 @@ func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 			return line, nil
 		case s.complete:
 			return LogLine{}, io.EOF
-		case s.live == nil:
+		case s.live.closer == nil:
 			if err := s.connect(ctx); err != nil {
 				return LogLine{}, err
 			}
@@ -144,18 +151,24 @@ func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 	}
 }
 
-// receive waits for one line, or for the end of the connection.
+// receive waits for a line, or for the end of the connection.
 func (s *LogStream) receive(ctx context.Context) error {
 	silence := time.NewTimer(s.source.silence * s.client.logSilence)
 	defer silence.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case line, open := <-s.live:
+	case line, open := <-s.live.build:
 		if open {
-			// A new connection may repeat lines of the previous one.
-			if line.ID > s.after {
-				s.take(line)
+			s.takeNew(sdkLogLine{ProvisionerJobLog: line})
+			return nil
+		}
+	case lines, open := <-s.live.agent:
+		if open {
+			for _, l := range lines {
+				line := sdkLogLine{AgentLevel: l.Level, SourceID: l.SourceID}
+				line.ID, line.CreatedAt, line.Output = l.ID, l.CreatedAt, l.Output
+				s.takeNew(line)
 			}
 			return nil
 		}
@@ -205,16 +218,18 @@ func (s *LogStream) connect(ctx context.Context) error {
 		// The timeout applies only to the handshake. The connection stays open.
 		ctx, cancel := context.WithTimeout(ctx, s.client.sdk.HTTPClient.Timeout)
 		defer cancel()
-		var err error
-		s.live, s.closer, err = s.source.follow(ctx, s.after)
+		live, err := s.source.follow(ctx, s.after)
+		if err == nil {
+			s.live = live
+		}
 		return err
 	})
 }
 
 // Close ends the stream.
 func (s *LogStream) Close() error {
-	closer := s.closer
-	s.live, s.closer = nil, nil
+	closer := s.live.closer
+	s.live = liveLines{}
 	if closer == nil {
 		return nil
 	}
@@ -228,6 +243,13 @@ func (s *LogStream) Tail(lines int64) {
 	}
 }
 
+// takeNew takes a line, unless a new connection repeats it.
+func (s *LogStream) takeNew(l sdkLogLine) {
+	if l.ID > s.after {
+		s.take(l)
+	}
+}
+
 func (s *LogStream) take(l sdkLogLine) {
 	if line, wanted := s.source.line(l); wanted {
 		s.lines = append(s.lines, line)
@@ -238,44 +260,4 @@ func (s *LogStream) take(l sdkLogLine) {
 
 func jobLine(l sdkLogLine) (LogLine, bool) {
 	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: l.Stage, Level: string(l.Level), Source: string(l.Source), Output: l.Output}, true
-}
-
-func jobLines(lines <-chan codersdk.ProvisionerJobLog, closer io.Closer, err error) (<-chan sdkLogLine, io.Closer, error) {
-	if err != nil {
-		return nil, nil, err
-	}
-	out, ended := eachLine(lines, func(l codersdk.ProvisionerJobLog) []sdkLogLine { return []sdkLogLine{{ProvisionerJobLog: l}} }, closer)
-	return out, ended, nil
-}
-
-// eachLine converts the items of a channel to lines, until the channel is closed or the returned
-// closer is closed.
-func eachLine[T any](in <-chan T, lines func(T) []sdkLogLine, closer io.Closer) (<-chan sdkLogLine, io.Closer) {
-	out, ended := make(chan sdkLogLine), &endedLines{Closer: closer, done: make(chan struct{})}
-	go func() {
-		defer close(out)
-		for item := range in {
-			for _, line := range lines(item) {
-				select {
-				case out <- line:
-				case <-ended.done:
-					return
-				}
-			}
-		}
-	}()
-	return out, ended
-}
-
-// endedLines closes a connection, and stops the goroutine that reads from it.
-type endedLines struct {
-	io.Closer
-	done chan struct{}
-	once sync.Once
-}
-
-// Close implements io.Closer.
-func (e *endedLines) Close() error {
-	e.once.Do(func() { close(e.done) })
-	return e.Closer.Close()
 }

@@ -100,7 +100,7 @@ func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
 	s.server.WriteLog(s.build, "Planning infrastructure", "one")
 	expectLine(t, stream, "one")
 	// As a proxy or a restart of Coder does.
-	_ = stream.closer.Close()
+	_ = stream.live.closer.Close()
 	s.server.WriteLog(s.build, "Planning infrastructure", "two")
 	expectLine(t, stream, "two")
 	s.server.FinishBuilds()
@@ -112,10 +112,10 @@ func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
 func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
 	s := newLogFixture(t)
 	stream := s.open(t, true)
-	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
-		lines := make(chan sdkLogLine)
+	stream.source.follow = func(context.Context, int64) (liveLines, error) {
+		lines := make(chan codersdk.ProvisionerJobLog)
 		close(lines)
-		return lines, io.NopCloser(nil), nil
+		return liveLines{build: lines, closer: io.NopCloser(nil)}, nil
 	}
 	var e *Error
 	if _, err := stream.Next(t.Context()); !errors.As(err, &e) || !IsUnreachable(err) {
@@ -126,12 +126,12 @@ func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
 func TestAFollowerTellsNoLineTwice(t *testing.T) {
 	s := newLogFixture(t)
 	stream := s.open(t, true)
-	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
-		lines := make(chan sdkLogLine, 3)
-		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 1, Output: "one"}}
-		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 1, Output: "one"}}
-		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 2, Output: "two"}}
-		return lines, io.NopCloser(nil), nil
+	stream.source.follow = func(context.Context, int64) (liveLines, error) {
+		lines := make(chan codersdk.ProvisionerJobLog, 3)
+		lines <- codersdk.ProvisionerJobLog{ID: 1, Output: "one"}
+		lines <- codersdk.ProvisionerJobLog{ID: 1, Output: "one"}
+		lines <- codersdk.ProvisionerJobLog{ID: 2, Output: "two"}
+		return liveLines{build: lines, closer: io.NopCloser(nil)}, nil
 	}
 	expectLine(t, stream, "one")
 	expectLine(t, stream, "two")
@@ -171,8 +171,9 @@ func TestAFollowerDoesNotTakeTheTokenElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.client = client
-	stream.source.follow = func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-		return jobLines(client.sdk.WorkspaceBuildLogsAfter(ctx, s.build, after))
+	stream.source.follow = func(ctx context.Context, after int64) (live liveLines, err error) {
+		live.build, live.closer, err = client.sdk.WorkspaceBuildLogsAfter(ctx, s.build, after)
+		return live, err
 	}
 	_, err = stream.Next(t.Context())
 	want := proxy.URL + " redirects to " + elsewhere.URL + ", and the token is not sent there; use that address, or do not set CODER_REDIRECT_TO_ACCESS_URL"

@@ -17,12 +17,12 @@ var pathName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*$`)
 
 // confirmNotFound repeats a read that reports a missing user. Coder also reports this if its
 // database becomes unavailable during the lookup; the second request then fails with another error.
-func confirmNotFound(read func() error) error {
-	err := read()
+func confirmNotFound[T any](read func() (T, error)) (T, error) {
+	out, err := read()
 	if errors.Is(err, errUnknownUser) {
-		err = read()
+		return read()
 	}
-	return err
+	return out, err
 }
 
 // checkNames returns a "not found" error for a name that is not valid in Coder, without a request.
@@ -63,8 +63,8 @@ func badName(op string, problem error) *Error {
 // withoutSecret removes a secret that was sent in a request from the error, because a server may
 // have repeated it.
 func withoutSecret(err error, secret string) error {
-	var e *Error
-	if secret == "" || !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if secret == "" || !ok {
 		return err
 	}
 	hide := func(s string) string { return withoutBeginning(strings.ReplaceAll(s, secret, "..."), secret) }
@@ -105,6 +105,13 @@ const (
 
 // boundName truncates a name to maxName bytes.
 func boundName(s string) string { return redaction.Truncate(s, maxName) }
+
+// boundNames truncates each name to maxName bytes.
+func boundNames(names ...*string) {
+	for _, name := range names {
+		*name = boundName(*name)
+	}
+}
 
 // boundText truncates a text to maxText bytes.
 func boundText(s string) string { return redaction.Truncate(s, maxText) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 )
 
 // MaxProvisionerKeyName is the maximum length of a provisioner key's name.
@@ -135,20 +136,16 @@ type ProvisionerDaemon struct {
 // ProvisionerDaemons lists the registered provisioners of an organization. The AGPL build supports
 // this as well.
 func (c *Client) ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]ProvisionerDaemon, error) {
-	var out []ProvisionerDaemon
-	err := c.call(ctx, fmt.Sprintf("listing the provisioners of organization %s", org), func(ctx context.Context) error {
+	op := fmt.Sprintf("listing the provisioners of organization %s", org)
+	return fetchList(ctx, c, op, newProvisionerDaemon, func(ctx context.Context) ([]codersdk.ProvisionerDaemon, error) {
 		// The default limit of Coder is 50.
-		daemons, err := c.sdk.OrganizationProvisionerDaemons(ctx, org, &codersdk.OrganizationProvisionerDaemonsOptions{Limit: math.MaxInt32})
-		for _, d := range daemons {
-			daemon := ProvisionerDaemon{
-				ID: d.ID, Name: boundName(d.Name), KeyID: d.KeyID, Busy: d.CurrentJob != nil, Version: boundName(d.Version), Tags: d.Tags, LastSeenAt: d.LastSeenAt.Time,
-			}
-			if d.KeyName != nil {
-				daemon.KeyName = boundName(*d.KeyName)
-			}
-			out = append(out, daemon)
-		}
-		return err
+		return c.sdk.OrganizationProvisionerDaemons(ctx, org, &codersdk.OrganizationProvisionerDaemonsOptions{Limit: math.MaxInt32})
 	})
-	return out, err
+}
+
+func newProvisionerDaemon(d codersdk.ProvisionerDaemon) ProvisionerDaemon {
+	return ProvisionerDaemon{
+		ID: d.ID, Name: boundName(d.Name), KeyID: d.KeyID, KeyName: boundName(ptr.Deref(d.KeyName, "")), Busy: d.CurrentJob != nil,
+		Version: boundName(d.Version), Tags: d.Tags, LastSeenAt: d.LastSeenAt.Time,
+	}
 }

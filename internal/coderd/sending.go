@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -141,9 +142,9 @@ func endpointClass(path string) string {
 	collection := false
 	for i, segment := range segments {
 		switch {
-		case isCollection(segment) && !collection:
+		case collections.Has(segment) && !collection:
 			collection = true
-		case isFixed(segment) && !collection, collection && isFixedMember(segment):
+		case fixed.Has(segment) && !collection, collection && fixedMembers.Has(segment):
 			// The tokens are a collection within a user's keys.
 			collection = segment == "tokens"
 		default:
@@ -153,36 +154,18 @@ func endpointClass(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// isCollection reports whether the next segment is the name or id of an object.
-func isCollection(word string) bool {
-	switch word {
-	case "users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
-		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents":
-		return true
-	}
-	return false
-}
-
-// isFixedMember reports whether a segment after a collection is not a name or an id.
-func isFixedMember(word string) bool {
-	switch word {
-	case "first", "login", "logout", "tokens", "tokenconfig":
-		return true
-	}
-	return false
-}
-
-// isFixed reports whether a segment is a fixed part of the API in a position without a name.
-func isFixed(word string) bool {
-	switch word {
-	case "api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
+var (
+	// collections are the segments after which the name or id of an object follows.
+	collections = sets.New("users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
+		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents")
+	// fixedMembers are segments after a collection that are not a name or an id.
+	fixedMembers = sets.New("first", "login", "logout", "tokens", "tokenconfig")
+	// fixed are the fixed parts of the API in a position without a name.
+	fixed = sets.New("api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
 		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
-		"profile", "password", "status", "suspend", "activate":
-		return true
-	}
-	return false
-}
+		"profile", "password", "status", "suspend", "activate")
+)
 
 type beforeChangeKey struct{}
 
@@ -221,6 +204,18 @@ func (c *Client) request(
 	}
 	return read(res.Body)
 }
+
+// get reads a path as JSON.
+func get[T any](ctx context.Context, c *Client, op, path string, query map[string]string) (T, error) {
+	var out T
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, path, nil, http.StatusOK, into(&out), withQuery(query))
+	})
+	return out, err
+}
+
+// ignore does not read the body of a response.
+func ignore(io.Reader) error { return nil }
 
 // into decodes the body of a response as JSON.
 func into(value any) func(io.Reader) error {

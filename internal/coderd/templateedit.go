@@ -2,6 +2,7 @@ package coderd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -36,9 +37,9 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 			return err
 		}
 		out = newTemplate(current)
-		request := keepPolicy(current)
-		if !edit.apply(&request) {
-			return nil
+		request, err := keepPolicy(current)
+		if err != nil || !edit.apply(&request) {
+			return err
 		}
 		var updated codersdk.Template
 		err = c.request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s", id), request, http.StatusOK, into(&updated))
@@ -82,28 +83,14 @@ type templatePatch struct {
 	UseClassicParameterFlow        bool                                  `json:"use_classic_parameter_flow"`
 }
 
-// keepPolicy returns the request that changes nothing.
-func keepPolicy(t codersdk.Template) templatePatch {
-	return templatePatch{
-		Name:                           t.Name,
-		DisplayName:                    t.DisplayName,
-		Description:                    t.Description,
-		Icon:                           t.Icon,
-		DefaultTTLMillis:               t.DefaultTTLMillis,
-		ActivityBumpMillis:             t.ActivityBumpMillis,
-		AutostopRequirement:            t.AutostopRequirement,
-		AutostartRequirement:           t.AutostartRequirement,
-		AllowUserAutostart:             t.AllowUserAutostart,
-		AllowUserAutostop:              t.AllowUserAutostop,
-		AllowUserCancelWorkspaceJobs:   t.AllowUserCancelWorkspaceJobs,
-		FailureTTLMillis:               t.FailureTTLMillis,
-		TimeTilDormantMillis:           t.TimeTilDormantMillis,
-		TimeTilDormantAutoDeleteMillis: t.TimeTilDormantAutoDeleteMillis,
-		RequireActiveVersion:           t.RequireActiveVersion,
-		MaxPortShareLevel:              t.MaxPortShareLevel,
-		CORSBehavior:                   t.CORSBehavior,
-		UseClassicParameterFlow:        t.UseClassicParameterFlow,
+// keepPolicy returns the request that changes nothing. Its fields have the same names as those of a
+// template.
+func keepPolicy(t codersdk.Template) (request templatePatch, err error) {
+	data, err := json.Marshal(t)
+	if err == nil {
+		err = json.Unmarshal(data, &request)
 	}
+	return request, err
 }
 
 // apply writes the edit into the request and reports whether it changes anything.

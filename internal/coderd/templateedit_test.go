@@ -30,10 +30,14 @@ func TestKeepPolicySendsEveryField(t *testing.T) {
 	fill(t, reflect.ValueOf(&full).Elem(), "")
 	for name, held := range map[string]codersdk.Template{"full": full, "zero": {}} {
 		t.Run(name, func(t *testing.T) {
-			template, sent := asJSON(t, held), asJSON(t, keepPolicy(held))
-			request := reflect.TypeFor[codersdk.UpdateTemplateMeta]()
-			for i := range request.NumField() {
-				field, _, _ := strings.Cut(request.Field(i).Tag.Get("json"), ",")
+			request, err := keepPolicy(held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template, sent := asJSON(t, held), asJSON(t, request)
+			wanted := reflect.TypeFor[codersdk.UpdateTemplateMeta]()
+			for i := range wanted.NumField() {
+				field, _, _ := strings.Cut(wanted.Field(i).Tag.Get("json"), ",")
 				value, isSent := sent[field]
 				switch {
 				case slices.Contains(leftOut, field):

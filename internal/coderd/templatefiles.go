@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -54,13 +55,8 @@ func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 
 // PackArchive packs all files of an archive, text and binary, as PackFiles does.
 func PackArchive(a *Archive) ([]byte, error) {
-	entries := make(map[string]string, len(a.text)+len(a.binary))
-	for name, content := range a.text {
-		entries[name] = content
-	}
-	for name, content := range a.binary {
-		entries[name] = content
-	}
+	entries := a.TextFiles()
+	maps.Copy(entries, a.binary)
 	if problem := checkTotals(entries); problem != nil {
 		refused := unacceptable([]FieldError{*problem})
 		refused.StatusCode = http.StatusRequestEntityTooLarge
@@ -82,9 +78,7 @@ func keepBinary(entries map[string]string, base *Archive) {
 			kept[name] = content
 		}
 	}
-	for name, content := range kept {
-		entries[name] = content
-	}
+	maps.Copy(entries, kept)
 }
 
 func liesInFile(name string, entries map[string]string) bool {
@@ -132,7 +126,7 @@ func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
 	entries := make(map[string]string, len(files))
 	givenAs := make(map[string]string, len(files))
 	var problems []FieldError
-	for _, name := range sortedKeys(files) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		report := func(detail string) {
 			problems = append(problems, FieldError{Field: fmt.Sprintf("files[%s]", name), Detail: detail})
 		}
@@ -181,7 +175,7 @@ func cleanPath(name string) (clean, problem string) {
 // foldersThatAreFiles returns errors for paths such as a and a/b, of which only one can exist.
 func foldersThatAreFiles(entries map[string]string) []FieldError {
 	var problems []FieldError
-	for _, name := range sortedKeys(entries) {
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
 			if _, exists := entries[folder]; exists {
 				problems = append(problems, FieldError{
@@ -212,7 +206,7 @@ func checkTotals(entries map[string]string) *FieldError {
 // largest returns the name and the size of the largest file.
 func largest(entries map[string]string) string {
 	name := ""
-	for _, candidate := range sortedKeys(entries) {
+	for _, candidate := range slices.Sorted(maps.Keys(entries)) {
 		if name == "" || len(entries[candidate]) > len(entries[name]) {
 			name = candidate
 		}
@@ -238,7 +232,7 @@ func packZip(entries map[string]string) ([]byte, error) {
 	buffer := make([]byte, 32<<10)
 	// Coder's provisioner creates only folders that are entries themselves, and fails on a file in
 	// any other folder. In this order a folder precedes its content.
-	for _, name := range sortedKeys(withFolders(entries)) {
+	for _, name := range slices.Sorted(maps.Keys(withFolders(entries))) {
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: packedAt}
 		if strings.HasSuffix(name, "/") {
 			header.Method = zip.Store
@@ -259,15 +253,6 @@ func packZip(entries map[string]string) ([]byte, error) {
 		return nil, err
 	}
 	return packed.Bytes(), nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // UploadArchive stores a zip archive in Coder. The same bytes from the same user get the same id,

@@ -25,7 +25,6 @@ type Template struct {
 	DeprecationMessage string
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
-	CreatedByName      string
 	TemplatePolicy
 }
 
@@ -69,7 +68,6 @@ func newTemplate(t codersdk.Template) Template {
 		DeprecationMessage: boundText(t.DeprecationMessage),
 		CreatedAt:          t.CreatedAt,
 		UpdatedAt:          t.UpdatedAt,
-		CreatedByName:      boundName(t.CreatedByName),
 		TemplatePolicy: TemplatePolicy{
 			DefaultTTL:                   time.Duration(t.DefaultTTLMillis) * time.Millisecond,
 			ActivityBump:                 time.Duration(t.ActivityBumpMillis) * time.Millisecond,

@@ -30,8 +30,6 @@ type TemplateVersion struct {
 	UpdatedAt time.Time
 	// CreatedBy is a username.
 	CreatedBy string
-	// JobID is the id of the build of the version.
-	JobID uuid.UUID
 	// Archived reports that the version is no longer offered to users.
 	Archived bool
 	// ProvisionerTags select the provisioners that build the version and its workspaces. Coder adds
@@ -74,7 +72,6 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 		CreatedAt:       v.CreatedAt,
 		UpdatedAt:       v.UpdatedAt,
 		CreatedBy:       boundName(v.CreatedBy.Username),
-		JobID:           v.Job.ID,
 		Archived:        v.Archived,
 		ProvisionerTags: v.Job.Tags,
 
@@ -182,15 +179,8 @@ func (c *Client) SetActiveVersion(ctx context.Context, template, version uuid.UU
 	return c.call(ctx, op, func(ctx context.Context) error {
 		// Coder's client returns success if it could not send this request, so the request is sent
 		// here.
-		res, err := c.sdk.Request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s/versions", template),
-			codersdk.UpdateActiveTemplateVersion{ID: version})
-		if err != nil {
-			return err
-		}
-		if res.StatusCode != http.StatusOK {
-			return codersdk.ReadBodyAsError(res)
-		}
-		return res.Body.Close()
+		return c.request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s/versions", template),
+			codersdk.UpdateActiveTemplateVersion{ID: version}, http.StatusOK, ignore)
 	})
 }
 

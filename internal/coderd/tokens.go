@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -28,12 +27,14 @@ type Token struct {
 
 // TokenInfo is a token as Coder lists it.
 type TokenInfo struct {
-	ID, Name             string
-	CreatedAt, ExpiresAt time.Time
+	ID        string    `json:"id"`
+	Name      string    `json:"token_name"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 	// UserID is the user to whom the token belongs.
-	UserID uuid.UUID
+	UserID uuid.UUID `json:"user_id"`
 	// Username is set only by AllTokens.
-	Username string
+	Username string `json:"username"`
 }
 
 // CreateToken creates an API token of a user. If the name exists, the error is a conflict.
@@ -82,57 +83,40 @@ func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
 
 // listTokens lists API tokens with an option of the query.
 func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]TokenInfo, error) {
-	var out []TokenInfo
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		// Coder's type cannot be decoded if a token has a scope of a later release.
-		var tokens []struct {
-			ID        string    `json:"id"`
-			Name      string    `json:"token_name"`
-			UserID    uuid.UUID `json:"user_id"`
-			Username  string    `json:"username"`
-			CreatedAt time.Time `json:"created_at"`
-			ExpiresAt time.Time `json:"expires_at"`
-		}
-		err := c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, into(&tokens),
-			withQuery(map[string]string{option: "true"}))
-		for _, t := range tokens {
-			out = append(out, TokenInfo{
-				ID: boundName(t.ID), Name: boundName(t.Name), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt,
-				UserID: t.UserID, Username: boundName(t.Username),
-			})
-		}
-		return err
-	})
-	return out, err
+	// Coder's type cannot be decoded if a token has a scope of a later release.
+	tokens, err := get[[]TokenInfo](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), map[string]string{option: "true"})
+	for i := range tokens {
+		boundNames(&tokens[i].ID, &tokens[i].Name, &tokens[i].Username)
+	}
+	return tokens, err
 }
 
 // TokenByName returns an API token of a user by its name.
 func (c *Client) TokenByName(ctx context.Context, user, name string) (TokenInfo, error) {
-	return c.key(ctx, fmt.Sprintf("reading token %q of user %q", name, user), "tokens/"+name, user, name)
+	key, err := c.key(ctx, fmt.Sprintf("reading token %q of user %q", name, user), "tokens/"+name, user, name)
+	return key.TokenInfo, err
 }
 
 // OwnKey returns an API token or a session of this client's user by its id.
 func (c *Client) OwnKey(ctx context.Context, id string) (TokenInfo, error) {
-	return c.key(ctx, fmt.Sprintf("reading token %q", id), id, Me, id)
+	key, err := c.key(ctx, fmt.Sprintf("reading token %q", id), id, Me, id)
+	return key.TokenInfo, err
 }
 
-func (c *Client) key(ctx context.Context, op, path, user, name string) (TokenInfo, error) {
-	key, err := c.apiKey(ctx, op, path, user, name)
-	return newTokenInfo(key), err
+// apiKey is a token with its restrictions.
+type apiKey struct {
+	TokenInfo
+	Scopes    []codersdk.APIKeyScope        `json:"scopes"`
+	AllowList []codersdk.APIAllowListTarget `json:"allow_list"`
 }
 
-func (c *Client) apiKey(ctx context.Context, op, path, user, name string) (key codersdk.APIKey, err error) {
+func (c *Client) key(ctx context.Context, op, path, user, name string) (apiKey, error) {
 	if err := checkNames(op, user, name); err != nil {
-		return key, err
+		return apiKey{}, err
 	}
-	err = c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil, http.StatusOK, into(&key))
-	})
+	key, err := get[apiKey](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil)
+	boundNames(&key.ID, &key.Name)
 	return key, err
-}
-
-func newTokenInfo(k codersdk.APIKey) TokenInfo {
-	return TokenInfo{ID: boundName(k.ID), Name: boundName(k.TokenName), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, UserID: k.UserID}
 }
 
 // DeleteToken revokes a token or ends a session immediately.
@@ -186,12 +170,12 @@ func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspac
 		return Token{}, TokenInfo{}, err
 	}
 	op := fmt.Sprintf("reading token %q of user %q", request.Name, user)
-	key, err := c.apiKey(ctx, op, token.ID, user, token.ID)
+	key, err := c.key(ctx, op, token.ID, user, token.ID)
 	if err == nil && !restricted(key, workspace) {
 		err = &Error{Op: op, Message: "Coder did not restrict the token to the workspace, because it is too old for that", Err: errUnrestricted}
 	}
 	if err == nil {
-		return token, newTokenInfo(key), nil
+		return token, key.TokenInfo, nil
 	}
 	// Revoke the token even if the caller is gone.
 	if revokeErr := c.DeleteToken(Apart(context.WithoutCancel(ctx)), user, token.ID); revokeErr != nil && !IsNotFound(revokeErr) {
@@ -201,7 +185,7 @@ func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspac
 }
 
 // restricted reports whether a key has no access to any other workspace.
-func restricted(key codersdk.APIKey, workspace uuid.UUID) bool {
+func restricted(key apiKey, workspace uuid.UUID) bool {
 	for _, target := range key.AllowList {
 		if !slices.Contains(workspaceAllowList(workspace), target) {
 			return false

@@ -2,6 +2,7 @@ package coderd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,18 +26,13 @@ type UserPage struct {
 
 // UserPage returns one page of all users. It never contains deleted users.
 func (c *Client) UserPage(ctx context.Context, offset, limit int) (UserPage, error) {
-	var page UserPage
-	err := c.call(ctx, "listing the users", func(ctx context.Context) error {
-		var found codersdk.GetUsersResponse
-		err := c.request(ctx, http.MethodGet, "/api/v2/users", nil, http.StatusOK, into(&found), withQuery(map[string]string{
-			"offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(max(1, min(limit, MaxUserPage))),
-		}))
-		page = UserPage{Count: found.Count}
-		for _, u := range found.Users {
-			page.Users = append(page.Users, newUser(u))
-		}
-		return err
+	found, err := get[codersdk.GetUsersResponse](ctx, c, "listing the users", "/api/v2/users", map[string]string{
+		"offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(max(1, min(limit, MaxUserPage))),
 	})
+	page := UserPage{Count: found.Count}
+	for _, u := range found.Users {
+		page.Users = append(page.Users, newUser(u))
+	}
 	return page, err
 }
 
@@ -81,15 +77,12 @@ func (c *Client) organizationRoles(ctx context.Context, user User) (map[uuid.UUI
 
 // Members returns the members of an organization and their roles in it.
 func (c *Client) Members(ctx context.Context, organization uuid.UUID) (map[uuid.UUID][]string, error) {
+	op, path := fmt.Sprintf("listing the members of organization %s", organization), fmt.Sprintf("/api/v2/organizations/%s/members", organization)
+	found, err := get[[]codersdk.OrganizationMemberWithUserData](ctx, c, op, path, nil)
 	members := map[uuid.UUID][]string{}
-	err := c.call(ctx, fmt.Sprintf("listing the members of organization %s", organization), func(ctx context.Context) error {
-		var found []codersdk.OrganizationMemberWithUserData
-		err := c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/organizations/%s/members", organization), nil, http.StatusOK, into(&found))
-		for i := range found {
-			members[found[i].UserID] = roleNames(found[i].Roles)
-		}
-		return err
-	})
+	for i := range found {
+		members[found[i].UserID] = roleNames(found[i].Roles)
+	}
 	return members, err
 }
 
@@ -161,10 +154,8 @@ func (c *Client) DeleteUser(ctx context.Context, user User) error {
 	err := c.changeUser(ctx, "deleting user", user, func(ctx context.Context, _ string) error {
 		return c.sdk.DeleteUser(ctx, user.ID)
 	})
-	if hasStatus(err, http.StatusExpectationFailed) {
-		conflict := *err.(*Error) //nolint:errorlint,forcetypeassert // Only an *Error has a status.
-		conflict.StatusCode = http.StatusConflict
-		return &conflict
+	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusExpectationFailed {
+		e.StatusCode = http.StatusConflict
 	}
 	return err
 }

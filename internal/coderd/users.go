@@ -106,14 +106,7 @@ func (c *Client) Login(ctx context.Context, email, password string) (string, err
 func (c *Client) Logout(ctx context.Context) error {
 	return c.call(ctx, "logging out of Coder", func(ctx context.Context) error {
 		// Coder's client ignores the response of this call.
-		res, err := c.sdk.Request(ctx, http.MethodPost, "/api/v2/users/logout", nil)
-		if err != nil {
-			return err
-		}
-		if res.StatusCode != http.StatusOK {
-			return codersdk.ReadBodyAsError(res)
-		}
-		return res.Body.Close()
+		return c.request(ctx, http.MethodPost, "/api/v2/users/logout", nil, http.StatusOK, ignore)
 	})
 }
 
@@ -126,15 +119,9 @@ func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 	if err := checkNames(op, name); err != nil {
 		return User{}, err
 	}
-	var out User
-	err := confirmNotFound(func() error {
-		return c.call(ctx, op, func(ctx context.Context) error {
-			u, err := c.sdk.User(ctx, name)
-			out = newUser(u)
-			return err
-		})
+	return confirmNotFound(func() (User, error) {
+		return fetch(ctx, c, op, newUser, func(ctx context.Context) (codersdk.User, error) { return c.sdk.User(ctx, name) })
 	})
-	return out, err
 }
 
 // usersFound is the maximum number of users in a search. Coder searches for parts of the text, so
@@ -163,9 +150,8 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 
 // CreateUser creates an account. If the name or the email exists, the error is a conflict.
 func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
-	var out User
-	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
-		u, err := c.sdk.CreateUserWithOrgs(ctx, codersdk.CreateUserRequestWithOrgs{
+	out, err := fetch(ctx, c, fmt.Sprintf("creating user %q", user.Username), newUser, func(ctx context.Context) (codersdk.User, error) {
+		return c.sdk.CreateUserWithOrgs(ctx, codersdk.CreateUserRequestWithOrgs{
 			Username:        user.Username,
 			Email:           user.Email,
 			Name:            user.Name,
@@ -173,8 +159,6 @@ func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 			UserLoginType:   codersdk.LoginType(cmp.Or(user.LoginType, string(codersdk.LoginTypePassword))),
 			OrganizationIDs: user.OrganizationIDs,
 		})
-		out = newUser(u)
-		return err
 	})
 	return out, withoutSecret(err, user.Password)
 }

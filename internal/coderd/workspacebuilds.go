@@ -57,10 +57,7 @@ func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request Build
 
 // WorkspaceBuild reads one build.
 func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, error) {
-	var b buildJSON
-	err := c.call(ctx, fmt.Sprintf("reading workspace build %s", build), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspacebuilds/%s", build), nil, http.StatusOK, into(&b))
-	})
+	b, err := get[buildJSON](ctx, c, fmt.Sprintf("reading workspace build %s", build), fmt.Sprintf("/api/v2/workspacebuilds/%s", build), nil)
 	return b.build(), err
 }
 
@@ -72,11 +69,7 @@ func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number
 	if err := checkNames(op, w.OwnerName, w.Name); err != nil {
 		return Build{}, err
 	}
-	var b buildJSON
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		path := fmt.Sprintf("/api/v2/users/%s/workspace/%s/builds/%d", w.OwnerName, w.Name, number)
-		return c.request(ctx, http.MethodGet, path, nil, http.StatusOK, into(&b))
-	})
+	b, err := get[buildJSON](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/workspace/%s/builds/%d", w.OwnerName, w.Name, number), nil)
 	if err == nil && b.WorkspaceID != w.ID {
 		err = &Error{Op: op, StatusCode: http.StatusNotFound, Message: "another workspace now has this name"}
 	}
@@ -133,19 +126,13 @@ func (c *Client) NewestJobs(ctx context.Context, organization uuid.UUID, limit i
 }
 
 func (c *Client) jobs(ctx context.Context, which string, organization uuid.UUID, options codersdk.OrganizationProvisionerJobsOptions) ([]Job, error) {
-	var out []Job
-	err := c.call(ctx, fmt.Sprintf("listing the %s jobs of organization %s", which, organization), func(ctx context.Context) error {
-		jobs, err := c.sdk.OrganizationProvisionerJobs(ctx, organization, &options)
-		out = make([]Job, 0, len(jobs))
-		for i := range jobs {
-			out = append(out, newJob(&jobs[i]))
-		}
-		return err
+	op := fmt.Sprintf("listing the %s jobs of organization %s", which, organization)
+	return fetchList(ctx, c, op, newJob, func(ctx context.Context) ([]codersdk.ProvisionerJob, error) {
+		return c.sdk.OrganizationProvisionerJobs(ctx, organization, &options)
 	})
-	return out, err
 }
 
-func newJob(job *codersdk.ProvisionerJob) Job {
+func newJob(job codersdk.ProvisionerJob) Job {
 	out := Job{ID: job.ID, Status: string(job.Status), Active: job.Status.Active()}
 	switch job.Type {
 	case codersdk.ProvisionerJobTypeWorkspaceBuild:

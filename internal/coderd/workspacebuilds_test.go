@@ -41,7 +41,7 @@ func TestJobs(t *testing.T) {
 			Job{ID: id, Status: "failed"},
 		},
 	} {
-		if diff := cmp.Diff(test.want, newJob(&test.job)); diff != "" {
+		if diff := cmp.Diff(test.want, newJob(test.job)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

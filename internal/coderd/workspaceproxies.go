@@ -1,6 +1,7 @@
 package coderd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,16 +40,11 @@ type WorkspaceProxy struct {
 	Name        string
 	DisplayName string
 	Icon        string
-	// PathAppURL and WildcardHostname are set by the proxy's registration. They are empty before
-	// it.
-	PathAppURL       string
-	WildcardHostname string
-	Healthy          bool
-	Status           ProxyStatus
+	Healthy     bool
+	Status      ProxyStatus
 	// Errors and Warnings are from Coder's last health check.
 	Errors, Warnings []string
 	Version          string
-	DerpEnabled      bool
 	DerpOnly         bool
 	CreatedAt        time.Time
 	// Deleted can be true only if a proxy is read by its id, because Coder keeps deleted proxies.
@@ -68,21 +64,14 @@ func (p WorkspaceProxy) Matches(name, displayName, icon string) bool {
 // proxyDefaults replaces empty values. Coder does this itself when a proxy is created, but not when
 // it is changed.
 func proxyDefaults(name, displayName, icon string) (string, string) {
-	if displayName == "" {
-		displayName = name
-	}
-	if icon == "" {
-		icon = DefaultProxyIcon
-	}
-	return displayName, icon
+	return cmp.Or(displayName, name), cmp.Or(icon, DefaultProxyIcon)
 }
 
 func newWorkspaceProxy(p codersdk.WorkspaceProxy) WorkspaceProxy {
 	return WorkspaceProxy{
 		ID: p.ID, Name: boundName(p.Name), DisplayName: boundName(p.DisplayName), Icon: boundText(p.IconURL),
-		PathAppURL: boundName(p.PathAppURL), WildcardHostname: boundName(p.WildcardHostname),
 		Healthy: p.Healthy, Status: ProxyStatus(boundName(string(p.Status.Status))), Errors: boundTexts(p.Status.Report.Errors), Warnings: boundTexts(p.Status.Report.Warnings),
-		Version: boundName(p.Version), DerpEnabled: p.DerpEnabled, DerpOnly: p.DerpOnly, CreatedAt: p.CreatedAt, Deleted: p.Deleted,
+		Version: boundName(p.Version), DerpOnly: p.DerpOnly, CreatedAt: p.CreatedAt, Deleted: p.Deleted,
 	}
 }
 
@@ -133,17 +122,10 @@ func (c *Client) readWorkspaceProxy(ctx context.Context, op, query string) (Work
 // display name is replaced by the name, an empty icon by DefaultProxyIcon.
 func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, icon string) (WorkspaceProxy, string, error) {
 	op := fmt.Sprintf("creating workspace proxy %q", name)
-	if err := CheckProxyName(name); err != nil {
-		return WorkspaceProxy{}, "", badName(op, err)
-	}
-	displayName, icon = proxyDefaults(name, displayName, icon)
-	var out codersdk.UpdateWorkspaceProxyResponse
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		var err error
-		out, err = c.sdk.CreateWorkspaceProxy(ctx, codersdk.CreateWorkspaceProxyRequest{Name: name, DisplayName: displayName, Icon: icon})
-		return err
+	return c.writeWorkspaceProxy(ctx, op, name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
+		displayName, icon := proxyDefaults(name, displayName, icon)
+		return c.sdk.CreateWorkspaceProxy(ctx, codersdk.CreateWorkspaceProxyRequest{Name: name, DisplayName: displayName, Icon: icon})
 	})
-	return newWorkspaceProxy(out.Proxy), out.ProxyToken, err
 }
 
 // UpdateWorkspaceProxy sets these values, and creates a new token if regenerateToken is set; Coder
@@ -153,16 +135,23 @@ func (c *Client) UpdateWorkspaceProxy(
 	ctx context.Context, id uuid.UUID, name, displayName, icon string, regenerateToken bool,
 ) (WorkspaceProxy, string, error) {
 	op := fmt.Sprintf("changing workspace proxy %q", name)
+	return c.writeWorkspaceProxy(ctx, op, name, func(ctx context.Context) (codersdk.UpdateWorkspaceProxyResponse, error) {
+		displayName, icon := proxyDefaults(name, displayName, icon)
+		return c.sdk.PatchWorkspaceProxy(ctx, codersdk.PatchWorkspaceProxy{
+			ID: id, Name: name, DisplayName: displayName, Icon: icon, RegenerateToken: regenerateToken,
+		})
+	})
+}
+
+func (c *Client) writeWorkspaceProxy(
+	ctx context.Context, op, name string, write func(context.Context) (codersdk.UpdateWorkspaceProxyResponse, error),
+) (WorkspaceProxy, string, error) {
 	if err := CheckProxyName(name); err != nil {
 		return WorkspaceProxy{}, "", badName(op, err)
 	}
-	displayName, icon = proxyDefaults(name, displayName, icon)
 	var out codersdk.UpdateWorkspaceProxyResponse
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		var err error
-		out, err = c.sdk.PatchWorkspaceProxy(ctx, codersdk.PatchWorkspaceProxy{
-			ID: id, Name: name, DisplayName: displayName, Icon: icon, RegenerateToken: regenerateToken,
-		})
+	err := c.call(ctx, op, func(ctx context.Context) (err error) {
+		out, err = write(ctx)
 		return err
 	})
 	return newWorkspaceProxy(out.Proxy), out.ProxyToken, err
@@ -212,8 +201,7 @@ func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) err
 		defer func() { _ = res.Body.Close() }()
 		return codersdk.ReadBodyAsError(res)
 	})
-	var answer *Error
-	if errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest && answer.Message == noFeatureAsked {
+	if answer, ok := errors.AsType[*Error](err); ok && answer.StatusCode == http.StatusBadRequest && answer.Message == noFeatureAsked {
 		return nil
 	}
 	return withoutSecret(err, token)

@@ -17,38 +17,39 @@ import (
 // with 10,000 workspaces takes minutes.
 const workspacesPerPage = 250
 
-// Workspace is a workspace with its latest build.
+// Workspace is a workspace with its latest build. The tags of this type and of Build, Agent and App
+// are the names in Coder's API.
 type Workspace struct {
-	ID               uuid.UUID
-	Name             string
-	OwnerID          uuid.UUID
-	OwnerName        string
-	OrganizationID   uuid.UUID
-	OrganizationName string
-	TemplateName     string
-	TemplateID       uuid.UUID
+	ID               uuid.UUID `json:"id"`
+	Name             string    `json:"name"`
+	OwnerID          uuid.UUID `json:"owner_id"`
+	OwnerName        string    `json:"owner_name"`
+	OrganizationID   uuid.UUID `json:"organization_id"`
+	OrganizationName string    `json:"organization_name"`
+	TemplateName     string    `json:"template_name"`
+	TemplateID       uuid.UUID `json:"template_id"`
 	// TemplateActiveVersionID is the active version of the template.
-	TemplateActiveVersionID uuid.UUID
+	TemplateActiveVersionID uuid.UUID `json:"template_active_version_id"`
 	// Outdated reports that the template has a newer active version.
-	Outdated bool
+	Outdated bool `json:"outdated"`
 	// AutomaticUpdates is always or never: whether a start by the schedule uses the active version.
-	AutomaticUpdates string
+	AutomaticUpdates string `json:"automatic_updates"`
 	// Dormant reports that the workspace is dormant, for example because it was not used. DormantAt
 	// is since when, and DeletingAt is when Coder deletes it for this reason.
-	Dormant    bool
-	DormantAt  *time.Time
-	DeletingAt *time.Time
-	CreatedAt  time.Time
+	Dormant    bool       `json:"-"`
+	DormantAt  *time.Time `json:"dormant_at"`
+	DeletingAt *time.Time `json:"deleting_at"`
+	CreatedAt  time.Time  `json:"created_at"`
 	// UpdatedAt is when the workspace was created. Coder never changes it.
-	UpdatedAt  time.Time
-	LastUsedAt time.Time
+	UpdatedAt  time.Time `json:"updated_at"`
+	LastUsedAt time.Time `json:"last_used_at"`
 	// TTL is the time after which it stops. Nil means never.
-	TTL *time.Duration
+	TTL *time.Duration `json:"-"`
 	// Autostart is a schedule in Coder's cron format. Nil means never.
-	Autostart   *string
-	LatestBuild Build
-	Healthy     bool
-	Agents      []Agent
+	Autostart   *string `json:"autostart_schedule"`
+	LatestBuild Build   `json:"-"`
+	Healthy     bool    `json:"-"`
+	Agents      []Agent `json:"-"`
 }
 
 // Connected reports whether all agents are connected.
@@ -58,64 +59,66 @@ func (w *Workspace) Connected() bool {
 
 // Build is one start, stop or deletion of a workspace.
 type Build struct {
-	ID                uuid.UUID
-	Number            int32
-	TemplateVersionID uuid.UUID
+	ID                uuid.UUID `json:"id"`
+	Number            int32     `json:"build_number"`
+	TemplateVersionID uuid.UUID `json:"template_version_id"`
 	// TemplateVersionName is the name of that version.
-	TemplateVersionName string
+	TemplateVersionName string `json:"template_version_name"`
 	// PresetID is the preset that was used. uuid.Nil means none.
-	PresetID   uuid.UUID
-	Transition Transition
+	PresetID   uuid.UUID  `json:"template_version_preset_id"`
+	Transition Transition `json:"transition"`
 	// Reason is initiator, autostart, autostop, dormancy and so on.
-	Reason string
+	Reason string `json:"reason"`
 	// InitiatorName is the username of the user that requested it.
-	InitiatorName string
+	InitiatorName string `json:"initiator_name"`
 	// Status is the status of the workspace after this build: pending, starting, running, stopping,
 	// stopped, failed, canceling, canceled, deleting or deleted.
-	Status string
+	Status string `json:"status"`
 	// Error is the reason why it failed.
-	Error     string
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	Error     string    `json:"-"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 	// Deadline is when a running workspace stops. Nil means never.
-	Deadline *time.Time
+	Deadline *time.Time `json:"-"`
 }
 
 // Agent is an agent of a workspace.
 type Agent struct {
-	ID   uuid.UUID
-	Name string
+	ID   uuid.UUID `json:"id"`
+	Name string    `json:"name"`
 	// Status is connecting, connected, disconnected or timeout.
-	Status string
+	Status string `json:"status"`
 	// LifecycleState is created, starting, ready, start_error and so on.
-	LifecycleState string
+	LifecycleState string `json:"lifecycle_state"`
 	// Unhealthy is the reason why Coder considers it unhealthy. It is empty if it is healthy.
-	Unhealthy string
+	Unhealthy string `json:"-"`
 	// Version is the version of the agent.
-	Version         string
-	OperatingSystem string
-	Architecture    string
+	Version         string `json:"version"`
+	OperatingSystem string `json:"operating_system"`
+	Architecture    string `json:"architecture"`
 	// Directory is the working directory of sessions.
-	Directory string
+	Directory string `json:"directory"`
 	// ReadyAt is when its startup scripts finished, DisconnectedAt when its connection ended. Both
 	// may be nil.
-	ReadyAt, DisconnectedAt *time.Time
-	Apps                    []App
+	ReadyAt        *time.Time `json:"ready_at"`
+	DisconnectedAt *time.Time `json:"disconnected_at"`
+	Apps           []App      `json:"-"`
 }
 
 // App is an app of an agent.
 type App struct {
-	Slug, DisplayName string
+	Slug        string `json:"slug"`
+	DisplayName string `json:"display_name"`
 	// Health is disabled, initializing, healthy or unhealthy.
-	Health string
+	Health string `json:"health"`
 	// Hidden reports that Coder's dashboard does not show it.
-	Hidden bool
+	Hidden bool `json:"hidden"`
 	// ExternalURL is the URL of an app that Coder does not proxy.
-	ExternalURL string
+	ExternalURL string `json:"-"`
 	// Command is the command of an app that runs in a terminal.
-	Command string
+	Command string `json:"command"`
 	// SubdomainName is the first label of the app's host name, if it has its own.
-	SubdomainName string
+	SubdomainName string `json:"subdomain_name"`
 }
 
 // NewWorkspace is a workspace to create from a template, whose active version is used, or from a
@@ -170,11 +173,8 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 	if err := checkNames(op, owner, name); err != nil {
 		return Workspace{}, err
 	}
-	var w workspaceJSON
-	err := confirmNotFound(func() error {
-		return c.call(ctx, op, func(ctx context.Context) error {
-			return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil, http.StatusOK, into(&w))
-		})
+	w, err := confirmNotFound(func() (workspaceJSON, error) {
+		return get[workspaceJSON](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil)
 	})
 	// Coder also accepts "me" and ids as user. Neither is the owner's name.
 	if err == nil && !strings.EqualFold(w.OwnerName, owner) {
@@ -185,10 +185,7 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 
 // Workspace reads one workspace. The error is IsNotFound if it is deleted.
 func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error) {
-	var w workspaceJSON
-	err := c.call(ctx, fmt.Sprintf("reading workspace %s", id), func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaces/%s", id), nil, http.StatusOK, into(&w))
-	})
+	w, err := get[workspaceJSON](ctx, c, fmt.Sprintf("reading workspace %s", id), fmt.Sprintf("/api/v2/workspaces/%s", id), nil)
 	return w.workspace(), err
 }
 

@@ -93,16 +93,13 @@ func (s *Server) routeAgents(closed route) {
 		if w == nil {
 			w, _ = s.pathAgent(r)
 		}
-		if !w.visibleTo(r.user) {
-			notFound()
-		}
-		agent := r.id("agent")
+		w, agent := r.visible(w), r.id("agent")
 		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 		if !r.URL.Query().Has("follow") {
 			r.write(http.StatusOK, s.agentLinesAfter(agent, after))
 			return
 		}
-		r.unlocked = func() { s.followAgentLogs(r, w.id, agent, after) }
+		r.unlocked = func() { s.followAgentLogs(r, w.ID, agent, after) }
 	})
 }
 

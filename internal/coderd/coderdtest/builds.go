@@ -53,43 +53,28 @@ func (s *Server) getBuildByNumber(r *request) {
 	if err != nil {
 		refuse(http.StatusBadRequest, "Failed to parse build number as integer.")
 	}
-	w := s.workspaceNamed(s.pathUser(r), r.PathValue("name"))
-	if w == nil || !w.visibleTo(r.user) {
-		notFound()
+	w := r.visible(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))
+	if number < 1 || number > len(w.builds) {
+		refuse(http.StatusNotFound, fmt.Sprintf("Workspace %q Build %d does not exist.", w.Name, number))
 	}
-	for _, b := range w.builds {
-		if int(b.number) == number {
-			r.write(http.StatusOK, s.buildSDK(w, b))
-			return
-		}
-	}
-	refuse(http.StatusNotFound, fmt.Sprintf("Workspace %q Build %d does not exist.", w.name, number))
+	r.write(http.StatusOK, s.buildSDK(w, w.builds[number-1]))
 }
 
 // pathBuild returns the build in the path and its workspace, which may be deleted.
 func (s *Server) pathBuild(r *request) (*workspace, *build) {
 	id := r.id("build")
-	w := s.index.builds[id]
-	if w == nil || !w.visibleTo(r.user) {
-		notFound()
-	}
-	for _, b := range w.builds {
-		if b.id == id {
-			return w, b
-		}
-	}
-	notFound()
-	return nil, nil
+	w := r.visible(s.index.builds[id])
+	return w, w.build(id)
 }
 
 // checkImported refuses a version that was not imported successfully.
 func checkImported(v *version) {
-	switch v.job.status {
+	switch v.job.Status {
 	case codersdk.ProvisionerJobPending, codersdk.ProvisionerJobRunning:
-		message := fmt.Sprintf("The provided template version is %s. Wait for it to complete importing!", v.job.status)
+		message := fmt.Sprintf("The provided template version is %s. Wait for it to complete importing!", v.job.Status)
 		refuseDetailed(http.StatusNotAcceptable, message, message)
 	case codersdk.ProvisionerJobFailed, codersdk.ProvisionerJobCanceled:
-		message := fmt.Sprintf("The provided template version %q has failed to import: %q. You cannot build workspaces with it!", v.name, v.job.failure)
+		message := fmt.Sprintf("The provided template version %q has failed to import: %q. You cannot build workspaces with it!", v.Name, v.job.Error)
 		refuseDetailed(http.StatusBadRequest, message, message)
 	}
 }
@@ -117,14 +102,14 @@ func (s *Server) postBuild(r *request) {
 	if body.Orphan && body.Transition != codersdk.WorkspaceTransitionDelete {
 		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
 	}
-	if w.dormantAt != nil && body.Transition == codersdk.WorkspaceTransitionStart && s.has(startsNoDormant) {
+	if w.DormantAt != nil && body.Transition == codersdk.WorkspaceTransitionStart && s.has(startsNoDormant) {
 		refuse(http.StatusForbidden, "insert workspace build (authorize context: unauthorized: rbac: forbidden)")
 	}
 	versionID := body.TemplateVersionID
 	if versionID == uuid.Nil {
 		versionID = w.latest().version
 	}
-	used := s.versionByID(versionID)
+	used := s.index.versions[versionID]
 	if used == nil {
 		refuse(http.StatusBadRequest, "template version does not exist")
 	}
@@ -132,13 +117,13 @@ func (s *Server) postBuild(r *request) {
 		refuse(http.StatusBadRequest, "template version doesn't match template")
 	}
 	checkImported(used)
-	if w.latest().job.status.Active() {
+	if w.latest().job.Status.Active() {
 		const message = "A workspace build is already active."
 		refuseDetailed(http.StatusConflict, message, message)
 	}
 	parameters, preset := s.resolve(w.template, used, w.latest(), body.TemplateVersionPresetID, body.RichParameterValues)
 	if body.Transition == codersdk.WorkspaceTransitionStart {
-		w.dormantAt = nil
+		w.DormantAt = nil
 	}
 	added := s.startBuild(r, w, build{transition: body.Transition, version: versionID, parameters: parameters, preset: preset})
 	r.write(http.StatusCreated, s.buildSDK(w, added))
@@ -147,20 +132,20 @@ func (s *Server) postBuild(r *request) {
 func (s *Server) startBuild(r *request, w *workspace, wanted build) *build {
 	b := s.appendBuild(w, wanted)
 	b.initiator = r.user
-	used := s.versionByID(b.version)
-	b.job = s.enqueue(r, w.name, job{
-		fileID:    used.job.fileID,
-		orgID:     w.template.OrganizationID,
-		tags:      used.job.tags,
+	used := s.index.versions[b.version]
+	b.job = s.enqueue(r, w.Name, job{
+		ProvisionerJob: codersdk.ProvisionerJob{
+			FileID: used.job.FileID, OrganizationID: w.template.OrganizationID, Tags: used.job.Tags,
+			Type: codersdk.ProvisionerJobTypeWorkspaceBuild, Input: codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.id},
+		},
 		workspace: w,
-		buildID:   b.id,
 		versionID: b.version,
 		succeeded: func() {
 			switch {
 			case b.transition == codersdk.WorkspaceTransitionDelete:
 				s.markDeleted(w)
-			case b.transition == codersdk.WorkspaceTransitionStart && w.ttl != nil:
-				b.deadline = codersdk.NewNullTime(s.now().Add(time.Duration(*w.ttl)*time.Millisecond), true)
+			case b.transition == codersdk.WorkspaceTransitionStart && w.TTLMillis != nil:
+				b.deadline = codersdk.NewNullTime(s.now().Add(time.Duration(*w.TTLMillis)*time.Millisecond), true)
 			}
 		},
 	})
@@ -173,11 +158,11 @@ func (s *Server) doneBuild(w *workspace, transition codersdk.WorkspaceTransition
 	if len(w.builds) > 0 {
 		wanted.version, wanted.parameters, wanted.preset = w.latest().version, w.latest().parameters, w.latest().preset
 	} else {
-		wanted.parameters = defaultsOf(s.versionByID(wanted.version))
+		wanted.parameters = defaultsOf(s.index.versions[wanted.version])
 	}
 	b := s.appendBuild(w, wanted)
 	b.initiator = w.owner
-	b.job = s.done(s.versionByID(b.version).job.fileID, w.template.OrganizationID, w.owner.id)
+	b.job = s.done(s.index.versions[b.version].job.FileID, w.template.OrganizationID, w.owner.ID)
 	if transition == codersdk.WorkspaceTransitionDelete {
 		s.markDeleted(w)
 	}
@@ -197,31 +182,31 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 		ID:                 b.id,
 		CreatedAt:          b.createdAt,
 		UpdatedAt:          b.job.updatedAt(),
-		WorkspaceID:        w.id,
-		WorkspaceName:      w.name,
-		WorkspaceOwnerID:   w.owner.id,
-		WorkspaceOwnerName: w.owner.username,
+		WorkspaceID:        w.ID,
+		WorkspaceName:      w.Name,
+		WorkspaceOwnerID:   w.owner.ID,
+		WorkspaceOwnerName: w.owner.Username,
 		TemplateVersionID:  b.version,
 		BuildNumber:        b.number,
 		Transition:         b.transition,
-		InitiatorID:        b.job.initiator,
-		Job:                b.job.sdk(),
+		InitiatorID:        b.job.InitiatorID,
+		Job:                b.job.ProvisionerJob,
 		Reason:             codersdk.BuildReasonInitiator,
 		Resources:          []codersdk.WorkspaceResource{},
 		Deadline:           b.deadline,
-		Status:             codersdk.ConvertWorkspaceStatus(b.job.status, b.transition),
+		Status:             codersdk.ConvertWorkspaceStatus(b.job.Status, b.transition),
 	}
 	if b.initiator != nil {
-		out.InitiatorUsername = b.initiator.username
+		out.InitiatorUsername = b.initiator.Username
 	}
 	if b.preset != uuid.Nil {
 		out.TemplateVersionPresetID = &b.preset
 	}
-	if v := s.versionByID(b.version); v != nil {
-		out.TemplateVersionName = v.name
+	if v := s.index.versions[b.version]; v != nil {
+		out.TemplateVersionName = v.Name
 	}
 	if out.Status == codersdk.WorkspaceStatusRunning && len(w.agents) > 0 {
-		resource := codersdk.WorkspaceResource{ID: b.id, JobID: b.job.id, Transition: b.transition, Type: "fake", Name: "main"}
+		resource := codersdk.WorkspaceResource{ID: b.id, JobID: b.job.ID, Transition: b.transition, Type: "fake", Name: "main"}
 		for _, a := range w.agents {
 			resource.Agents = append(resource.Agents, s.agentSDK(b.id, a))
 		}

@@ -16,7 +16,7 @@ func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uui
 	if u == nil || t == nil {
 		return uuid.Nil
 	}
-	return s.seedWorkspace(u, t, name).id
+	return s.seedWorkspace(u, t, name).ID
 }
 
 // BuildWorkspace starts, stops or deletes a workspace, as another user of Coder would. The build
@@ -35,7 +35,7 @@ func (s *Server) RenameWorkspace(id uuid.UUID, name string) {
 func (s *Server) TransferWorkspace(id uuid.UUID, owner string) {
 	s.change(id, func(w *workspace) {
 		if u := s.userNamed(owner); u != nil {
-			s.moveWorkspace(w, u, w.name)
+			s.moveWorkspace(w, u, w.Name)
 		}
 	})
 }
@@ -53,10 +53,10 @@ func (s *Server) RemoveWorkspace(id uuid.UUID) {
 // never.
 func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
 	s.change(id, func(w *workspace) {
-		w.ttl = nil
+		w.TTLMillis = nil
 		if ttl != nil {
 			millis := ttl.Milliseconds()
-			w.ttl = &millis
+			w.TTLMillis = &millis
 		}
 	})
 }
@@ -64,13 +64,13 @@ func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
 // SetAutostart changes the schedule of a workspace, as another user of Coder would. Nil means no
 // schedule.
 func (s *Server) SetAutostart(id uuid.UUID, schedule *string) {
-	s.change(id, func(w *workspace) { w.autostart = schedule })
+	s.change(id, func(w *workspace) { w.AutostartSchedule = schedule })
 }
 
 // SetAutomaticUpdates changes the automatic updates of a workspace, as another user of Coder would:
 // always or never.
 func (s *Server) SetAutomaticUpdates(id uuid.UUID, updates string) {
-	s.change(id, func(w *workspace) { w.automaticUpdates = codersdk.AutomaticUpdates(updates) })
+	s.change(id, func(w *workspace) { w.AutomaticUpdates = codersdk.AutomaticUpdates(updates) })
 }
 
 // SetAgents sets the agents that a workspace has while it is running.
@@ -81,17 +81,17 @@ func (s *Server) SetAgents(id uuid.UUID, agents ...Agent) {
 // SetDormant makes a workspace dormant, or active again.
 func (s *Server) SetDormant(id uuid.UUID, dormant bool) {
 	s.change(id, func(w *workspace) {
-		w.dormantAt = nil
+		w.DormantAt = nil
 		if dormant {
 			now := s.now()
-			w.dormantAt = &now
+			w.DormantAt = &now
 		}
 	})
 }
 
 // SetLastUsed sets the time when a workspace was used last.
 func (s *Server) SetLastUsed(id uuid.UUID, at time.Time) {
-	s.change(id, func(w *workspace) { w.lastUsedAt = at })
+	s.change(id, func(w *workspace) { w.LastUsedAt = at })
 }
 
 // Transitions returns the builds of a workspace, the oldest first: start, stop or delete.
@@ -110,7 +110,7 @@ func (s *Server) Transitions(id uuid.UUID) []string {
 func (s *Server) WorkspaceStatus(id uuid.UUID) string {
 	status := ""
 	s.change(id, func(w *workspace) {
-		status = string(codersdk.ConvertWorkspaceStatus(w.latest().job.status, w.latest().transition))
+		status = string(codersdk.ConvertWorkspaceStatus(w.latest().job.Status, w.latest().transition))
 	})
 	return status
 }
@@ -118,7 +118,7 @@ func (s *Server) WorkspaceStatus(id uuid.UUID) string {
 func (s *Server) change(id uuid.UUID, f func(*workspace)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.workspaceByID(id); w != nil {
+	if w := s.index.workspaces[id]; w != nil {
 		f(w)
 	}
 }

@@ -80,10 +80,6 @@ func (f *file) problem() string {
 	}
 }
 
-func (s *Server) fileByID(id uuid.UUID) *file {
-	return s.index.files[id]
-}
-
 func (s *Server) routeFiles(closed route) {
 	closed("POST /api/v2/files", s.postFile)
 	closed("GET /api/v2/files/{file}", s.getFile)
@@ -101,7 +97,7 @@ func (s *Server) postFile(r *request) {
 	if contentType == codersdk.ContentTypeZip {
 		data = s.tarOfZip(data)
 	}
-	f, isNew := s.insertFile(r.user.id, data)
+	f, isNew := s.insertFile(r.user.ID, data)
 	status := http.StatusOK
 	if isNew {
 		status = http.StatusCreated
@@ -149,7 +145,7 @@ func (s *Server) getFile(r *request) {
 	if err != nil {
 		refuse(http.StatusBadRequest, "File id must be a valid UUID.")
 	}
-	f := found(s.fileByID(id))
+	f := found(s.index.files[id])
 	r.w.Header().Set("Content-Type", codersdk.ContentTypeTar)
 	r.w.WriteHeader(http.StatusOK)
 	_, _ = r.w.Write(f.data)
@@ -165,7 +161,7 @@ func (s *Server) archiveVersion(archive bool) handlerFunc {
 		v := s.pathVersion(r)
 		r.needsRole("owner", "template-admin")
 		switch {
-		case v.archived == archive:
+		case v.Archived == archive:
 			refuse(http.StatusBadRequest, "Template version already "+verb)
 		case v.template == uuid.Nil:
 			refuse(http.StatusBadRequest, "Cannot archive template versions not associate with a template.")
@@ -173,22 +169,22 @@ func (s *Server) archiveVersion(archive bool) handlerFunc {
 			refuseDetailed(http.StatusInternalServerError, "Internal error fetching template version.",
 				"Unable to archive specified version, the version is likely in use by a workspace or currently set to the active version")
 		}
-		v.archived, v.updatedAt = archive, s.now()
-		r.write(http.StatusOK, fmt.Sprintf("template version %q %s", v.id, verb))
+		v.Archived, v.UpdatedAt = archive, s.now()
+		r.write(http.StatusOK, fmt.Sprintf("template version %q %s", v.ID, verb))
 	}
 }
 
 // inUse reports whether a version is the active one, is being built, or is used by the latest build
 // of a workspace.
 func (s *Server) inUse(v *version) bool {
-	if t := s.templateByID(v.template); t == nil || t.ActiveVersionID == v.id {
+	if t := s.templateByID(v.template); t == nil || t.ActiveVersionID == v.ID {
 		return true
 	}
-	if v.job.status == codersdk.ProvisionerJobPending || v.job.status == codersdk.ProvisionerJobRunning {
+	if v.job.Status == codersdk.ProvisionerJobPending || v.job.Status == codersdk.ProvisionerJobRunning {
 		return true
 	}
 	for _, w := range s.index.workspaces {
-		if b := w.latest(); b.version == v.id && b.transition != codersdk.WorkspaceTransitionDelete {
+		if b := w.latest(); b.version == v.ID && b.transition != codersdk.WorkspaceTransitionDelete {
 			return true
 		}
 	}
@@ -196,18 +192,13 @@ func (s *Server) inUse(v *version) bool {
 }
 
 func (s *Server) versionNamed(template uuid.UUID, name string) *version {
-	for _, v := range s.versions {
-		if v.template == template && v.name == name {
-			return v
-		}
-	}
-	return nil
+	return first(s.versions, func(v *version) bool { return v.template == template && v.Name == name })
 }
 
 // versionSDK converts a version, with the fields that Coder returns only for a single version.
 func (s *Server) versionSDK(v *version) codersdk.TemplateVersion {
 	out := v.sdk()
-	if v.job.status == codersdk.ProvisionerJobPending {
+	if v.job.Status == codersdk.ProvisionerJobPending {
 		out.MatchedProvisioners = s.matchedSDK(v.job)
 	}
 	return out

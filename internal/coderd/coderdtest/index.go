@@ -51,10 +51,10 @@ func (w *workspace) key() workspaceName { return workspaceName{w.owner, w.sortKe
 
 // insertWorkspace adds a new workspace to the index.
 func (s *Server) insertWorkspace(w *workspace) {
-	w.id, w.createdAt = uuid.New(), s.now()
-	w.lastUsedAt = w.createdAt
-	w.sortKey = strings.ToLower(w.name)
-	s.index.workspaces[w.id] = w
+	w.ID, w.CreatedAt = uuid.New(), s.now()
+	w.UpdatedAt, w.LastUsedAt = w.CreatedAt, w.CreatedAt
+	w.sortKey = strings.ToLower(w.Name)
+	s.index.workspaces[w.ID] = w
 	s.index.names[w.key()] = w
 	s.index.order = nil
 }
@@ -64,7 +64,7 @@ func (s *Server) moveWorkspace(w *workspace, owner *user, name string) {
 	if !w.deleted {
 		delete(s.index.names, w.key())
 	}
-	w.owner, w.name, w.sortKey = owner, name, strings.ToLower(name)
+	w.owner, w.Name, w.sortKey = owner, name, strings.ToLower(name)
 	if !w.deleted {
 		s.index.names[w.key()] = w
 	}
@@ -106,13 +106,14 @@ func (s *Server) AddWorkspaces(n int, owner string, template uuid.UUID) []uuid.U
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
 		s.counter++
-		ids[i] = s.seedWorkspace(u, t, fmt.Sprintf("scale-%06d", s.counter)).id
+		ids[i] = s.seedWorkspace(u, t, fmt.Sprintf("scale-%06d", s.counter)).ID
 	}
 	return ids
 }
 
 func (s *Server) seedWorkspace(u *user, t *template, name string) *workspace {
-	w := &workspace{name: name, owner: u, template: t, automaticUpdates: codersdk.AutomaticUpdatesNever}
+	w := &workspace{owner: u, template: t}
+	w.Name, w.AutomaticUpdates = name, codersdk.AutomaticUpdatesNever
 	s.insertWorkspace(w)
 	s.doneBuild(w, codersdk.WorkspaceTransitionStart)
 	return w

@@ -1,6 +1,7 @@
 package coderdtest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,28 +19,18 @@ type BuildResult struct {
 
 // job is the provisioner job of a template version or of a workspace build.
 type job struct {
-	id        uuid.UUID
-	fileID    uuid.UUID
-	orgID     uuid.UUID
-	initiator uuid.UUID
-	tags      map[string]string
-	// workspace and buildID are zero in the job of a template version.
-	workspace *workspace
-	buildID   uuid.UUID
+	codersdk.ProvisionerJob
 	versionID uuid.UUID
-	status    codersdk.ProvisionerJobStatus
-	failure   string
-	errorCode codersdk.JobErrorCode
-	logs      []codersdk.ProvisionerJobLog
+	// workspace is nil in the job of a template version.
+	workspace *workspace
+	// failureCode is reported if the job fails.
+	failureCode codersdk.JobErrorCode
+	logs        []codersdk.ProvisionerJobLog
 	// silent reports that the log has no end marker. Coder omits it if a build is cancelled before
 	// it started.
-	silent      bool
-	result      BuildResult
-	createdAt   time.Time
-	startedAt   *time.Time
-	completedAt *time.Time
-	canceledAt  *time.Time
-	succeeded   func()
+	silent    bool
+	result    BuildResult
+	succeeded func()
 }
 
 // SetBuildResult sets the result of the builds that start from now on and belong to the workspace
@@ -77,8 +68,8 @@ func (s *Server) ActiveBuilds() int {
 // enqueue starts the build of the workspace or template with that name. j.succeeded is called when
 // it succeeds.
 func (s *Server) enqueue(r *request, name string, j job) *job {
-	j.id, j.createdAt, j.status = uuid.New(), s.now(), codersdk.ProvisionerJobPending
-	j.initiator = r.user.id
+	j.ID, j.CreatedAt, j.Status = uuid.New(), s.now(), codersdk.ProvisionerJobPending
+	j.InitiatorID = r.user.ID
 	result, ok := s.results[name]
 	if !ok {
 		result = s.results[""]
@@ -95,27 +86,28 @@ func (s *Server) enqueue(r *request, name string, j job) *job {
 // done returns a job that has already succeeded, as initial state of a test.
 func (s *Server) done(fileID, orgID, initiator uuid.UUID) *job {
 	now := s.now()
-	return &job{
-		id: uuid.New(), fileID: fileID, orgID: orgID, initiator: initiator, status: codersdk.ProvisionerJobSucceeded,
-		tags: tagsOf(initiator, nil), createdAt: now, startedAt: &now, completedAt: &now,
-	}
+	return &job{ProvisionerJob: codersdk.ProvisionerJob{
+		ID: uuid.New(), FileID: fileID, OrganizationID: orgID, InitiatorID: initiator, Tags: tagsOf(initiator, nil),
+		Type: codersdk.ProvisionerJobTypeTemplateVersionImport, Status: codersdk.ProvisionerJobSucceeded,
+		CreatedAt: now, StartedAt: &now, CompletedAt: &now,
+	}}
 }
 
 func (s *Server) advance(jobs ...*job) {
 	for _, j := range jobs {
 		now := s.now()
 		switch {
-		case j.status == codersdk.ProvisionerJobPending:
-			j.status, j.startedAt = codersdk.ProvisionerJobRunning, &now
+		case j.Status == codersdk.ProvisionerJobPending:
+			j.Status, j.StartedAt = codersdk.ProvisionerJobRunning, &now
 			s.write(j, "Setting up", "Starting the build.")
-		case j.status == codersdk.ProvisionerJobCanceling:
-			j.status, j.failure, j.completedAt = codersdk.ProvisionerJobCanceled, "canceled", &now
-		case j.status != codersdk.ProvisionerJobRunning:
+		case j.Status == codersdk.ProvisionerJobCanceling:
+			j.Status, j.Error, j.CompletedAt = codersdk.ProvisionerJobCanceled, "canceled", &now
+		case j.Status != codersdk.ProvisionerJobRunning:
 		case j.result.Error != "":
-			j.status, j.failure, j.completedAt = codersdk.ProvisionerJobFailed, j.result.Error, &now
+			j.Status, j.Error, j.ErrorCode, j.CompletedAt = codersdk.ProvisionerJobFailed, j.result.Error, j.failureCode, &now
 			s.write(j, "Planning infrastructure", "The build has failed.")
 		default:
-			j.status, j.completedAt = codersdk.ProvisionerJobSucceeded, &now
+			j.Status, j.CompletedAt = codersdk.ProvisionerJobSucceeded, &now
 			s.write(j, "Cleaning Up", "The build is done.")
 			if j.succeeded != nil {
 				j.succeeded()
@@ -124,49 +116,16 @@ func (s *Server) advance(jobs ...*job) {
 	}
 	s.index.order = nil
 	s.wakeReaders()
-	var active []*job
-	for _, j := range s.queued {
-		if j.status.Active() {
-			active = append(active, j)
-		}
-	}
-	s.queued = active
-}
-
-func (j *job) sdk() codersdk.ProvisionerJob {
-	out := codersdk.ProvisionerJob{
-		ID:             j.id,
-		CreatedAt:      j.createdAt,
-		StartedAt:      j.startedAt,
-		CompletedAt:    j.completedAt,
-		CanceledAt:     j.canceledAt,
-		Error:          j.failure,
-		Status:         j.status,
-		FileID:         j.fileID,
-		Tags:           j.tags,
-		OrganizationID: j.orgID,
-		InitiatorID:    j.initiator,
-		Type:           codersdk.ProvisionerJobTypeTemplateVersionImport,
-	}
-	if j.status == codersdk.ProvisionerJobFailed {
-		out.ErrorCode = j.errorCode
-	}
-	if j.workspace != nil {
-		out.Type = codersdk.ProvisionerJobTypeWorkspaceBuild
-		out.Input.WorkspaceBuildID = &j.buildID
-	} else if j.versionID != uuid.Nil {
-		out.Input.TemplateVersionID = &j.versionID
-	}
-	return out
+	s.queued = slices.DeleteFunc(slices.Clone(s.queued), func(j *job) bool { return !j.Status.Active() })
 }
 
 // updatedAt returns the time of the job's last change.
 func (j *job) updatedAt() time.Time {
 	switch {
-	case j.completedAt != nil:
-		return *j.completedAt
-	case j.startedAt != nil:
-		return *j.startedAt
+	case j.CompletedAt != nil:
+		return *j.CompletedAt
+	case j.StartedAt != nil:
+		return *j.StartedAt
 	}
-	return j.createdAt
+	return j.CreatedAt
 }

@@ -16,14 +16,10 @@ func (s *Server) WriteLog(id uuid.UUID, stage string, lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var j *job
-	if v := s.versionByID(id); v != nil {
+	if v := s.index.versions[id]; v != nil {
 		j = v.job
 	} else if w := s.index.builds[id]; w != nil {
-		for _, b := range w.builds {
-			if b.id == id {
-				j = b.job
-			}
-		}
+		j = w.build(id).job
 	}
 	if j != nil {
 		s.write(j, stage, lines...)
@@ -77,7 +73,7 @@ func (s *Server) followLogs(r *request, j *job, after int64) {
 		for _, line := range linesAfter(j, after) {
 			messages, after = append(messages, line), line.ID
 		}
-		return messages, j.completedAt != nil && !j.silent
+		return messages, j.CompletedAt != nil && !j.silent
 	})
 }
 

@@ -19,22 +19,13 @@ func (s *Server) OrganizationID(name string) uuid.UUID {
 }
 
 func (s *Server) organizationNamed(name string) *codersdk.Organization {
-	for i := range s.organizations {
-		org := &s.organizations[i]
-		if name == codersdk.DefaultOrganization && org.IsDefault || strings.EqualFold(org.Name, name) {
-			return org
-		}
-	}
-	return nil
+	return first(s.organizations, func(org *codersdk.Organization) bool {
+		return name == codersdk.DefaultOrganization && org.IsDefault || strings.EqualFold(org.Name, name)
+	})
 }
 
 func (s *Server) organizationByID(id uuid.UUID) *codersdk.Organization {
-	for i := range s.organizations {
-		if s.organizations[i].ID == id {
-			return &s.organizations[i]
-		}
-	}
-	return nil
+	return first(s.organizations, func(org *codersdk.Organization) bool { return org.ID == id })
 }
 
 // pathOrganization returns the organization in the path: an id, a name or "default".
@@ -92,32 +83,23 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 	}
 	owner := check.Object.OwnerID
 	if id, err := uuid.Parse(check.Object.ResourceID); err == nil {
-		w := s.workspaceByID(id)
+		w := s.index.workspaces[id]
 		if w == nil {
 			return false
 		}
-		owner = w.owner.id.String()
+		owner = w.owner.ID.String()
 	}
-	return check.Object.ResourceType == codersdk.ResourceWorkspace && owner == u.id.String()
+	return check.Object.ResourceType == codersdk.ResourceWorkspace && owner == u.ID.String()
 }
 
 // Initiators returns the builds of a workspace, as transition and username of the initiator.
 func (s *Server) Initiators(id uuid.UUID) (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.workspaceByID(id); w != nil {
+	if w := s.index.workspaces[id]; w != nil {
 		for _, b := range w.builds {
-			all = append(all, string(b.transition)+" "+b.initiator.username)
+			all = append(all, string(b.transition)+" "+b.initiator.Username)
 		}
 	}
 	return all
-}
-
-// SetEmail sets the email address of a user, which may be the same as another user's.
-func (s *Server) SetEmail(username, email string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		u.email = email
-	}
 }

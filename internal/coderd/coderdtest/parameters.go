@@ -146,7 +146,7 @@ func problemOf(p codersdk.TemplateVersionParameter, value, previous *codersdk.Wo
 
 func (s *Server) getParameters(r *request) {
 	v := s.pathVersion(r)
-	if v.job.completedAt == nil {
+	if v.job.CompletedAt == nil {
 		refuse(http.StatusTooEarly, "Template version job has not finished")
 	}
 	r.write(http.StatusOK, append([]codersdk.TemplateVersionParameter{}, v.content.parameters...))
@@ -155,7 +155,7 @@ func (s *Server) getParameters(r *request) {
 func (s *Server) getPresets(r *request) {
 	v := s.pathVersion(r)
 	var out []codersdk.Preset
-	if v.job.status == codersdk.ProvisionerJobSucceeded {
+	if v.job.Status == codersdk.ProvisionerJobSucceeded {
 		out = v.content.presets
 	}
 	r.write(http.StatusOK, out)
@@ -163,7 +163,7 @@ func (s *Server) getPresets(r *request) {
 
 func (s *Server) getVariables(r *request) {
 	v := s.pathVersion(r)
-	if v.job.completedAt == nil {
+	if v.job.CompletedAt == nil {
 		refuse(http.StatusForbidden, "Template version job has not finished")
 	}
 	out := append([]codersdk.TemplateVersionVariable{}, v.content.variables...)
@@ -181,7 +181,7 @@ func (s *Server) VariableValues(version uuid.UUID) map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]string{}
-	if v := s.versionByID(version); v != nil {
+	if v := s.index.versions[version]; v != nil {
 		for _, variable := range v.content.variables {
 			out[variable.Name] = variable.Value
 		}

@@ -61,11 +61,10 @@ func (s *Server) RemoveProvisionerKey(organization, name string) bool {
 		return false
 	}
 	k := s.keyNamed(org.ID, name)
-	if k == nil {
-		return false
+	if k != nil {
+		s.removeProvisionerKey(k)
 	}
-	s.removeProvisionerKey(k)
-	return true
+	return k != nil
 }
 
 func (s *Server) keysOf(org uuid.UUID) []*provisionerKey {
@@ -79,12 +78,7 @@ func (s *Server) keysOf(org uuid.UUID) []*provisionerKey {
 }
 
 func (s *Server) keyNamed(org uuid.UUID, name string) *provisionerKey {
-	for _, k := range s.keysOf(org) {
-		if strings.EqualFold(k.Name, name) {
-			return k
-		}
-	}
-	return nil
+	return first(s.keysOf(org), func(k *provisionerKey) bool { return strings.EqualFold(k.Name, name) })
 }
 
 func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[string]string) *provisionerKey {
@@ -102,7 +96,7 @@ func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[strin
 // removeProvisionerKey also removes the daemons of the key, as Coder's database does.
 func (s *Server) removeProvisionerKey(k *provisionerKey) {
 	s.provisionerKeys = slices.DeleteFunc(s.provisionerKeys, func(other *provisionerKey) bool { return other == k })
-	s.daemons = slices.DeleteFunc(s.daemons, func(d *daemon) bool { return d.key.id == k.ID })
+	s.daemons = slices.DeleteFunc(s.daemons, func(d *codersdk.ProvisionerDaemon) bool { return d.KeyID == k.ID })
 }
 
 func (s *Server) routeProvisionerKeys(open, closed route) {
@@ -176,11 +170,11 @@ func (s *Server) getOwnProvisionerKey(r *request) {
 	case len(text) != 43:
 		refuseDetailed(http.StatusBadRequest, "provisioner daemon key invalid", "must be 43 characters")
 	}
-	i := slices.IndexFunc(s.provisionerKeys, func(k *provisionerKey) bool { return k.Text == text })
-	if i < 0 {
+	k := first(s.provisionerKeys, func(k *provisionerKey) bool { return k.Text == text })
+	if k == nil {
 		refuse(http.StatusUnauthorized, "provisioner daemon key invalid")
 	}
-	r.write(http.StatusOK, s.provisionerKeys[i].sdk())
+	r.write(http.StatusOK, k.sdk())
 }
 
 func (k *provisionerKey) sdk() codersdk.ProvisionerKey {

@@ -2,31 +2,15 @@ package coderdtest
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 )
-
-// daemon is a registered provisioner.
-type daemon struct {
-	id    uuid.UUID
-	name  string
-	orgID uuid.UUID
-	key   struct {
-		id   uuid.UUID
-		name string
-	}
-	tags      map[string]string
-	job       *uuid.UUID
-	createdAt time.Time
-}
 
 // AddProvisionerDaemon registers a provisioner with the named key of an organization. An empty key
 // means one of Coder's built-in provisioners. It returns uuid.Nil if there is no such organization
@@ -38,17 +22,20 @@ func (s *Server) AddProvisionerDaemon(organization, key, name string) uuid.UUID 
 	if org == nil {
 		return uuid.Nil
 	}
-	d := &daemon{id: uuid.New(), name: name, orgID: org.ID, createdAt: s.now()}
-	d.key.id, d.key.name = codersdk.ProvisionerKeyUUIDBuiltIn, codersdk.ProvisionerKeyNameBuiltIn
+	d := &codersdk.ProvisionerDaemon{
+		ID: uuid.New(), OrganizationID: org.ID, Name: name, Version: string(s.release), CreatedAt: s.now(),
+		KeyID: codersdk.ProvisionerKeyUUIDBuiltIn, KeyName: ptr.To(codersdk.ProvisionerKeyNameBuiltIn),
+		Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform}, Status: ptr.To(codersdk.ProvisionerDaemonIdle),
+	}
 	if key != "" {
 		k := s.keyNamed(org.ID, key)
 		if k == nil {
 			return uuid.Nil
 		}
-		d.key.id, d.key.name, d.tags = k.ID, k.Name, k.Tags
+		d.KeyID, d.KeyName, d.Tags = k.ID, &k.Name, k.Tags
 	}
 	s.daemons = append(s.daemons, d)
-	return d.id
+	return d.ID
 }
 
 // SetDaemonBusy assigns a job to a provisioner, or removes it.
@@ -56,11 +43,11 @@ func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.daemons {
-		if d.id == id {
-			d.job = nil
+		if d.ID == id {
+			d.CurrentJob, d.Status = nil, ptr.To(codersdk.ProvisionerDaemonIdle)
 			if busy {
-				job := uuid.New()
-				d.job = &job
+				d.CurrentJob = &codersdk.ProvisionerDaemonJob{ID: uuid.New(), Status: codersdk.ProvisionerJobRunning}
+				d.Status = ptr.To(codersdk.ProvisionerDaemonBusy)
 			}
 		}
 	}
@@ -72,48 +59,30 @@ func (s *Server) routeDaemons(closed route) {
 		if !r.mayProvision() {
 			notFound()
 		}
-		limit := 50
-		if value := r.URL.Query().Get("limit"); value != "" {
-			number, err := strconv.ParseInt(value, 10, 32)
-			if err != nil || number < 0 {
-				refuse(http.StatusBadRequest, "Invalid query parameters.", codersdk.ValidationError{
-					Field: "limit", Detail: fmt.Sprintf("Query param %q must be a valid 32-bit positive integer", "limit"),
-				})
-			}
-			limit = int(number)
-		}
+		limit := r.limit()
 		out := []codersdk.ProvisionerDaemon{}
 		for _, d := range slices.Backward(s.daemons) {
-			if d.orgID == org.ID && len(out) < limit {
-				out = append(out, s.sdkDaemon(d))
+			if d.OrganizationID == org.ID && (limit == 0 || len(out) < limit) {
+				out = append(out, *d)
+				out[len(out)-1].LastSeenAt = codersdk.NewNullTime(s.clock.Now(), true)
 			}
 		}
 		r.write(http.StatusOK, out)
 	})
+	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
 }
 
-func (s *Server) sdkDaemon(d *daemon) codersdk.ProvisionerDaemon {
-	name, status := d.key.name, codersdk.ProvisionerDaemonIdle
-	out := codersdk.ProvisionerDaemon{
-		ID: d.id, OrganizationID: d.orgID, KeyID: d.key.id, KeyName: &name, CreatedAt: d.createdAt, Name: d.name,
-		Version: string(s.release), Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform}, Tags: d.tags,
+// limit returns the number of items that the client wants: 50 by default, and 0 for all.
+func (r *request) limit() int {
+	if !r.URL.Query().Has("limit") {
+		return 50
 	}
-	out.LastSeenAt.Time, out.LastSeenAt.Valid = s.clock.Now(), true
-	if d.job != nil {
-		status = codersdk.ProvisionerDaemonBusy
-		out.CurrentJob = &codersdk.ProvisionerDaemonJob{ID: *d.job, Status: codersdk.ProvisionerJobRunning}
-	}
-	out.Status = &status
-	return out
+	return r.positive("limit")
 }
 
 // builtInProvisioners is how many Coder has of its own. A server that was given no
 // provisioner has them.
 const builtInProvisioners = 3
-
-func (s *Server) routeJobs(closed route) {
-	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
-}
 
 // getJobs lists jobs, the newest first. Those of the state that a test begins with are not
 // among them.
@@ -124,13 +93,10 @@ func (s *Server) getJobs(r *request) {
 	}
 	all := r.URL.Query().Get("status") == ""
 	wanted := strings.Split(r.URL.Query().Get("status"), ",")
-	limit := 50
-	if r.URL.Query().Has("limit") {
-		limit = r.positive("limit")
-	}
+	limit := r.limit()
 	out := []codersdk.ProvisionerJob{}
 	for _, j := range slices.Backward(s.jobs) {
-		if j.orgID == org.ID && (all || slices.Contains(wanted, string(j.status))) && (limit == 0 || len(out) < limit) {
+		if j.OrganizationID == org.ID && (all || slices.Contains(wanted, string(j.Status))) && (limit == 0 || len(out) < limit) {
 			out = append(out, s.jobSDK(j))
 		}
 	}
@@ -139,15 +105,15 @@ func (s *Server) getJobs(r *request) {
 
 // jobSDK is a job with what only the list of jobs has.
 func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
-	out := j.sdk()
-	if v := s.versionByID(j.versionID); v != nil {
-		out.Metadata.TemplateVersionName, out.Metadata.TemplateID = v.name, v.template
+	out := j.ProvisionerJob
+	if v := s.index.versions[j.versionID]; v != nil {
+		out.Metadata.TemplateVersionName, out.Metadata.TemplateID = v.Name, v.template
 		if t := s.templateByID(v.template); t != nil {
 			out.Metadata.TemplateName = t.Name
 		}
 	}
 	if j.workspace != nil {
-		out.Metadata.WorkspaceID, out.Metadata.WorkspaceName = &j.workspace.id, j.workspace.name
+		out.Metadata.WorkspaceID, out.Metadata.WorkspaceName = &j.workspace.ID, j.workspace.Name
 	}
 	return out
 }
@@ -155,18 +121,18 @@ func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 // cancel ends a job that waits, and asks one that runs to end.
 func (s *Server) cancel(r *request, j *job) {
 	switch {
-	case j.completedAt != nil:
+	case j.CompletedAt != nil:
 		refuse(http.StatusBadRequest, "Job has already completed!")
-	case j.canceledAt != nil:
+	case j.CanceledAt != nil:
 		refuse(http.StatusBadRequest, "Job has already been marked as canceled!")
 	}
 	now := s.now()
-	j.canceledAt = &now
-	if j.status == codersdk.ProvisionerJobPending {
-		j.status, j.completedAt, j.silent = codersdk.ProvisionerJobCanceled, &now, true
+	j.CanceledAt = &now
+	if j.Status == codersdk.ProvisionerJobPending {
+		j.Status, j.CompletedAt, j.silent = codersdk.ProvisionerJobCanceled, &now, true
 		s.queued = slices.DeleteFunc(s.queued, func(other *job) bool { return other == j })
 	} else {
-		j.status = codersdk.ProvisionerJobCanceling
+		j.Status = codersdk.ProvisionerJobCanceling
 	}
 	s.index.order = nil
 	r.write(http.StatusOK, codersdk.Response{Message: "Job has been marked as canceled..."})
@@ -189,16 +155,16 @@ func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 // matching counts the provisioners that may take a job.
 func (s *Server) matching(j *job) int {
 	if len(s.daemons) == 0 {
-		if len(j.tags) > 2 {
+		if len(j.Tags) > 2 {
 			return 0
 		}
 		return builtInProvisioners
 	}
 	n := 0
 	for _, d := range s.daemons {
-		tags := tagsOf(uuid.Nil, d.tags)
-		missing := func(name string) bool { return cmp.Compare(tags[name], j.tags[name]) != 0 }
-		if d.orgID == j.orgID && !slices.ContainsFunc(slices.Collect(maps.Keys(j.tags)), missing) {
+		tags := tagsOf(uuid.Nil, d.Tags)
+		missing := func(name string) bool { return cmp.Compare(tags[name], j.Tags[name]) != 0 }
+		if d.OrganizationID == j.OrganizationID && !slices.ContainsFunc(slices.Collect(maps.Keys(j.Tags)), missing) {
 			n++
 		}
 	}

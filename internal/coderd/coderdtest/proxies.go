@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -24,11 +23,21 @@ type Proxy struct {
 }
 
 type proxy struct {
-	Proxy
-	report               codersdk.ProxyHealthReport
-	version              string
-	createdAt, updatedAt time.Time
-	deleted              bool
+	codersdk.WorkspaceProxy
+	token string
+}
+
+func (p *proxy) state() Proxy {
+	return Proxy{
+		ID: p.ID, Name: p.Name, DisplayName: p.DisplayName, Icon: p.IconURL, Token: p.token,
+		URL: p.PathAppURL, WildcardHostname: p.WildcardHostname, Status: string(p.Status.Status),
+	}
+}
+
+// check sets the result of Coder's health check.
+func (p *proxy) check(status codersdk.ProxyHealthStatus, problems ...string) {
+	p.Healthy, p.Status.Status = status == codersdk.ProxyHealthy, status
+	p.Status.Report = codersdk.ProxyHealthReport{Errors: append([]string{}, problems...), Warnings: []string{}}
 }
 
 // Proxies returns the workspace proxies that are not deleted, without the primary one (Coder
@@ -38,8 +47,8 @@ func (s *Server) Proxies() []Proxy {
 	defer s.mu.Unlock()
 	var out []Proxy
 	for _, p := range s.proxies {
-		if !p.deleted {
-			out = append(out, p.Proxy)
+		if !p.Deleted {
+			out = append(out, p.state())
 		}
 	}
 	return out
@@ -49,7 +58,7 @@ func (s *Server) Proxies() []Proxy {
 func (s *Server) AddProxy(name, displayName, icon string) Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.insertProxy(name, displayName, icon).Proxy
+	return s.insertProxy(name, displayName, icon).state()
 }
 
 // RegisterProxy registers a workspace proxy with its token. It reports whether the server accepts
@@ -57,13 +66,12 @@ func (s *Server) AddProxy(name, displayName, icon string) Proxy {
 func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.proxies {
-		if p.Token == token && !p.deleted {
-			p.URL, p.WildcardHostname, p.Status, p.version = url, wildcardHostname, string(codersdk.ProxyHealthy), string(s.release)
-			return true
-		}
+	p := s.liveProxy(func(p *proxy) bool { return p.token == token })
+	if p != nil {
+		p.PathAppURL, p.WildcardHostname, p.Version = url, wildcardHostname, string(s.release)
+		p.check(codersdk.ProxyHealthy, p.Status.Report.Errors...)
 	}
-	return false
+	return p != nil
 }
 
 // SetProxyStatus sets the result of Coder's health check of a workspace proxy: a status and its
@@ -72,7 +80,7 @@ func (s *Server) SetProxyStatus(name, status string, problems ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.proxyNamed(name); p != nil {
-		p.Status, p.report.Errors = status, problems
+		p.check(codersdk.ProxyHealthStatus(status), problems...)
 	}
 }
 
@@ -83,37 +91,32 @@ func (s *Server) RemoveProxy(name string) bool {
 	defer s.mu.Unlock()
 	p := s.proxyNamed(name)
 	if p != nil {
-		p.deleted = true
+		p.Deleted = true
 	}
 	return p != nil
 }
 
+// liveProxy returns the first proxy that fits and is not deleted, or nil.
+func (s *Server) liveProxy(fits func(*proxy) bool) *proxy {
+	return first(s.proxies, func(p *proxy) bool { return !p.Deleted && fits(p) })
+}
+
 // proxyNamed is case-sensitive, as Coder's lookup by name is.
 func (s *Server) proxyNamed(name string) *proxy {
-	for _, p := range s.proxies {
-		if !p.deleted && p.Name == name {
-			return p
-		}
-	}
-	return nil
+	return s.liveProxy(func(p *proxy) bool { return p.Name == name })
 }
 
 func (s *Server) proxyNameTaken(name string, except *proxy) bool {
-	for _, p := range s.proxies {
-		if p != except && !p.deleted && strings.EqualFold(p.Name, name) {
-			return true
-		}
-	}
-	return false
+	return s.liveProxy(func(p *proxy) bool { return p != except && strings.EqualFold(p.Name, name) }) != nil
 }
 
 func (s *Server) insertProxy(name, displayName, icon string) *proxy {
-	now := s.now()
-	p := &proxy{
-		Proxy:     Proxy{ID: uuid.New(), Name: name, DisplayName: displayName, Icon: icon, Status: string(codersdk.ProxyUnregistered)},
-		createdAt: now, updatedAt: now,
-	}
-	p.Token = proxyToken(p.ID)
+	now, id := s.now(), uuid.New()
+	p := &proxy{token: proxyToken(id), WorkspaceProxy: codersdk.WorkspaceProxy{
+		Region:      codersdk.Region{ID: id, Name: name, DisplayName: displayName, IconURL: icon},
+		DerpEnabled: true, CreatedAt: now, UpdatedAt: now, Status: codersdk.WorkspaceProxyStatus{CheckedAt: now},
+	}}
+	p.check(codersdk.ProxyUnregistered)
 	s.proxies = append(s.proxies, p)
 	return p
 }
@@ -135,8 +138,8 @@ func (s *Server) routeProxies(open route) {
 	closed("GET /api/v2/workspaceproxies", func(r *request) {
 		out := codersdk.RegionsResponse[codersdk.WorkspaceProxy]{Regions: []codersdk.WorkspaceProxy{s.primaryProxy()}}
 		for _, p := range s.proxies {
-			if !p.deleted {
-				out.Regions = append(out.Regions, p.sdk())
+			if !p.Deleted {
+				out.Regions = append(out.Regions, p.WorkspaceProxy)
 			}
 		}
 		r.write(http.StatusOK, out)
@@ -148,7 +151,7 @@ func (s *Server) routeProxies(open route) {
 			r.write(http.StatusOK, s.primaryProxy())
 			return
 		}
-		r.write(http.StatusOK, p.sdk())
+		r.write(http.StatusOK, p.WorkspaceProxy)
 	})
 	closed("PATCH /api/v2/workspaceproxies/{proxy}", s.patchProxy)
 	closed("DELETE /api/v2/workspaceproxies/{proxy}", s.deleteProxy)
@@ -164,12 +167,7 @@ func (s *Server) pathProxy(r *request) *proxy {
 	}
 	found := s.proxyNamed(query)
 	if id, err := uuid.Parse(query); err == nil {
-		found = nil
-		for _, p := range s.proxies {
-			if p.ID == id {
-				found = p
-			}
-		}
+		found = first(s.proxies, func(p *proxy) bool { return p.ID == id })
 	}
 	if found == nil {
 		notFound()
@@ -192,7 +190,7 @@ func (s *Server) postProxy(r *request) {
 		refuse(http.StatusConflict, fmt.Sprintf("Workspace proxy with name %q already exists.", body.Name))
 	}
 	p := s.insertProxy(body.Name, body.DisplayName, body.Icon)
-	r.write(http.StatusCreated, codersdk.UpdateWorkspaceProxyResponse{Proxy: p.sdk(), ProxyToken: p.Token})
+	r.write(http.StatusCreated, codersdk.UpdateWorkspaceProxyResponse{Proxy: p.WorkspaceProxy, ProxyToken: p.token})
 }
 
 func (s *Server) patchProxy(r *request) {
@@ -213,16 +211,16 @@ func (s *Server) patchProxy(r *request) {
 		return
 	case !r.user.has("owner"):
 		notFound()
-	case !p.deleted && s.proxyNameTaken(body.Name, p):
+	case !p.Deleted && s.proxyNameTaken(body.Name, p):
 		internalError(duplicate("workspace_proxies_lower_name_idx"))
 	}
-	p.Name, p.DisplayName, p.Icon, p.updatedAt = body.Name, body.DisplayName, body.Icon, s.now()
+	p.Name, p.DisplayName, p.IconURL, p.UpdatedAt = body.Name, body.DisplayName, body.Icon, s.now()
 	answer := codersdk.UpdateWorkspaceProxyResponse{}
 	if body.RegenerateToken {
-		p.Token = proxyToken(p.ID)
-		answer.ProxyToken = p.Token
+		p.token = proxyToken(p.ID)
+		answer.ProxyToken = p.token
 	}
-	answer.Proxy = p.sdk()
+	answer.Proxy = p.WorkspaceProxy
 	r.write(http.StatusOK, answer)
 }
 
@@ -234,7 +232,7 @@ func (s *Server) deleteProxy(r *request) {
 	case !r.user.has("owner"):
 		notFound()
 	}
-	p.deleted, p.updatedAt = true, s.now()
+	p.Deleted, p.UpdatedAt = true, s.now()
 	r.write(http.StatusOK, codersdk.Response{Message: "Proxy has been deleted!"})
 }
 
@@ -263,18 +261,15 @@ func (s *Server) identifyProxy(r *request) {
 	if len(parts) != 2 || uuid.Validate(parts[0]) != nil || len(parts[1]) != 64 {
 		wrong("")
 	}
-	for _, p := range s.proxies {
-		switch {
-		case p.ID.String() != parts[0]:
-		case p.deleted:
-			wrong("Proxy has been deleted.")
-		case p.Token != token:
-			wrong("Invalid proxy token secret.")
-		default:
-			return
-		}
+	p := first(s.proxies, func(p *proxy) bool { return p.ID.String() == parts[0] })
+	switch {
+	case p == nil:
+		wrong("Proxy not found.")
+	case p.Deleted:
+		wrong("Proxy has been deleted.")
+	case p.token != token:
+		wrong("Invalid proxy token secret.")
 	}
-	wrong("Proxy not found.")
 }
 
 func (s *Server) primaryProxy() codersdk.WorkspaceProxy {
@@ -287,20 +282,5 @@ func (s *Server) primaryProxy() codersdk.WorkspaceProxy {
 			Status: codersdk.ProxyHealthy, CheckedAt: now, Report: codersdk.ProxyHealthReport{Errors: []string{}, Warnings: []string{}},
 		},
 		CreatedAt: now, UpdatedAt: now,
-	}
-}
-
-func (p *proxy) sdk() codersdk.WorkspaceProxy {
-	status := codersdk.ProxyHealthStatus(p.Status)
-	return codersdk.WorkspaceProxy{
-		Region: codersdk.Region{
-			ID: p.ID, Name: p.Name, DisplayName: p.DisplayName, IconURL: p.Icon,
-			Healthy: status == codersdk.ProxyHealthy, PathAppURL: p.URL, WildcardHostname: p.WildcardHostname,
-		},
-		DerpEnabled: true,
-		Status: codersdk.WorkspaceProxyStatus{Status: status, CheckedAt: p.updatedAt, Report: codersdk.ProxyHealthReport{
-			Errors: append([]string{}, p.report.Errors...), Warnings: append([]string{}, p.report.Warnings...),
-		}},
-		CreatedAt: p.createdAt, UpdatedAt: p.updatedAt, Deleted: p.deleted, Version: p.version,
 	}
 }

@@ -122,15 +122,19 @@ func (l Later) change(body any) any {
 	if l == (Later{}) {
 		return body
 	}
+	return l.walk("", plain(body))
+}
+
+// plain returns a body as a client without types would decode it.
+func plain(body any) (decoded any) {
 	data, err := json.Marshal(body)
+	if err == nil {
+		err = json.Unmarshal(data, &decoded)
+	}
 	if err != nil {
 		panic(err)
 	}
-	var plain any
-	if err := json.Unmarshal(data, &plain); err != nil {
-		panic(err)
-	}
-	return l.walk("", plain)
+	return decoded
 }
 
 func (l Later) walk(key string, value any) any {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/coder/coder/v2/codersdk"
@@ -148,6 +149,14 @@ func found[T any](object *T) *T {
 		notFound()
 	}
 	return object
+}
+
+// first returns the first object that fits, or nil.
+func first[T any](all []*T, fits func(*T) bool) *T {
+	if i := slices.IndexFunc(all, fits); i >= 0 {
+		return all[i]
+	}
+	return nil
 }
 
 // id returns a path parameter that must be a UUID.

@@ -37,7 +37,7 @@ type Server struct {
 	index         index
 	users         []*user
 	keys          []*key
-	organizations []codersdk.Organization
+	organizations []*codersdk.Organization
 	templates     []*template
 	versions      []*version
 	files         []*file
@@ -55,7 +55,7 @@ type Server struct {
 	lastLicense     int32
 	features        map[codersdk.FeatureName]codersdk.Entitlement
 	provisionerKeys []*provisionerKey
-	daemons         []*daemon
+	daemons         []*codersdk.ProvisionerDaemon
 	proxies         []*proxy
 
 	// trafficMu protects the faults and counts, which must not wait for mu.
@@ -125,7 +125,6 @@ func (s *Server) handler() http.Handler {
 	s.routeWorkspaceSettings(closed)
 	s.routeBuilds(closed)
 	s.routeAgents(closed)
-	s.routeJobs(closed)
 	s.routeDaemons(closed)
 	s.routeLicensing(open, closed)
 	open("/", func(*request) { routeNotFound() })
@@ -143,9 +142,9 @@ func (s *Server) getBuildInfo(r *request) {
 	})
 }
 
-func (s *Server) addOrganization(name string, isDefault bool) codersdk.Organization {
+func (s *Server) addOrganization(name string, isDefault bool) *codersdk.Organization {
 	now := s.now()
-	org := codersdk.Organization{
+	org := &codersdk.Organization{
 		MinimalOrganization: codersdk.MinimalOrganization{ID: uuid.New(), Name: name, DisplayName: name},
 		CreatedAt:           now,
 		UpdatedAt:           now,

@@ -25,7 +25,7 @@ func (s *Server) putAutomaticUpdates(r *request) {
 	if !validUpdates(body.AutomaticUpdates) {
 		refuse(http.StatusBadRequest, "Invalid request", codersdk.ValidationError{Field: "automatic_updates", Detail: "must be always or never"})
 	}
-	w.automaticUpdates = body.AutomaticUpdates
+	w.AutomaticUpdates = body.AutomaticUpdates
 	r.w.WriteHeader(http.StatusNoContent)
 }
 
@@ -33,14 +33,14 @@ func (s *Server) putAutomaticUpdates(r *request) {
 func (s *Server) putDormant(r *request) {
 	w := s.pathWorkspace(r)
 	body := read[codersdk.UpdateWorkspaceDormancy](r)
-	if body.Dormant == (w.dormantAt != nil) {
+	if body.Dormant == (w.DormantAt != nil) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	w.dormantAt = nil
+	w.DormantAt = nil
 	if body.Dormant {
 		now := s.now()
-		w.dormantAt = &now
+		w.DormantAt = &now
 	}
 	r.write(http.StatusOK, s.workspaceSDK(w))
 }
@@ -55,7 +55,7 @@ func (s *Server) putTTL(r *request) {
 	if problem != "" {
 		refuse(http.StatusBadRequest, "Error updating workspace time until shutdown.", codersdk.ValidationError{Field: "ttl_ms", Detail: problem})
 	}
-	w.ttl = ttl
+	w.TTLMillis = ttl
 	if ttl == nil {
 		w.latest().deadline = codersdk.NullTime{}
 	}
@@ -72,9 +72,9 @@ func (s *Server) putAutostart(r *request) {
 		const detail = "Autostart is not allowed for workspaces using this template."
 		refuse(http.StatusBadRequest, detail, codersdk.ValidationError{Field: "schedule", Detail: detail})
 	}
-	w.autostart = nil
+	w.AutostartSchedule = nil
 	if body.Schedule != nil && *body.Schedule != "" {
-		w.autostart = body.Schedule
+		w.AutostartSchedule = body.Schedule
 	}
 	r.w.WriteHeader(http.StatusNoContent)
 }

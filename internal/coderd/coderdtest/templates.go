@@ -54,39 +54,27 @@ func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any
 
 // TemplateFields returns the fields of a template by their names in Coder's API. It returns nil if
 // there is no such template.
-func (s *Server) TemplateFields(id uuid.UUID) map[string]any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.templateByID(id)
-	if t == nil {
-		return nil
-	}
-	var out map[string]any
-	data, err := json.Marshal(t.Template)
-	if err == nil {
-		err = json.Unmarshal(data, &out)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return out
+func (s *Server) TemplateFields(id uuid.UUID) (fields map[string]any) {
+	s.changeTemplate(id, func(t *template) { fields, _ = plain(t.Template).(map[string]any) })
+	return fields
 }
 
 // RequireExternalAuth makes a template require an external provider to which no user has signed in.
 func (s *Server) RequireExternalAuth(id uuid.UUID, provider string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.templateByID(id); t != nil {
-		t.externalAuth = provider
-	}
+	s.changeTemplate(id, func(t *template) { t.externalAuth = provider })
 }
 
 // DeleteTemplate deletes a template but not its workspaces, which is not possible through the API.
 func (s *Server) DeleteTemplate(id uuid.UUID) {
+	s.changeTemplate(id, func(t *template) { t.deleted = true })
+}
+
+// changeTemplate calls f with a template, if there is one.
+func (s *Server) changeTemplate(id uuid.UUID, f func(*template)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.templateByID(id); t != nil {
-		t.deleted = true
+		f(t)
 	}
 }
 
@@ -95,7 +83,7 @@ func (s *Server) insertTemplate(org *codersdk.Organization, t codersdk.Template,
 	t.ID, t.CreatedAt, t.UpdatedAt = uuid.New(), now, now
 	t.OrganizationID, t.OrganizationName, t.OrganizationDisplayName = org.ID, org.Name, org.DisplayName
 	t.Provisioner = codersdk.ProvisionerTypeTerraform
-	t.ActiveVersionID = v.id
+	t.ActiveVersionID = v.ID
 	t.BuildTimeStats = codersdk.TemplateBuildTimeStats{}
 	t.ActiveUserCount = -1
 	t.ActivityBumpMillis = 3600000
@@ -119,12 +107,9 @@ func (s *Server) templateByID(id uuid.UUID) *template {
 }
 
 func (s *Server) templateNamed(orgID uuid.UUID, name string) *template {
-	for _, t := range s.templates {
-		if t.OrganizationID == orgID && strings.EqualFold(t.Name, name) && !t.deleted {
-			return t
-		}
-	}
-	return nil
+	return first(s.templates, func(t *template) bool {
+		return t.OrganizationID == orgID && strings.EqualFold(t.Name, name) && !t.deleted
+	})
 }
 
 func (s *Server) pathTemplate(r *request) *template {
@@ -177,23 +162,23 @@ func (s *Server) postTemplate(r *request) {
 	if s.templateNamed(org.ID, body.Name) != nil {
 		taken(fmt.Sprintf("Template with name %q already exists.", body.Name))
 	}
-	first := s.versionByID(body.VersionID)
-	if first == nil {
+	initial := s.index.versions[body.VersionID]
+	if initial == nil {
 		refuse(http.StatusNotFound, fmt.Sprintf("Template version %q does not exist.", body.VersionID),
 			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version does not exist"})
 	}
-	if first.archived {
+	if initial.Archived {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Template version %s is archived.", body.VersionID),
 			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version is archived"})
 	}
-	if first.template != uuid.Nil {
+	if initial.template != uuid.Nil {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Template version %s is already part of a template", body.VersionID),
 			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version is already part of a template"})
 	}
 	t := s.insertTemplate(org, codersdk.Template{
 		Name: body.Name, DisplayName: body.DisplayName, Description: body.Description, Icon: body.Icon,
-		CreatedByID: r.user.id, CreatedByName: r.user.username,
-	}, first)
+		CreatedByID: r.user.ID, CreatedByName: r.user.Username,
+	}, initial)
 	keep(&t.DefaultTTLMillis, body.DefaultTTLMillis)
 	keep(&t.ActivityBumpMillis, body.ActivityBumpMillis)
 	keep(&t.AllowUserCancelWorkspaceJobs, body.AllowUserCancelWorkspaceJobs)

@@ -11,6 +11,13 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
+	"github.com/zclconf/go-cty/cty/function/stdlib"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
 )
@@ -22,20 +29,6 @@ type content struct {
 	parameters []codersdk.TemplateVersionParameter
 	presets    []codersdk.Preset
 	variables  []codersdk.TemplateVersionVariable
-}
-
-// block is a Terraform block, or a map value after an equals sign.
-type block struct {
-	words  []string
-	values map[string]string
-	inner  []*block
-}
-
-func newBlock(words ...string) *block { return &block{words: words, values: map[string]string{}} }
-
-// is reports whether a block begins with these words.
-func (b *block) is(words ...string) bool {
-	return len(b.words) >= len(words) && slices.Equal(b.words[:len(words)], words)
 }
 
 // readContent parses the files of an archive. It ignores unsupported syntax.
@@ -54,8 +47,9 @@ func readContent(archive []byte) content {
 		if err != nil {
 			break
 		}
-		for _, b := range parseBlocks(string(source)).inner {
-			out.add(b)
+		file, _ := hclsyntax.ParseConfig(source, header.Name, hcl.InitialPos)
+		if body, ok := file.Body.(*hclsyntax.Body); ok {
+			out.add(body.Blocks)
 		}
 	}
 	slices.SortStableFunc(out.parameters, func(a, b codersdk.TemplateVersionParameter) int {
@@ -64,105 +58,72 @@ func readContent(archive []byte) content {
 	return out
 }
 
-func (c *content) add(b *block) {
-	switch {
-	case b.is("variable") && len(b.words) == 2:
-		c.variables = append(c.variables, b.variable())
-	case b.is("data", "coder_parameter"):
-		c.parameters = append(c.parameters, b.parameter())
-	case b.is("data", "coder_workspace_preset"):
-		c.presets = append(c.presets, b.preset())
-	}
-}
-
-func parseBlocks(source string) *block {
-	root := newBlock()
-	open := []*block{root}
-	for _, line := range oneBraceAtMost(source) {
-		current := open[len(open)-1]
-		key, value, assigns := strings.Cut(line, "=")
-		key = strings.Trim(strings.TrimSpace(key), `"`)
+func (c *content) add(blocks hclsyntax.Blocks) {
+	for _, b := range blocks {
 		switch {
-		case line == "}":
-			if len(open) > 1 {
-				open = open[:len(open)-1]
-			}
-		case strings.HasSuffix(line, "{"):
-			words := strings.Fields(strings.NewReplacer(`"`, "", "=", "", "{", "").Replace(line))
-			b := newBlock(words...)
-			current.inner = append(current.inner, b)
-			open = append(open, b)
-		case assigns:
-			current.values[key] = unquoted(value)
+		case len(b.Labels) == 0:
+		case b.Type == "variable":
+			c.variables = append(c.variables, newVariable(b.Labels[0], b.Body))
+		case b.Type == "data" && b.Labels[0] == "coder_parameter":
+			c.parameters = append(c.parameters, newParameter(b.Body))
+		case b.Type == "data" && b.Labels[0] == "coder_workspace_preset":
+			c.presets = append(c.presets, newPreset(b.Body))
 		}
 	}
-	return root
 }
 
-// oneBraceAtMost returns the lines without comments. It adds a line break after each opening brace
-// and around each closing brace.
-func oneBraceAtMost(source string) []string {
-	var out []string
-	for line := range strings.SplitSeq(source, "\n") {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") {
-			continue
-		}
-		begin, quoted := 0, false
-		for i, c := range line {
-			switch {
-			case c == '"' && (i == 0 || line[i-1] != '\\'):
-				quoted = !quoted
-			case !quoted && c == '{':
-				out = append(out, strings.TrimSpace(line[begin:i+1]))
-				begin = i + 1
-			case !quoted && c == '}':
-				out = append(out, strings.TrimSpace(line[begin:i]), "}")
-				begin = i + 1
-			}
-		}
-		out = append(out, strings.TrimSpace(line[begin:]))
+// literals returns the attributes of a block as text.
+func literals(body *hclsyntax.Body) map[string]string {
+	out := map[string]string{}
+	for name, attribute := range body.Attributes {
+		out[name] = text(attribute.Expr)
 	}
 	return out
 }
 
-func unquoted(value string) string {
-	value = strings.TrimSpace(value)
-	if list, ok := strings.CutPrefix(value, "jsonencode("); ok {
-		return strings.TrimSuffix(list, ")")
+// text returns a literal or the result of jsonencode as text, and a name as it is.
+func text(expression hcl.Expression) string {
+	functions := map[string]function.Function{"jsonencode": stdlib.JSONEncodeFunc}
+	value, problems := expression.Value(&hcl.EvalContext{Functions: functions})
+	if problems.HasErrors() {
+		return hcl.ExprAsKeyword(expression)
 	}
-	if text, err := strconv.Unquote(value); err == nil {
-		return text
+	converted, err := convert.Convert(value, cty.String)
+	if err != nil || converted.IsNull() || !converted.IsKnown() {
+		return ""
 	}
-	return value
+	return converted.AsString()
 }
 
-func (b *block) variable() codersdk.TemplateVersionVariable {
-	value, given := b.values["default"]
+func newVariable(name string, body *hclsyntax.Body) codersdk.TemplateVersionVariable {
+	values := literals(body)
+	value, given := values["default"]
 	return codersdk.TemplateVersionVariable{
-		Name: b.words[1], Description: b.values["description"], Type: cmp.Or(b.values["type"], "string"),
-		Value: value, DefaultValue: value, Required: !given, Sensitive: b.values["sensitive"] == "true",
+		Name: name, Description: values["description"], Type: cmp.Or(values["type"], "string"),
+		Value: value, DefaultValue: value, Required: !given, Sensitive: values["sensitive"] == "true",
 	}
 }
 
-func (b *block) parameter() codersdk.TemplateVersionParameter {
-	value, given := b.values["default"]
+func newParameter(body *hclsyntax.Body) codersdk.TemplateVersionParameter {
+	values := literals(body)
+	value, given := values["default"]
 	out := codersdk.TemplateVersionParameter{
-		Name: b.values["name"], DisplayName: b.values["display_name"], Description: b.values["description"],
-		DescriptionPlaintext: b.values["description"], Type: cmp.Or(b.values["type"], "string"), FormType: b.values["form_type"],
-		Mutable: b.values["mutable"] == "true", Ephemeral: b.values["ephemeral"] == "true", DefaultValue: value, Required: !given,
+		Name: values["name"], DisplayName: values["display_name"], Description: values["description"],
+		DescriptionPlaintext: values["description"], Type: cmp.Or(values["type"], "string"), FormType: values["form_type"],
+		Mutable: values["mutable"] == "true", Ephemeral: values["ephemeral"] == "true", DefaultValue: value, Required: !given,
 		Options: []codersdk.TemplateVersionParameterOption{},
 	}
-	for _, inner := range b.inner {
-		switch {
-		case inner.is("option"):
+	for _, b := range body.Blocks {
+		inner := literals(b.Body)
+		switch b.Type {
+		case "option":
 			out.Options = append(out.Options, codersdk.TemplateVersionParameterOption{
-				Name: inner.values["name"], Value: inner.values["value"], Description: inner.values["description"],
+				Name: inner["name"], Value: inner["value"], Description: inner["description"],
 			})
-		case inner.is("validation"):
-			out.ValidationRegex, out.ValidationError = inner.values["regex"], inner.values["error"]
-			out.ValidationMin, out.ValidationMax = inner.number("min"), inner.number("max")
-			out.ValidationMonotonic = codersdk.ValidationMonotonicOrder(inner.values["monotonic"])
+		case "validation":
+			out.ValidationRegex, out.ValidationError = inner["regex"], inner["error"]
+			out.ValidationMin, out.ValidationMax = number(inner["min"]), number(inner["max"])
+			out.ValidationMonotonic = codersdk.ValidationMonotonicOrder(inner["monotonic"])
 		}
 	}
 	if out.FormType == "" {
@@ -184,24 +145,23 @@ func formTypeOf(p codersdk.TemplateVersionParameter) string {
 	return "input"
 }
 
-func (b *block) number(key string) *int32 {
-	n, err := strconv.ParseInt(b.values[key], 10, 32)
+func number(value string) *int32 {
+	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
 		return nil
 	}
-	short := int32(n)
-	return &short
+	return ptr.To(int32(n))
 }
 
-func (b *block) preset() codersdk.Preset {
+func newPreset(body *hclsyntax.Body) codersdk.Preset {
+	values := literals(body)
 	out := codersdk.Preset{
-		ID: uuid.New(), Name: b.values["name"], Description: b.values["description"], Default: b.values["default"] == "true",
+		ID: uuid.New(), Name: values["name"], Description: values["description"], Default: values["default"] == "true",
 	}
-	for _, inner := range b.inner {
-		if inner.is("parameters") {
-			for name, value := range inner.values {
-				out.Parameters = append(out.Parameters, codersdk.PresetParameter{Name: name, Value: value})
-			}
+	if attribute := body.Attributes["parameters"]; attribute != nil {
+		pairs, _ := hcl.ExprMap(attribute.Expr)
+		for _, pair := range pairs {
+			out.Parameters = append(out.Parameters, codersdk.PresetParameter{Name: text(pair.Key), Value: text(pair.Value)})
 		}
 	}
 	slices.SortFunc(out.Parameters, func(a, b codersdk.PresetParameter) int { return cmp.Compare(a.Name, b.Name) })

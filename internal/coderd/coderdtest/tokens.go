@@ -13,22 +13,19 @@ import (
 
 // key is a session or an API token.
 type key struct {
-	id, secret string
-	owner      *user
-	name       string
-	loginType  codersdk.LoginType
-	createdAt  time.Time
-	expiresAt  time.Time
-	lifetime   time.Duration
-	scopes     []codersdk.APIKeyScope
-	allowList  []codersdk.APIAllowListTarget
+	codersdk.APIKey
+	secret   string
+	owner    *user
+	lifetime time.Duration
 }
 
-func (k *key) value() string { return k.id + "-" + k.secret }
+func (k *key) value() string { return k.ID + "-" + k.secret }
 
 func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, lifetime time.Duration) *key {
 	now := s.now()
-	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime), lifetime: lifetime}
+	k := &key{secret: rand.Text()[:22], owner: u, lifetime: lifetime}
+	k.ID, k.UserID, k.TokenName, k.LoginType = rand.Text()[:10], u.ID, name, loginType
+	k.CreatedAt, k.UpdatedAt, k.ExpiresAt, k.LifetimeSeconds = now, now, now.Add(lifetime), int64(lifetime.Seconds())
 	s.keys = append(s.keys, k)
 	return k
 }
@@ -64,8 +61,8 @@ func (s *Server) TokenNames(username string) []string {
 	defer s.mu.Unlock()
 	var out []string
 	for _, k := range s.keys {
-		if k.loginType == codersdk.LoginTypeToken && strings.EqualFold(k.owner.username, username) {
-			out = append(out, k.name)
+		if k.LoginType == codersdk.LoginTypeToken && strings.EqualFold(k.owner.Username, username) {
+			out = append(out, k.TokenName)
 		}
 	}
 	return out
@@ -77,7 +74,7 @@ func (s *Server) Sessions(username string) int {
 	defer s.mu.Unlock()
 	n := 0
 	for _, k := range s.keys {
-		if k.loginType == codersdk.LoginTypePassword && strings.EqualFold(k.owner.username, username) {
+		if k.LoginType == codersdk.LoginTypePassword && strings.EqualFold(k.owner.Username, username) {
 			n++
 		}
 	}
@@ -99,23 +96,23 @@ func (s *Server) identify(r *request) {
 	if !ok || len(id) != 10 || len(secret) != 22 {
 		refuseToken("Invalid API key format: incorrect amount of API key parts, expected 2 got " + fmt.Sprint(strings.Count(value, "-")+1))
 	}
-	i := slices.IndexFunc(s.keys, func(k *key) bool { return k.id == id })
+	k := first(s.keys, func(k *key) bool { return k.ID == id })
 	switch {
-	case i < 0:
+	case k == nil:
 		refuseToken("API key is invalid.")
-	case s.keys[i].secret != secret:
+	case k.secret != secret:
 		refuseToken("API key secret is invalid.")
-	case s.keys[i].expiresAt.Before(s.clock.Now()):
-		refuseToken(fmt.Sprintf("API key expired at %q.", s.keys[i].expiresAt))
-	case s.keys[i].owner.suspended:
+	case k.ExpiresAt.Before(s.clock.Now()):
+		refuseToken(fmt.Sprintf("API key expired at %q.", k.ExpiresAt))
+	case k.owner.Status == codersdk.UserStatusSuspended:
 		refuse(http.StatusUnauthorized, `User is not active (status = "suspended"). Contact an admin to reactivate your account.`)
 	}
-	r.key, r.user = s.keys[i], s.keys[i].owner
-	if !r.key.allows(r) {
+	r.key, r.user = k, k.owner
+	if !k.allows(r) {
 		notFound()
 	}
-	if now := s.clock.Now(); !s.has(fixedTokenLife) && r.key.expiresAt.Sub(now) <= r.key.lifetime-time.Hour {
-		r.key.expiresAt = now.Add(r.key.lifetime)
+	if now := s.clock.Now(); !s.has(fixedTokenLife) && k.ExpiresAt.Sub(now) <= k.lifetime-time.Hour {
+		k.ExpiresAt = now.Add(k.lifetime)
 	}
 }
 
@@ -138,7 +135,7 @@ func (s *Server) postLogin(r *request) {
 		refuse(http.StatusUnauthorized, "Incorrect email or password.")
 	case s.noPasswords:
 		refuse(http.StatusForbidden, "Password authentication is disabled.")
-	case u.suspended:
+	case u.Status == codersdk.UserStatusSuspended:
 		refuse(http.StatusUnauthorized, "Your account is suspended. Contact an admin to reactivate your account.")
 	}
 	k := s.insertKey(u, "", codersdk.LoginTypePassword, 24*time.Hour)
@@ -177,14 +174,12 @@ func (s *Server) postToken(r *request) {
 	if name == "" {
 		name = "token_" + strings.ToLower(rand.Text()[:6])
 	}
-	for _, k := range s.keys {
-		if k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == name {
-			taken(fmt.Sprintf("A token with name %q already exists.", name))
-		}
+	if s.tokenNamed(u, name) != nil {
+		taken(fmt.Sprintf("A token with name %q already exists.", name))
 	}
 	k := s.insertKey(u, name, codersdk.LoginTypeToken, lifetime)
 	if !s.has(ignoresScopes) {
-		k.scopes, k.allowList = body.Scopes, body.AllowList
+		k.Scopes, k.AllowList = body.Scopes, body.AllowList
 	}
 	r.write(http.StatusCreated, codersdk.GenerateAPIKeyResponse{Key: k.value()})
 }
@@ -194,47 +189,38 @@ func (s *Server) getTokens(r *request) {
 	out := []codersdk.APIKeyWithOwner{}
 	hideExpired := s.has(hidesExpiredTokens) && r.URL.Query().Get("include_expired") != "true"
 	for _, k := range s.keys {
-		if hideExpired && k.expiresAt.Before(s.clock.Now()) {
+		if hideExpired && k.ExpiresAt.Before(s.clock.Now()) {
 			continue
 		}
 		all := r.URL.Query().Get("include_all") == "true" && r.user.has("owner")
-		if (all || k.owner == u) && k.loginType == codersdk.LoginTypeToken {
-			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: k.owner.username})
+		if (all || k.owner == u) && k.LoginType == codersdk.LoginTypeToken {
+			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: k.owner.Username})
 		}
 	}
 	r.write(http.StatusOK, out)
 }
 
 func (k *key) sdk() codersdk.APIKey {
-	scopes, allowList := k.scopes, k.allowList
-	if len(scopes) == 0 {
-		scopes, allowList = []codersdk.APIKeyScope{codersdk.APIKeyScopeCoderAll}, []codersdk.APIAllowListTarget{codersdk.AllowAllTarget()}
+	out := k.APIKey
+	if len(out.Scopes) == 0 {
+		out.Scopes, out.AllowList = []codersdk.APIKeyScope{codersdk.APIKeyScopeCoderAll}, []codersdk.APIAllowListTarget{codersdk.AllowAllTarget()}
 	}
-	return codersdk.APIKey{
-		Scopes: scopes, AllowList: allowList,
-		ID: k.id, UserID: k.owner.id, TokenName: k.name, LoginType: k.loginType,
-		CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt, LifetimeSeconds: int64(k.lifetime.Seconds()),
-	}
+	return out
 }
 
 func (s *Server) getTokenByName(r *request) {
-	u := s.pathUser(r)
-	s.writeKey(r, func(k *key) bool {
-		return k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == r.PathValue("name")
+	r.write(http.StatusOK, found(s.tokenNamed(s.pathUser(r), r.PathValue("name"))).sdk())
+}
+
+func (s *Server) tokenNamed(u *user, name string) *key {
+	return first(s.keys, func(k *key) bool {
+		return k.owner == u && k.LoginType == codersdk.LoginTypeToken && k.TokenName == name
 	})
 }
 
 func (s *Server) getKey(r *request) {
 	u := s.pathUser(r)
-	s.writeKey(r, func(k *key) bool { return k.owner == u && k.id == r.PathValue("key") })
-}
-
-func (s *Server) writeKey(r *request, fits func(*key) bool) {
-	i := slices.IndexFunc(s.keys, fits)
-	if i < 0 {
-		notFound()
-	}
-	r.write(http.StatusOK, s.keys[i].sdk())
+	r.write(http.StatusOK, found(first(s.keys, func(k *key) bool { return k.owner == u && k.ID == r.PathValue("key") })).sdk())
 }
 
 func (s *Server) deleteKey(r *request) {
@@ -242,7 +228,7 @@ func (s *Server) deleteKey(r *request) {
 	id := r.PathValue("key")
 	before := len(s.keys)
 	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool {
-		return k.id == id && (k.owner == r.user || r.user.has("owner"))
+		return k.ID == id && (k.owner == r.user || r.user.has("owner"))
 	})
 	if len(s.keys) == before {
 		notFound()
@@ -253,7 +239,7 @@ func (s *Server) deleteKey(r *request) {
 // allows reports whether a token may be used for a request. Coder decides by the object;
 // here a token with an allow list may read and use the workspaces and templates in it.
 func (k *key) allows(r *request) bool {
-	if len(k.allowList) == 0 {
+	if len(k.AllowList) == 0 {
 		return true
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -261,14 +247,14 @@ func (k *key) allows(r *request) bool {
 		return false
 	}
 	kind, id := map[string]codersdk.RBACResource{"workspaces": codersdk.ResourceWorkspace, "templates": codersdk.ResourceTemplate}[parts[2]], parts[3]
-	return slices.ContainsFunc(k.allowList, func(t codersdk.APIAllowListTarget) bool { return t.Type == kind && (t.ID == "*" || t.ID == id) }) &&
+	return slices.ContainsFunc(k.AllowList, func(t codersdk.APIAllowListTarget) bool { return t.Type == kind && (t.ID == "*" || t.ID == id) }) &&
 		(kind == codersdk.ResourceWorkspace || r.Method == http.MethodGet)
 }
 
 // mayBuild refuses builds with a token that has an allow list.
 func (k *key) mayBuild(transition codersdk.WorkspaceTransition) {
 	switch {
-	case len(k.allowList) == 0:
+	case len(k.AllowList) == 0:
 	case transition == codersdk.WorkspaceTransitionDelete:
 		refuse(http.StatusForbidden, "You do not have permission to delete this workspace.")
 	default:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,75 +27,60 @@ type UserState struct {
 }
 
 // User returns a user that is not deleted, and whether there is one.
-func (s *Server) User(username string) (UserState, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.userNamed(username)
-	if u == nil {
-		return UserState{}, false
-	}
-	out := UserState{
-		ID: u.id, Email: u.email, Name: u.name, Password: u.password, LoginType: string(u.loginType), Suspended: u.suspended,
-		Roles: slices.Clone(u.roles),
-	}
-	for _, id := range u.orgs {
-		out.Organizations = append(out.Organizations, fmt.Sprint(s.organizationByID(id).Name, " ", u.orgRoles[id]))
-	}
-	slices.Sort(out.Organizations)
-	return out, true
+func (s *Server) User(username string) (state UserState, found bool) {
+	s.changeUser(username, func(u *user) {
+		found = true
+		state = UserState{
+			ID: u.ID, Email: u.Email, Name: u.Name, Password: u.password, LoginType: string(u.LoginType),
+			Suspended: u.Status == codersdk.UserStatusSuspended, Roles: slices.Clone(u.roles),
+		}
+		for _, id := range u.OrganizationIDs {
+			state.Organizations = append(state.Organizations, fmt.Sprint(s.organizationByID(id).Name, " ", u.orgRoles[id]))
+		}
+		slices.Sort(state.Organizations)
+	})
+	return state, found
 }
 
 // EditUser is somebody changing a user in Coder's own interface.
 func (s *Server) EditUser(username string, name string, suspended bool, roles ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		u.name, u.suspended, u.roles = name, suspended, roles
-	}
+	s.changeUser(username, func(u *user) {
+		u.suspend(suspended)
+		u.Name, u.roles = name, roles
+	})
+}
+
+// SetEmail sets the email address of a user, which may be the same as another user's.
+func (s *Server) SetEmail(username, email string) {
+	s.changeUser(username, func(u *user) { u.Email = email })
 }
 
 // SetMember is somebody making a user a member of an organization with these roles.
 func (s *Server) SetMember(username, organization string, roles ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u, org := s.userNamed(username), s.organizationNamed(organization)
-	if u == nil || org == nil {
-		return
-	}
-	u.join(org.ID)
-	u.orgRoles[org.ID] = roles
+	s.changeUser(username, func(u *user) {
+		if org := s.organizationNamed(organization); org != nil {
+			u.join(org.ID)
+			u.orgRoles[org.ID] = roles
+		}
+	})
 }
 
 // SeeUser is a user who does something in Coder.
 func (s *Server) SeeUser(username string, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		u.lastSeen = at
-	}
+	s.changeUser(username, func(u *user) { u.LastSeenAt = at })
 }
 
 // RenameUser is somebody giving a user another name.
 func (s *Server) RenameUser(username, to string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		s.renameUser(u, to)
-	}
+	s.changeUser(username, func(u *user) { s.renameUser(u, to) })
 }
 
 // RemoveUser is somebody deleting a user.
-func (s *Server) RemoveUser(username string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		s.removeUser(u)
-	}
-}
+func (s *Server) RemoveUser(username string) { s.changeUser(username, s.removeUser) }
 
 func (s *Server) renameUser(u *user, to string) {
 	delete(s.index.usernames, u.sortKey)
-	u.username, u.sortKey = to, strings.ToLower(to)
+	u.Username, u.sortKey = to, strings.ToLower(to)
 	s.index.usernames[u.sortKey] = u
 }
 
@@ -108,8 +92,8 @@ func (s *Server) removeUser(u *user) {
 }
 
 func (u *user) join(org uuid.UUID) {
-	if !slices.Contains(u.orgs, org) {
-		u.orgs = append(slices.Clone(u.orgs), org)
+	if !slices.Contains(u.OrganizationIDs, org) {
+		u.OrganizationIDs = append(slices.Clone(u.OrganizationIDs), org)
 	}
 	if u.orgRoles == nil {
 		u.orgRoles = map[uuid.UUID][]string{}
@@ -129,12 +113,6 @@ func (s *Server) routeUserAdmin(closed route) {
 	closed("PUT /api/v2/organizations/{organization}/members/{user}/roles", s.putMemberRoles)
 }
 
-// number reads a parameter of the query.
-func (r *request) number(name string) int {
-	n, _ := strconv.Atoi(r.URL.Query().Get(name))
-	return n
-}
-
 func (s *Server) putProfile(r *request) {
 	u := s.pathUser(r)
 	body := read[codersdk.UpdateUserProfileRequest](r)
@@ -145,8 +123,8 @@ func (s *Server) putProfile(r *request) {
 	if other := s.userNamed(body.Username); other != nil && other != u {
 		refuse(http.StatusConflict, "A user with this username already exists.")
 	}
-	u.name = body.Name
-	if body.Username != u.username {
+	u.Name = body.Name
+	if body.Username != u.Username {
 		s.renameUser(u, body.Username)
 	}
 	r.write(http.StatusOK, u.sdk())
@@ -155,7 +133,7 @@ func (s *Server) putProfile(r *request) {
 func (s *Server) putPassword(r *request) {
 	u := s.pathUser(r)
 	body := read[codersdk.UpdateUserPasswordRequest](r)
-	if u.loginType != codersdk.LoginTypePassword {
+	if u.LoginType != codersdk.LoginTypePassword {
 		refuse(http.StatusBadRequest, "Users without password login type cannot change their password.")
 	}
 	checkPassword(body.Password)
@@ -176,7 +154,7 @@ func (s *Server) putStatus(r *request, suspended bool) {
 	case suspended && u.has("owner"):
 		refuse(http.StatusBadRequest, `You cannot suspend a user with the "owner" role. You must remove the role first.`)
 	}
-	u.suspended = suspended
+	u.suspend(suspended)
 	r.write(http.StatusOK, u.sdk())
 }
 
@@ -198,7 +176,7 @@ func (s *Server) deleteUser(r *request) {
 func (s *Server) getRoles(r *request) {
 	u := s.pathUser(r)
 	out := codersdk.UserRoles{Roles: append([]string{}, u.roles...), OrganizationRoles: map[uuid.UUID][]string{}}
-	for _, id := range u.orgs {
+	for _, id := range u.OrganizationIDs {
 		out.OrganizationRoles[id] = append([]string{}, u.orgRoles[id]...)
 	}
 	r.write(http.StatusOK, out)
@@ -208,15 +186,15 @@ func (s *Server) getMembers(r *request) {
 	org := s.pathOrganization(r)
 	out := []codersdk.OrganizationMemberWithUserData{}
 	for _, u := range s.users {
-		if slices.Contains(u.orgs, org.ID) {
-			out = append(out, codersdk.OrganizationMemberWithUserData{Username: u.username, Email: u.email, OrganizationMember: u.member(org.ID)})
+		if slices.Contains(u.OrganizationIDs, org.ID) {
+			out = append(out, codersdk.OrganizationMemberWithUserData{Username: u.Username, Email: u.Email, OrganizationMember: u.member(org.ID)})
 		}
 	}
 	r.write(http.StatusOK, out)
 }
 
 func (u *user) member(org uuid.UUID) codersdk.OrganizationMember {
-	out := codersdk.OrganizationMember{UserID: u.id, OrganizationID: org, Roles: []codersdk.SlimRole{}}
+	out := codersdk.OrganizationMember{UserID: u.ID, OrganizationID: org, Roles: []codersdk.SlimRole{}}
 	for _, role := range u.orgRoles[org] {
 		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, OrganizationID: org.String()})
 	}
@@ -226,7 +204,7 @@ func (u *user) member(org uuid.UUID) codersdk.OrganizationMember {
 func (s *Server) postMember(r *request) {
 	org, u := s.pathOrganization(r), s.pathUser(r)
 	r.needsRole("owner", "user-admin")
-	if slices.Contains(u.orgs, org.ID) {
+	if slices.Contains(u.OrganizationIDs, org.ID) {
 		refuse(http.StatusBadRequest, "User is already an organization member")
 	}
 	u.join(org.ID)
@@ -236,7 +214,7 @@ func (s *Server) postMember(r *request) {
 // pathMember is a user who is a member of the organization.
 func (s *Server) pathMember(r *request, org uuid.UUID) *user {
 	u := s.pathUser(r)
-	if !slices.Contains(u.orgs, org) {
+	if !slices.Contains(u.OrganizationIDs, org) {
 		notFound()
 	}
 	r.needsRole("owner", "user-admin")
@@ -246,7 +224,7 @@ func (s *Server) pathMember(r *request, org uuid.UUID) *user {
 func (s *Server) deleteMember(r *request) {
 	org := s.pathOrganization(r)
 	u := s.pathMember(r, org.ID)
-	u.orgs = slices.DeleteFunc(slices.Clone(u.orgs), func(id uuid.UUID) bool { return id == org.ID })
+	u.OrganizationIDs = slices.DeleteFunc(slices.Clone(u.OrganizationIDs), func(id uuid.UUID) bool { return id == org.ID })
 	delete(u.orgRoles, org.ID)
 	r.w.WriteHeader(http.StatusNoContent)
 }

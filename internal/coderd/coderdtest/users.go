@@ -14,18 +14,10 @@ import (
 )
 
 type user struct {
-	id        uuid.UUID
-	username  string
-	sortKey   string
-	email     string
-	name      string
-	password  string
-	roles     []string
-	orgs      []uuid.UUID
-	createdAt time.Time
-	loginType codersdk.LoginType
-	suspended bool
-	lastSeen  time.Time
+	codersdk.User
+	sortKey  string
+	password string
+	roles    []string
 	// orgRoles are the roles in each organization.
 	orgRoles map[uuid.UUID][]string
 }
@@ -35,32 +27,36 @@ type user struct {
 func (s *Server) AddUser(username string, roles ...string) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.insertUser(&user{
-		username:  username,
-		email:     username + "@example.com",
-		password:  username + "-Passw0rd!",
-		roles:     roles,
-		orgs:      []uuid.UUID{s.organizations[0].ID},
-		loginType: codersdk.LoginTypePassword,
-	})
+	u := s.insertUser(username, username+"@example.com", username+"-Passw0rd!", s.organizations[0].ID)
+	u.roles = roles
 	return s.insertKey(u, "", codersdk.LoginTypeToken, 100*365*24*time.Hour).value()
+}
+
+// changeUser calls f with a user, if there is one.
+func (s *Server) changeUser(username string, f func(*user)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		f(u)
+	}
 }
 
 // SuspendUser makes the server refuse all requests of a user.
 func (s *Server) SuspendUser(username string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		u.suspended = true
+	s.changeUser(username, func(u *user) { u.suspend(true) })
+}
+
+func (u *user) suspend(suspended bool) {
+	u.Status = codersdk.UserStatusActive
+	if suspended {
+		u.Status = codersdk.UserStatusSuspended
 	}
 }
 
 // HasRole reports whether a user has a role of the deployment.
-func (s *Server) HasRole(username, role string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.userNamed(username)
-	return u != nil && slices.Contains(u.roles, role)
+func (s *Server) HasRole(username, role string) (has bool) {
+	s.changeUser(username, func(u *user) { has = u.has(role) })
+	return has
 }
 
 // Usernames returns the users in the order in which they were created.
@@ -69,15 +65,19 @@ func (s *Server) Usernames() []string {
 	defer s.mu.Unlock()
 	var out []string
 	for _, u := range s.users {
-		out = append(out, u.username)
+		out = append(out, u.Username)
 	}
 	return out
 }
 
-func (s *Server) insertUser(u *user) *user {
-	u.id, u.createdAt, u.sortKey = uuid.New(), s.now(), strings.ToLower(u.username)
+// insertUser adds a user who logs in with a password.
+func (s *Server) insertUser(username, email, password string, orgs ...uuid.UUID) *user {
+	now := s.now()
+	u := &user{sortKey: strings.ToLower(username), password: password}
+	u.ID, u.Username, u.Email, u.CreatedAt, u.UpdatedAt = uuid.New(), username, email, now, now
+	u.Status, u.LoginType, u.OrganizationIDs = codersdk.UserStatusActive, codersdk.LoginTypePassword, orgs
 	s.users = append(s.users, u)
-	s.index.users[u.id], s.index.usernames[u.sortKey] = u, u
+	s.index.users[u.ID], s.index.usernames[u.sortKey] = u, u
 	return u
 }
 
@@ -86,16 +86,7 @@ func (s *Server) userNamed(name string) *user {
 }
 
 func (s *Server) userWithEmail(email string) *user {
-	for _, u := range s.users {
-		if strings.EqualFold(u.email, email) {
-			return u
-		}
-	}
-	return nil
-}
-
-func (s *Server) userByID(id uuid.UUID) *user {
-	return s.index.users[id]
+	return first(s.users, func(u *user) bool { return strings.EqualFold(u.Email, email) })
 }
 
 // pathUser returns the user in the path: me, an id or a name.
@@ -106,7 +97,7 @@ func (s *Server) pathUser(r *request) *user {
 	}
 	found := s.userNamed(query)
 	if id, err := uuid.Parse(query); err == nil {
-		found = s.userByID(id)
+		found = s.index.users[id]
 	}
 	// Only owners and user admins can see other users.
 	if found == nil || found != r.user && !r.user.has("owner") && !r.user.has("user-admin") {
@@ -131,22 +122,8 @@ func (r *request) needsRole(roles ...string) {
 }
 
 func (u *user) sdk() codersdk.User {
-	out := codersdk.User{
-		ReducedUser: codersdk.ReducedUser{
-			MinimalUser: codersdk.MinimalUser{ID: u.id, Username: u.username, Name: u.name},
-			Email:       u.email,
-			CreatedAt:   u.createdAt,
-			UpdatedAt:   u.createdAt,
-			Status:      codersdk.UserStatusActive,
-			LoginType:   u.loginType,
-			LastSeenAt:  u.lastSeen,
-		},
-		OrganizationIDs: u.orgs,
-		Roles:           []codersdk.SlimRole{},
-	}
-	if u.suspended {
-		out.Status = codersdk.UserStatusSuspended
-	}
+	out := u.User
+	out.Roles = []codersdk.SlimRole{}
 	for _, role := range u.roles {
 		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, DisplayName: role})
 	}
@@ -173,10 +150,10 @@ func (s *Server) getUsers(r *request) {
 	out := codersdk.GetUsersResponse{Users: []codersdk.User{}}
 	all := slices.Clone(s.users)
 	slices.SortFunc(all, func(a, b *user) int { return strings.Compare(a.sortKey, b.sortKey) })
-	offset, limit := r.number("offset"), r.number("limit")
+	offset, limit := r.positive("offset"), r.positive("limit")
 	for _, u := range all {
 		if u != r.user && !r.user.has("owner") && !r.user.has("user-admin") ||
-			!strings.Contains(u.sortKey, q) && !strings.Contains(strings.ToLower(u.email), q) {
+			!strings.Contains(u.sortKey, q) && !strings.Contains(strings.ToLower(u.Email), q) {
 			continue
 		}
 		out.Count++
@@ -210,11 +187,9 @@ func (s *Server) postFirstUser(r *request) {
 	}
 	checkPassword(body.Password)
 	org := s.organizations[0].ID
-	u := s.insertUser(&user{
-		username: body.Username, email: body.Email, name: body.Name, password: body.Password,
-		roles: []string{"owner"}, orgs: []uuid.UUID{org}, loginType: codersdk.LoginTypePassword,
-	})
-	r.write(http.StatusCreated, codersdk.CreateFirstUserResponse{UserID: u.id, OrganizationID: org})
+	u := s.insertUser(body.Username, body.Email, body.Password, org)
+	u.Name, u.roles = body.Name, []string{"owner"}
+	r.write(http.StatusCreated, codersdk.CreateFirstUserResponse{UserID: u.ID, OrganizationID: org})
 }
 
 func (s *Server) postUser(r *request) {
@@ -253,10 +228,8 @@ func (s *Server) postUser(r *request) {
 	case loginType == codersdk.LoginTypeOIDC && !s.oidc:
 		refuse(http.StatusBadRequest, "You must configure OIDC before creating OIDC users.")
 	}
-	u := s.insertUser(&user{
-		username: body.Username, email: body.Email, name: body.Name, password: body.Password,
-		orgs: body.OrganizationIDs, loginType: loginType,
-	})
+	u := s.insertUser(body.Username, body.Email, body.Password, body.OrganizationIDs...)
+	u.Name, u.LoginType = body.Name, loginType
 	r.write(http.StatusCreated, u.sdk())
 }
 

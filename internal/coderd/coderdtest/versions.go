@@ -4,25 +4,18 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
 )
 
 type version struct {
-	id        uuid.UUID
-	template  uuid.UUID
-	orgID     uuid.UUID
-	name      string
-	message   string
-	archived  bool
-	content   content
-	job       *job
-	createdBy *user
-	createdAt time.Time
-	updatedAt time.Time
+	codersdk.TemplateVersion
+	template uuid.UUID
+	content  content
+	job      *job
 }
 
 // AddTemplateVersion adds a version of a template that has already been built and is not active.
@@ -34,8 +27,8 @@ func (s *Server) AddTemplateVersion(template uuid.UUID, message string, files ma
 		return uuid.Nil
 	}
 	v := s.seedVersion(t.OrganizationID, files)
-	v.template, v.message = template, message
-	return v.id
+	v.template, v.Message = template, message
+	return v.ID
 }
 
 // VersionCount returns the number of versions, with or without a template.
@@ -47,44 +40,27 @@ func (s *Server) VersionCount() int {
 
 func (s *Server) seedVersion(orgID uuid.UUID, files map[string]string) *version {
 	f, _ := s.insertFile(uuid.Nil, packTar(files))
-	v := s.insertVersion(&version{orgID: orgID, job: s.done(f.id, orgID, uuid.Nil), content: readContent(f.data)})
-	v.job.versionID = v.id
+	v := s.insertVersion(&version{job: s.done(f.id, orgID, uuid.Nil), content: readContent(f.data)})
+	v.OrganizationID, v.job.versionID, v.job.Input.TemplateVersionID = orgID, v.ID, &v.ID
 	return v
 }
 
 func (s *Server) insertVersion(v *version) *version {
 	s.counter++
-	v.id, v.name, v.createdAt = uuid.New(), fmt.Sprintf("tender_version%d", s.counter), s.now()
-	v.updatedAt = v.createdAt
+	v.ID, v.Name, v.CreatedAt = uuid.New(), fmt.Sprintf("tender_version%d", s.counter), s.now()
+	v.UpdatedAt = v.CreatedAt
 	s.versions = append(s.versions, v)
-	s.index.versions[v.id] = v
+	s.index.versions[v.ID] = v
 	return v
 }
 
-func (s *Server) versionByID(id uuid.UUID) *version {
-	return s.index.versions[id]
-}
-
 func (s *Server) pathVersion(r *request) *version {
-	return found(s.versionByID(r.id("version")))
+	return found(s.index.versions[r.id("version")])
 }
 
 func (v *version) sdk() codersdk.TemplateVersion {
-	templateID := v.template
-	out := codersdk.TemplateVersion{
-		ID:             v.id,
-		TemplateID:     &templateID,
-		OrganizationID: v.orgID,
-		CreatedAt:      v.createdAt,
-		UpdatedAt:      v.updatedAt,
-		Name:           v.name,
-		Message:        v.message,
-		Archived:       v.archived,
-		Job:            v.job.sdk(),
-	}
-	if v.createdBy != nil {
-		out.CreatedBy = codersdk.MinimalUser{ID: v.createdBy.id, Username: v.createdBy.username, Name: v.createdBy.name}
-	}
+	out := v.TemplateVersion
+	out.TemplateID, out.Job = ptr.To(v.template), v.job.ProvisionerJob
 	return out
 }
 
@@ -113,7 +89,7 @@ func (s *Server) postVersion(r *request) {
 	v.check(body.FileID != uuid.Nil || body.ExampleID != "", "file_id", "required_without", body.FileID)
 	v.check(body.Provisioner == codersdk.ProvisionerTypeTerraform || body.Provisioner == codersdk.ProvisionerTypeEcho, "provisioner", "oneof", body.Provisioner)
 	v.refuse()
-	name, file := "", s.fileByID(body.FileID)
+	name, file := "", s.index.files[body.FileID]
 	if body.TemplateID != uuid.Nil {
 		t := s.templateByID(body.TemplateID)
 		if t == nil {
@@ -128,17 +104,19 @@ func (s *Server) postVersion(r *request) {
 	if body.Name != "" && body.TemplateID != uuid.Nil && s.versionNamed(body.TemplateID, body.Name) != nil {
 		taken(fmt.Sprintf("A template version with name %q already exists for this template.", body.Name))
 	}
-	added := s.insertVersion(&version{
-		template: body.TemplateID, orgID: org.ID, message: body.Message, createdBy: r.user, content: readContent(file.data),
-	})
+	added := s.insertVersion(&version{template: body.TemplateID, content: readContent(file.data)})
+	added.OrganizationID, added.Message, added.CreatedBy = org.ID, body.Message, r.user.MinimalUser
 	if body.Name != "" {
-		added.name = body.Name
+		added.Name = body.Name
 	}
 	missing := added.content.fill(body.UserVariableValues)
-	added.job = s.enqueue(r, name, job{fileID: body.FileID, orgID: org.ID, versionID: added.id, tags: tagsOf(r.user.id, body.ProvisionerTags)})
+	added.job = s.enqueue(r, name, job{versionID: added.ID, ProvisionerJob: codersdk.ProvisionerJob{
+		FileID: body.FileID, OrganizationID: org.ID, Tags: tagsOf(r.user.ID, body.ProvisionerTags),
+		Type: codersdk.ProvisionerJobTypeTemplateVersionImport, Input: codersdk.ProvisionerJobInput{TemplateVersionID: &added.ID},
+	}})
 	if len(missing) > 0 {
 		added.job.result.Error = "update job: required template variables need values: " + strings.Join(missing, ", ")
-		added.job.errorCode = codersdk.RequiredTemplateVariables
+		added.job.failureCode = codersdk.RequiredTemplateVariables
 	}
 	if problem := file.problem(); problem != "" {
 		added.job.result.Error = problem
@@ -155,9 +133,9 @@ func (s *Server) getVersions(r *request) {
 	out := []codersdk.TemplateVersion{}
 	for _, v := range s.versions {
 		switch {
-		case v.id.String() == skipping:
+		case v.ID.String() == skipping:
 			skipping = ""
-		case skipping != "" || v.template != t.ID || v.archived && query.Get("include_archived") != "true":
+		case skipping != "" || v.template != t.ID || v.Archived && query.Get("include_archived") != "true":
 		case limit == 0 || len(out) < limit:
 			out = append(out, v.sdk())
 		}
@@ -169,16 +147,16 @@ func (s *Server) patchActiveVersion(r *request) {
 	t := s.pathTemplate(r)
 	r.needsRole("owner", "template-admin")
 	body := read[codersdk.UpdateActiveTemplateVersion](r)
-	v := s.versionByID(body.ID)
+	v := s.index.versions[body.ID]
 	switch {
 	case v == nil:
 		refuse(http.StatusNotFound, "Template version not found.")
 	case v.template != t.ID:
 		refuse(http.StatusBadRequest, "The provided template version doesn't belong to the specified template.")
-	case v.job.status != codersdk.ProvisionerJobSucceeded:
+	case v.job.Status != codersdk.ProvisionerJobSucceeded:
 		refuseDetailed(http.StatusForbidden, "Only versions that have been built successfully can be promoted.",
-			fmt.Sprintf("Attempted to promote a version with a %s build", v.job.status))
-	case v.archived:
+			fmt.Sprintf("Attempted to promote a version with a %s build", v.job.Status))
+	case v.Archived:
 		refuse(http.StatusBadRequest, "The provided template version is archived.")
 	}
 	t.ActiveVersionID, t.UpdatedAt = body.ID, s.now()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -15,29 +14,16 @@ import (
 )
 
 type workspace struct {
-	id         uuid.UUID
-	name       string
-	sortKey    string
-	owner      *user
-	template   *template
-	createdAt  time.Time
-	lastUsedAt time.Time
-	dormantAt  *time.Time
-	ttl        *int64
-	autostart  *string
-
-	automaticUpdates codersdk.AutomaticUpdates
-
-	builds  []*build
-	agents  []Agent
-	deleted bool
+	codersdk.Workspace
+	sortKey  string
+	owner    *user
+	template *template
+	builds   []*build
+	agents   []Agent
+	deleted  bool
 }
 
 func (w *workspace) latest() *build { return w.builds[len(w.builds)-1] }
-
-func (s *Server) workspaceByID(id uuid.UUID) *workspace {
-	return s.index.workspaces[id]
-}
 
 func (s *Server) workspaceNamed(owner *user, name string) *workspace {
 	return s.index.names[workspaceName{owner, strings.ToLower(name)}]
@@ -45,11 +31,20 @@ func (s *Server) workspaceNamed(owner *user, name string) *workspace {
 
 // pathWorkspace returns the workspace in the path, deleted or not.
 func (s *Server) pathWorkspace(r *request) *workspace {
-	w := s.workspaceByID(r.id("workspace"))
+	return r.visible(s.index.workspaces[r.id("workspace")])
+}
+
+// visible returns the workspace, or refuses the request if the user may not see it.
+func (r *request) visible(w *workspace) *workspace {
 	if w == nil || !w.visibleTo(r.user) {
 		notFound()
 	}
 	return w
+}
+
+// build returns the build with an id, or nil.
+func (w *workspace) build(id uuid.UUID) *build {
+	return first(w.builds, func(b *build) bool { return b.id == id })
 }
 
 func (w *workspace) visibleTo(u *user) bool {
@@ -61,7 +56,7 @@ func (s *Server) routeWorkspaces(closed route) {
 	closed("GET /api/v2/workspaces/{workspace}", func(r *request) {
 		w := s.pathWorkspace(r)
 		if w.deleted {
-			refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?deleted=true' and trying again.", w.id))
+			refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?deleted=true' and trying again.", w.ID))
 		}
 		r.write(http.StatusOK, s.workspaceSDK(w))
 	})
@@ -95,7 +90,7 @@ func (s *Server) searched(r *request) []*workspace {
 	} else if q != "" {
 		all = nil
 		for id := range r.ids(q) {
-			if w := s.workspaceByID(id); w != nil && !w.deleted {
+			if w := s.index.workspaces[id]; w != nil && !w.deleted {
 				all = append(all, w)
 			}
 		}
@@ -133,7 +128,7 @@ func (w *workspace) hasAgent(status string) bool {
 }
 
 func (w *workspace) rank() int {
-	if b := w.latest(); b.transition == codersdk.WorkspaceTransitionStart && b.job.status == codersdk.ProvisionerJobSucceeded {
+	if b := w.latest(); b.transition == codersdk.WorkspaceTransitionStart && b.job.Status == codersdk.ProvisionerJobSucceeded {
 		return 1
 	}
 	return 0
@@ -191,12 +186,13 @@ func (s *Server) postWorkspace(r *request) {
 	}
 	checkImported(first)
 	parameters, preset := s.resolve(t, first, nil, body.TemplateVersionPresetID, body.RichParameterValues)
-	w := &workspace{name: body.Name, owner: owner, template: t, ttl: ttl, automaticUpdates: updates}
+	w := &workspace{owner: owner, template: t}
+	w.Name, w.TTLMillis, w.AutomaticUpdates = body.Name, ttl, updates
 	if body.AutostartSchedule != nil && *body.AutostartSchedule != "" {
-		w.autostart = body.AutostartSchedule
+		w.AutostartSchedule = body.AutostartSchedule
 	}
 	s.insertWorkspace(w)
-	s.startBuild(r, w, build{transition: codersdk.WorkspaceTransitionStart, version: first.id, parameters: parameters, preset: preset})
+	s.startBuild(r, w, build{transition: codersdk.WorkspaceTransitionStart, version: first.ID, parameters: parameters, preset: preset})
 	r.write(http.StatusCreated, s.workspaceSDK(w))
 }
 
@@ -204,12 +200,12 @@ func (s *Server) postWorkspace(r *request) {
 func (s *Server) templateOf(body codersdk.CreateWorkspaceRequest) (*template, *version) {
 	templateID := body.TemplateID
 	if templateID == uuid.Nil {
-		v := s.versionByID(body.TemplateVersionID)
+		v := s.index.versions[body.TemplateVersionID]
 		if v == nil {
 			refuse(http.StatusBadRequest, fmt.Sprintf("Template version %q doesn't exist.", body.TemplateVersionID),
 				codersdk.ValidationError{Field: "template_version_id", Detail: "template not found"})
 		}
-		if v.archived {
+		if v.Archived {
 			refuse(http.StatusInternalServerError, "Archived template versions cannot be used to make a workspace.",
 				codersdk.ValidationError{Field: "template_version_id", Detail: "template version archived"})
 		}
@@ -227,34 +223,18 @@ func (s *Server) templateOf(body codersdk.CreateWorkspaceRequest) (*template, *v
 	if versionID == uuid.Nil {
 		versionID = t.ActiveVersionID
 	}
-	return t, s.versionByID(versionID)
+	return t, s.index.versions[versionID]
 }
+
 func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
-	latest := s.buildSDK(w, w.latest())
-	out := codersdk.Workspace{
-		ID:                                   w.id,
-		CreatedAt:                            w.createdAt,
-		UpdatedAt:                            w.createdAt,
-		OwnerID:                              w.owner.id,
-		OwnerName:                            w.owner.username,
-		OrganizationID:                       w.template.OrganizationID,
-		OrganizationName:                     w.template.OrganizationName,
-		TemplateID:                           w.template.ID,
-		TemplateName:                         w.template.Name,
-		TemplateDisplayName:                  w.template.DisplayName,
-		TemplateIcon:                         w.template.Icon,
-		TemplateActiveVersionID:              w.template.ActiveVersionID,
-		LatestBuild:                          latest,
-		Outdated:                             latest.TemplateVersionID != w.template.ActiveVersionID,
-		Name:                                 w.name,
-		AutostartSchedule:                    w.autostart,
-		TTLMillis:                            w.ttl,
-		LastUsedAt:                           w.lastUsedAt,
-		DormantAt:                            w.dormantAt,
-		AutomaticUpdates:                     w.automaticUpdates,
-		Health:                               codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}},
-		TemplateAllowUserCancelWorkspaceJobs: w.template.AllowUserCancelWorkspaceJobs,
-	}
+	t, out := w.template, w.Workspace
+	out.OwnerID, out.OwnerName = w.owner.ID, w.owner.Username
+	out.OrganizationID, out.OrganizationName = t.OrganizationID, t.OrganizationName
+	out.TemplateID, out.TemplateName, out.TemplateDisplayName, out.TemplateIcon = t.ID, t.Name, t.DisplayName, t.Icon
+	out.TemplateActiveVersionID, out.TemplateAllowUserCancelWorkspaceJobs = t.ActiveVersionID, t.AllowUserCancelWorkspaceJobs
+	out.LatestBuild = s.buildSDK(w, w.latest())
+	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID
+	out.Health = codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}}
 	for _, a := range w.agents {
 		if !s.agentSDK(w.latest().id, a).Health.Healthy {
 			out.Health.Healthy = false

@@ -71,7 +71,7 @@ func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd
 	if !ok || !e.refusedAt.IsZero() || e.madeOf.url != cp.Status.URL {
 		return nil
 	}
-	if fresh && (e.version != cp.ResourceVersion || d.opts.Clock.Since(e.readAt) >= d.opts.TokenMaxAge) {
+	if fresh && (e.version != cp.ResourceVersion || d.opts.Clock.Since(e.readAt) >= TokenMaxAge) {
 		return nil
 	}
 	return e.client
@@ -110,7 +110,7 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 		case e.refusedAt.IsZero():
 			e.readAt, e.version = now, cp.ResourceVersion
 			return e.client, ""
-		case now.Sub(e.refusedAt) < d.opts.RefusedFor:
+		case now.Sub(e.refusedAt) < RefusedFor:
 			return nil, "Coder does not accept the operator's token"
 		}
 	}
@@ -122,7 +122,6 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 		Token:          token,
 		Timeout:        d.opts.Timeout,
 		UserAgent:      d.opts.UserAgent,
-		Observe:        d.opts.Observe,
 		OnUnauthorized: func() { d.refuse(e, controlPlane) },
 		OnUnreachable: func() {
 			if d.opts.OnUnreachable != nil {

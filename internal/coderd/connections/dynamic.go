@@ -23,11 +23,14 @@ import (
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 
-// Default values of Options.
 const (
-	DefaultRetryAfter  = time.Second
-	DefaultTokenMaxAge = 10 * time.Second
-	DefaultRefusedFor  = 30 * time.Second
+	// retryAfter is the value of UnavailableError.RetryAfter.
+	retryAfter = time.Second
+	// TokenMaxAge is how long a token is used before its Secret is read again. The Secret is read
+	// at once if the control plane changed or Coder refused the token.
+	TokenMaxAge = 10 * time.Second
+	// RefusedFor is how long a token that Coder refused is not used again.
+	RefusedFor = 30 * time.Second
 )
 
 // Options configures a Dynamic.
@@ -39,23 +42,12 @@ type Options struct {
 	Timeout time.Duration
 	// UserAgent is the User-Agent header of the requests to Coder.
 	UserAgent string
-	// RetryAfter is the value of UnavailableError.RetryAfter. 0 means DefaultRetryAfter.
-	RetryAfter time.Duration
-	// TokenMaxAge is how long a token is used before its Secret is read again. The Secret is read
-	// at once if the control plane changed or Coder refused the token. 0 means DefaultTokenMaxAge.
-	TokenMaxAge time.Duration
-	// RefusedFor is how long a token that Coder refused is not used again. 0 means
-	// DefaultRefusedFor.
-	RefusedFor time.Duration
 	// OnUnauthorized is called when the Coder of a control plane refuses the operator's token. It
 	// must return quickly and be safe for concurrent use. It may be nil.
 	OnUnauthorized func(controlPlane types.NamespacedName)
 	// OnUnreachable is called each time the Coder of a control plane does not respond or fails with
 	// a server error. It must return quickly and be safe for concurrent use. It may be nil.
 	OnUnreachable func(controlPlane types.NamespacedName)
-	// Observe is called for each request to Coder. It must return quickly and be safe for
-	// concurrent use. It may be nil.
-	Observe func(coderd.Call)
 	// Clock provides the current time. Nil means the real clock.
 	Clock clock.PassiveClock
 	// NewClient creates a client. Nil means coderd.New.
@@ -83,9 +75,6 @@ func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	opts.RetryAfter = cmp.Or(opts.RetryAfter, DefaultRetryAfter)
-	opts.TokenMaxAge = cmp.Or(opts.TokenMaxAge, DefaultTokenMaxAge)
-	opts.RefusedFor = cmp.Or(opts.RefusedFor, DefaultRefusedFor)
 	return &Dynamic{cached: cached, secrets: secrets, opts: opts, clients: map[types.UID]*entry{}}
 }
 
@@ -94,18 +83,34 @@ func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connect
 	if !d.knows(namespace) {
 		return nil, nil
 	}
-	return d.connect(ctx, client.InNamespace(namespace))
+	list, err := d.list(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return nil, err
+	}
+	var out []Connection
+	var unavailable []string
+	for i := range list {
+		cp := &list[i]
+		if !Served(cp) {
+			continue
+		}
+		member := d.member(ctx, cp)
+		if member.Connection == nil {
+			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, member.Reason))
+			continue
+		}
+		out = append(out, *member.Connection)
+	}
+	if len(unavailable) > 0 {
+		return out, &UnavailableError{ControlPlanes: unavailable, RetryAfter: retryAfter}
+	}
+	return out, nil
 }
 
 // knows reports whether the cache contains a namespace. Reading any other namespace from the cache
 // returns an error.
 func (d *Dynamic) knows(namespace string) bool {
 	return len(d.opts.Namespaces) == 0 || slices.Contains(d.opts.Namespaces, namespace)
-}
-
-// All implements Provider.
-func (d *Dynamic) All(ctx context.Context) ([]Connection, error) {
-	return d.connect(ctx)
 }
 
 // Members implements Provider.
@@ -160,42 +165,12 @@ func (d *Dynamic) podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
 func wildcardHost(expose *coderv1alpha1.ExposeSpec) string {
 	switch {
 	case expose == nil:
-		return ""
 	case expose.Ingress != nil:
 		return expose.Ingress.WildcardHost
 	case expose.Gateway != nil:
 		return expose.Gateway.WildcardHost
-	default:
-		return ""
 	}
-}
-
-func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Connection, error) {
-	list, err := d.list(ctx, scope...)
-	if err != nil {
-		return nil, err
-	}
-	if len(scope) == 0 {
-		d.forgetAllBut(list)
-	}
-	var out []Connection
-	var unavailable []string
-	for i := range list {
-		cp := &list[i]
-		if !Served(cp) {
-			continue
-		}
-		member := d.member(ctx, cp)
-		if member.Connection == nil {
-			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, member.Reason))
-			continue
-		}
-		out = append(out, *member.Connection)
-	}
-	if len(unavailable) > 0 {
-		return out, &UnavailableError{ControlPlanes: unavailable, RetryAfter: d.opts.RetryAfter}
-	}
-	return out, nil
+	return ""
 }
 
 // list returns the control planes, sorted by namespace and name.
@@ -217,8 +192,7 @@ func Served(cp *coderv1alpha1.CoderControlPlane) bool {
 
 // served is like Served, but also reports true for a control plane that is being deleted.
 func served(cp *coderv1alpha1.CoderControlPlane) bool {
-	return !cp.Spec.OperatorAccess.Disabled &&
-		!strings.Contains(cp.Name, ".")
+	return !cp.Spec.OperatorAccess.Disabled && !strings.Contains(cp.Name, ".")
 }
 
 // neverServed reports whether the operator never had access to a control plane, so that no client

@@ -134,28 +134,16 @@ func TestEligibility(t *testing.T) {
 			if test.secret != nil {
 				objects = append(objects, test.secret)
 			}
-			for scope, read := range scopes() {
-				c := newCluster(t, objects...)
-				got, err := read(t.Context(), c.provider())
-				if connected := len(got) == 1; connected != test.connected {
-					t.Errorf("%s: %d connections", scope, len(got))
-				}
-				expectUnavailable(t, err, test.unavailable)
-				if c.secretReads != test.secretReads {
-					t.Errorf("%s: %d reads of Secrets, want %d", scope, c.secretReads, test.secretReads)
-				}
+			c := newCluster(t, objects...)
+			got, err := c.provider().ForNamespace(t.Context(), "team")
+			if connected := len(got) == 1; connected != test.connected {
+				t.Errorf("%d connections", len(got))
+			}
+			expectUnavailable(t, err, test.unavailable)
+			if c.secretReads != test.secretReads {
+				t.Errorf("%d reads of Secrets, want %d", c.secretReads, test.secretReads)
 			}
 		})
-	}
-}
-
-// scopes returns the two methods of a provider that return connections.
-func scopes() map[string]func(context.Context, connections.Provider) ([]connections.Connection, error) {
-	return map[string]func(context.Context, connections.Provider) ([]connections.Connection, error){
-		"namespace": func(ctx context.Context, p connections.Provider) ([]connections.Connection, error) {
-			return p.ForNamespace(ctx, "team")
-		},
-		"all": func(ctx context.Context, p connections.Provider) ([]connections.Connection, error) { return p.All(ctx) },
 	}
 }
 
@@ -230,11 +218,6 @@ func TestControlPlanesOfANamespace(t *testing.T) {
 	if want := "team/beta beta. http://beta, team/zeta  http://zeta"; names(got) != want {
 		t.Errorf("got %q, want %q", names(got), want)
 	}
-	got, err = c.provider().All(t.Context())
-	expectUnavailable(t, err, "team/late: it has no URL yet")
-	if want := "ateam/prod  http://prod, team/beta beta. http://beta, team/zeta  http://zeta"; names(got) != want {
-		t.Errorf("got %q, want %q", names(got), want)
-	}
 }
 
 func TestAClientIsKeptWhileNothingChanges(t *testing.T) {
@@ -251,13 +234,13 @@ func TestAClientIsKeptWhileNothingChanges(t *testing.T) {
 		return got[0].Client
 	}
 	first := one()
-	if _, err := provider.All(t.Context()); err != nil || one() != first || c.clients != 1 || c.secretReads != 1 {
+	if _, err := provider.Members(t.Context()); err != nil || one() != first || c.clients != 1 || c.secretReads != 1 {
 		t.Errorf("%d clients and %d reads for one token, %v", c.clients, c.secretReads, err)
 	}
 
 	secret.Data["other"] = []byte("of no interest")
 	update(t, c, secret)
-	c.pass(connections.DefaultTokenMaxAge)
+	c.pass(connections.TokenMaxAge)
 	if one() != first || c.secretReads != 2 {
 		t.Errorf("another client for the same token, or %d reads of the Secret", c.secretReads)
 	}
@@ -339,7 +322,7 @@ func TestARefusedTokenIsNotUsedAgain(t *testing.T) {
 		t.Errorf("%d connections and requests %v with a refused token", len(again), server.Requests())
 	}
 
-	c.pass(connections.DefaultRefusedFor)
+	c.pass(connections.RefusedFor)
 	retried, err := provider.ForNamespace(t.Context(), "team")
 	if err != nil || len(retried) != 1 || retried[0].Client == got[0].Client {
 		t.Fatalf("%d connections after a while, %v; want one more attempt", len(retried), err)
@@ -369,7 +352,7 @@ func TestASecretThatCannotBeReadIsUnavailable(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "prod-operator-token", errors.New("no"))
 	provider := c.provider()
 	ask := func(failure error) ([]connections.Connection, error) {
-		c.pass(connections.DefaultTokenMaxAge)
+		c.pass(connections.TokenMaxAge)
 		c.secretError = failure
 		return provider.ForNamespace(t.Context(), "team")
 	}
@@ -392,7 +375,7 @@ func TestAReplacedControlPlaneHasItsOwnClient(t *testing.T) {
 	cp := controlPlane("team", "prod", "http://coder.team")
 	c := newCluster(t, cp, tokenSecret("team", "prod", "t"))
 	provider := c.provider()
-	first, err := provider.All(t.Context())
+	first, err := provider.ForNamespace(t.Context(), "team")
 	if err != nil || len(first) != 1 {
 		t.Fatal(err)
 	}
@@ -403,7 +386,7 @@ func TestAReplacedControlPlaneHasItsOwnClient(t *testing.T) {
 	if err := c.Create(t.Context(), replaced); err != nil {
 		t.Fatal(err)
 	}
-	second, err := provider.All(t.Context())
+	second, err := provider.ForNamespace(t.Context(), "team")
 	if err != nil || len(second) != 1 || second[0].Client == first[0].Client {
 		t.Errorf("the client of the old control plane, %v", err)
 	}
@@ -418,9 +401,6 @@ func TestStatic(t *testing.T) {
 	got, err := provider.ForNamespace(t.Context(), "team")
 	if err != nil || len(got) != 1 || got[0].Client != c || got[0].ControlPlane.Namespace != "team" || got[0].NamePrefix != "" {
 		t.Errorf("%+v, %v", got, err)
-	}
-	if all, err := provider.All(t.Context()); err != nil || len(all) != 1 {
-		t.Errorf("%+v, %v", all, err)
 	}
 	if other, err := provider.ForNamespace(t.Context(), "other"); other != nil || err != nil {
 		t.Errorf("%+v, %v", other, err)

@@ -37,8 +37,6 @@ type Provider interface {
 	// plane. It returns nil and nil if the namespace has no control plane. If one that should be
 	// served is not ready, it returns the others and an *UnavailableError.
 	ForNamespace(ctx context.Context, namespace string) ([]Connection, error)
-	// All is like ForNamespace for the whole cluster, sorted by namespace first.
-	All(ctx context.Context) ([]Connection, error)
 	// Members returns all control planes that are served, including those that cannot be called now
 	// or are being deleted, sorted by namespace and name. An error means that the members are
 	// unknown, not that there are none.
@@ -80,11 +78,6 @@ func (s *Static) ForNamespace(_ context.Context, namespace string) ([]Connection
 	if namespace != s.connection.ControlPlane.Namespace {
 		return nil, nil
 	}
-	return []Connection{s.connection}, nil
-}
-
-// All implements Provider.
-func (s *Static) All(context.Context) ([]Connection, error) {
 	return []Connection{s.connection}, nil
 }
 
@@ -130,13 +123,13 @@ func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
 	if !d.knows(namespace) {
 		return false, nil
 	}
-	var list coderv1alpha1.CoderControlPlaneList
-	if err := d.cached.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return false, fmt.Errorf("listing the control planes of namespace %q: %w", namespace, err)
+	list, err := d.list(ctx, client.InNamespace(namespace))
+	if err != nil {
+		return false, fmt.Errorf("namespace %q: %w", namespace, err)
 	}
-	for i := range list.Items {
-		cp := &list.Items[i]
-		if Served(cp) && cp.DeletionTimestamp == nil && cp.Status.ObjectNamePrefix != nil {
+	for i := range list {
+		cp := &list[i]
+		if Served(cp) && cp.Status.ObjectNamePrefix != nil {
 			return true, nil
 		}
 	}

@@ -30,10 +30,6 @@ func (p *provider) ForNamespace(context.Context, string) ([]connections.Connecti
 	return []connections.Connection{p.connection}, nil
 }
 
-func (p *provider) All(ctx context.Context) ([]connections.Connection, error) {
-	return p.ForNamespace(ctx, "")
-}
-
 func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Connection: &p.connection, Deleting: p.gone}}, nil
 }

@@ -126,10 +126,6 @@ func (p fixedProvider) ForNamespace(_ context.Context, ns string) ([]connections
 	return []connections.Connection{p.connection}, nil
 }
 
-func (p fixedProvider) All(context.Context) ([]connections.Connection, error) {
-	return []connections.Connection{p.connection}, nil
-}
-
 func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Named: true, Connection: &p.connection}}, nil
 }

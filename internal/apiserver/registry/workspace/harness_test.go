@@ -96,10 +96,6 @@ func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connecti
 	return []connections.Connection{p.connection}, nil
 }
 
-func (p *provider) All(ctx context.Context) ([]connections.Connection, error) {
-	return p.ForNamespace(ctx, p.connection.ControlPlane.Namespace)
-}
-
 func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	member := connections.Member{ControlPlane: p.connection.ControlPlane, Named: true}
 	if p.err == nil {
