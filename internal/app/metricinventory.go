@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
-	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -45,7 +45,7 @@ func OwnMetrics() ([]MetricFamily, error) {
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := impersonation.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },
-		func() error { _, err := mcp.NewMetrics(r, nil); return err },
+		func() error { _, err := protocol.NewMetrics(r, nil); return err },
 	} {
 		errs = append(errs, register())
 	}

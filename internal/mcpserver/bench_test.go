@@ -20,10 +20,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -67,31 +65,14 @@ func benchStack(b *testing.B) http.Handler {
 		Logger: logr.Discard(), Registerer: prometheus.NewRegistry(),
 	}
 	cfg.Options.RateLimit, cfg.Options.RateBurst = 1e6, 1e6
-	must := func(err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	own, err := cfg.complete()
-	must(err)
-	reviews, err := kubernetes.NewForConfig(own)
-	must(err)
-	asCaller, err := callers.New(cfg.RESTConfig, cfg.Scheme, cfg.Mapper)
-	must(err)
 	offered := &toolset.Set{}
 	toolset.Add(offered, toolset.Definition{Name: benchTool, Title: "List things", Description: "Lists things.", Toolset: toolset.Observation, Effect: toolset.Reads},
 		func(context.Context, *toolset.Call, benchInput) (benchOutput, error) { return benchAnswer(), nil })
-	counts, err := cfg.metrics(offered)
-	must(err)
-	namespaces, err := cfg.namespaces(own)
-	must(err)
-	s := &Server{logger: cfg.Logger}
-	reviewer := callers.NewReviewer(callers.ReviewerConfig{Kube: reviews, Callers: asCaller, Namespaces: namespaces, Clock: cfg.Clock})
-	s.authenticator, err = cfg.authenticator(reviews.AuthenticationV1().TokenReviews(), reviewer, counts)
-	must(err)
-	s.protocol, err = cfg.protocol(asCaller, offered, reviewer, counts, s.key)
-	must(err)
-	return s.routes(cfg.middleware(s.authenticator, counts))
+	s, err := newServer(cfg, offered)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.handler
 }
 
 // bareSDK returns a handler with the same tool on the SDK alone.
@@ -186,7 +167,7 @@ func BenchmarkCallThroughTheStack(b *testing.B) {
 // With one request to a fake Kubernetes API in the same process.
 func BenchmarkCallThatReadsKubernetes(b *testing.B) {
 	h := newHarness(b)
-	h.server.logger = logr.Discard()
+	h.server.cfg.Logger = logr.Discard()
 	h.kube.answer("GET "+controlPlanesPath, http.StatusOK, controlPlaneList(20))
 	measured(b, benchServer(b, h.server.handler), "list_control_planes")
 }

@@ -2,10 +2,10 @@
 // inspect and repair Coder on Kubernetes, with exactly the permissions of the user whose
 // token it sends.
 //
-// This package contains the HTTP server: settings (options.go), listener and shutdown
-// (serving.go), readiness, metrics, the HTTP middleware (middleware.go and the files of its
-// parts), and the key that all replicas share (sharedkey.go). Its subpackages are callers
-// (who calls, what they may do, Kubernetes as them), protocol (the MCP protocol), toolset
+// This package contains the HTTP server: settings (options.go), listener, shutdown and
+// readiness (serving.go), the HTTP middleware (middleware.go, hosts.go, limits.go), and the
+// key that all replicas share (sharedkey.go). Its subpackages are callers (who calls, what
+// they may do, Kubernetes as them), protocol (the MCP protocol and the metrics), toolset
 // (what all tools share), tools, resources, prompts, diagnosis, and inside (commands and
 // files in workspaces).
 //

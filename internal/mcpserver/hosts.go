@@ -13,21 +13,6 @@ import (
 // serviceName is the name of the server's Service.
 const serviceName = "coder-k8s"
 
-// AllowedNames are the host names and origins that clients use.
-type AllowedNames struct {
-	// Namespace is the namespace of Service coder-k8s, and ClusterDomain is the DNS domain
-	// of the cluster, such as cluster.local. Without a namespace, no names of the Service
-	// are allowed.
-	Namespace, ClusterDomain string
-	// Hosts are further names that are allowed in the Host header.
-	Hosts []string
-	// Origins are web origins, such as https://tools.example.com, whose pages may call the
-	// server. The server's own origin is always allowed.
-	Origins []string
-	// PublicURL is the URL for clients outside the cluster, or empty.
-	PublicURL string
-}
-
 // nameCheck checks the Host and Origin headers. Without these checks, a web page could resolve
 // its own host name to the server's address, and then send requests from the visitor's
 // browser (DNS rebinding).
@@ -42,22 +27,22 @@ type nameCheck struct {
 	origins map[string]bool
 }
 
-func newNameCheck(n AllowedNames) *nameCheck {
+func newNameCheck(cfg MiddlewareConfig) *nameCheck {
 	allowed := &nameCheck{hosts: map[string]bool{"localhost": true}, origins: map[string]bool{}}
-	if n.Namespace != "" {
-		for _, suffix := range []string{"", "." + n.Namespace, "." + n.Namespace + ".svc", "." + n.Namespace + ".svc." + n.ClusterDomain} {
+	if cfg.Namespace != "" {
+		for _, suffix := range []string{"", "." + cfg.Namespace, "." + cfg.Namespace + ".svc", "." + cfg.Namespace + ".svc." + cfg.ClusterDomain} {
 			allowed.hosts[hostname(serviceName+suffix)] = true
 		}
 	}
-	for _, host := range n.Hosts {
+	for _, host := range cfg.Options.AllowedHosts {
 		allowed.hosts[hostname(host)] = true
 	}
-	if u, err := url.Parse(n.PublicURL); err == nil && u.Host != "" {
+	if u, err := url.Parse(cfg.Options.Identity.PublicURL); err == nil && u.Host != "" {
 		allowed.hosts[hostname(u.Host)] = true
 		// A proxy may have replaced the public Host with its own.
 		allowed.origins[originOf(u)] = true
 	}
-	for _, origin := range n.Origins {
+	for _, origin := range cfg.Options.AllowedOrigins {
 		if u, err := url.Parse(origin); err == nil {
 			allowed.origins[originOf(u)] = true
 		}
@@ -86,8 +71,13 @@ func (n *nameCheck) checkOrigin(next http.Handler) http.Handler {
 			return
 		}
 		if origin != "" {
-			shareWith(w.Header(), origin)
-			if isPreflight(r) {
+			// Pages of the origin may read the response, including the headers that an MCP
+			// client needs.
+			header := w.Header()
+			header.Set("Access-Control-Allow-Origin", origin)
+			header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
+			header.Add("Vary", "Origin")
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 				allowPreflight(w, r)
 				return
 			}
@@ -138,19 +128,6 @@ func hostname(hostport string) string {
 
 func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme + "://" + u.Host)
-}
-
-// shareWith sets the CORS headers with which pages of the origin may read the response,
-// including the headers that an MCP client needs.
-func shareWith(header http.Header, origin string) {
-	header.Set("Access-Control-Allow-Origin", origin)
-	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
-	header.Add("Vary", "Origin")
-}
-
-// isPreflight reports whether the request is a CORS preflight request.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // allowPreflight answers a preflight request of an allowed origin. It allows the methods of

@@ -5,14 +5,18 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func testNames() *nameCheck {
-	return newNameCheck(AllowedNames{
+	return newNameCheck(MiddlewareConfig{
 		Namespace: "coder-system", ClusterDomain: "cluster.example",
-		Hosts:     []string{"mcp.example.com"},
-		Origins:   []string{"https://tools.example.com"},
-		PublicURL: "https://public.example.com/mcp",
+		Options: Options{
+			AllowedHosts:   []string{"mcp.example.com"},
+			AllowedOrigins: []string{"https://tools.example.com"},
+			Identity:       &callers.AuthenticationOptions{PublicURL: "https://public.example.com/mcp"},
+		},
 	})
 }
 
@@ -79,7 +83,7 @@ func TestHostAndOrigin(t *testing.T) {
 }
 
 func TestPagesOfAListedOriginMayCall(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Names.Origins = []string{"https://tools.example.com"} })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.AllowedOrigins = []string{"https://tools.example.com"} })
 	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
 	preflight := func(origin string) func(*http.Request) {
 		return func(r *http.Request) {

@@ -123,25 +123,6 @@ func TestAPageCannotRunATool(t *testing.T) {
 	}
 }
 
-func TestUsersAreLimited(t *testing.T) {
-	h := running(t, func(c *Config) { c.Options.RateLimit, c.Options.RateBurst = 0.001, 2 })
-	post := func(token string) *http.Response {
-		response, _ := h.post(t, strings.NewReader(listTools), func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
-		return response
-	}
-	for range 2 {
-		if response := post(aliceToken); response.StatusCode != http.StatusOK {
-			t.Fatalf("the answer is %d", response.StatusCode)
-		}
-	}
-	if response := post(aliceToken); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
-		t.Errorf("above the limit the answer is %d, Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
-	}
-	if response := post(bobToken); response.StatusCode != http.StatusOK {
-		t.Errorf("another user gets %d", response.StatusCode)
-	}
-}
-
 func TestABusyServerSaysSo(t *testing.T) {
 	h := running(t, func(c *Config) { c.Options.MaxInFlight = 1 })
 	entered, open := make(chan struct{}), make(chan struct{})

@@ -1,26 +1,28 @@
 package mcpserver
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 )
 
 const (
 	// maxUsers is the maximum number of users with a stored rate limiter. A user whose
 	// limiter was evicted starts with a full burst again.
 	maxUsers = 4096
-	// userShare is the divisor of InFlight for one user's share, so that the waiting calls
+	// userShare is the divisor of MaxInFlight for one user's share, so that the waiting calls
 	// of one user cannot block all others.
 	userShare = 4
 	// maxStreamBodyBytes is larger than any valid request for a stream, which contains a
@@ -30,9 +32,7 @@ const (
 
 // userLimits enforces the limits of each user.
 type userLimits struct {
-	limits  RequestLimits
-	metrics requestMetrics
-	clock   clock.PassiveClock
+	cfg MiddlewareConfig
 	// calls counts the requests in flight.
 	calls *callers.Quota
 
@@ -41,11 +41,8 @@ type userLimits struct {
 	buckets *lru.Cache
 }
 
-func newUserLimits(limits RequestLimits, metrics requestMetrics, clk clock.PassiveClock) *userLimits {
-	return &userLimits{
-		limits: limits, metrics: metrics, clock: clk,
-		calls: callers.NewQuota(shareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
-	}
+func newUserLimits(cfg MiddlewareConfig) *userLimits {
+	return &userLimits{cfg: cfg, calls: callers.NewQuota(shareOfUser(cfg.Options.MaxInFlight), 0), buckets: lru.New(maxUsers)}
 }
 
 // shareOfUser returns the maximum number of concurrent requests of one user; 0 means no
@@ -61,15 +58,12 @@ func shareOfUser(inFlight int) int {
 // does no work from here on.
 func (u *userLimits) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := ""
-		if caller, ok := request.UserFrom(r.Context()); ok {
-			name = caller.GetName()
-		}
+		name := callers.NameOf(r.Context())
 		if wait := u.take(name); wait > 0 {
-			u.refuse(w, wait, fmt.Sprintf("user %q makes too many requests: %g a second are allowed", name, u.limits.RatePerUser))
+			u.refuse(w, wait, fmt.Sprintf("user %q makes too many requests: %g a second are allowed", name, u.cfg.Options.RateLimit))
 			return
 		}
-		if isStream(r) {
+		if protocol.OpensStream(r) {
 			if leave := requestRecordOf(r.Context()).leave; leave != nil {
 				leave()
 			}
@@ -81,7 +75,7 @@ func (u *userLimits) wrap(next http.Handler) http.Handler {
 		}
 		end, ok := u.calls.Begin(name)
 		if !ok {
-			u.refuse(w, time.Second, fmt.Sprintf("user %q has %d calls that have not ended, and may have no more: wait for one of them", name, u.calls.Most()))
+			u.refuse(w, time.Second, fmt.Sprintf("user %q has %d calls that have not ended, and may have no more: wait for one of them", name, u.calls.PerUser()))
 			return
 		}
 		defer end()
@@ -92,10 +86,10 @@ func (u *userLimits) wrap(next http.Handler) http.Handler {
 // take takes a request from the user's rate limit. If the limit is reached, it returns how
 // long to wait.
 func (u *userLimits) take(name string) time.Duration {
-	if u.limits.RatePerUser <= 0 {
+	if u.cfg.Options.RateLimit <= 0 {
 		return 0
 	}
-	now := u.clock.Now()
+	now := u.cfg.Clock.Now()
 	reservation := u.bucket(name).ReserveN(now, 1)
 	wait := reservation.DelayFrom(now)
 	if wait > 0 {
@@ -110,78 +104,91 @@ func (u *userLimits) bucket(name string) *rate.Limiter {
 	if bucket, ok := u.buckets.Get(name); ok {
 		return bucket.(*rate.Limiter)
 	}
-	bucket := rate.NewLimiter(rate.Limit(u.limits.RatePerUser), max(1, u.limits.Burst))
+	bucket := rate.NewLimiter(rate.Limit(u.cfg.Options.RateLimit), max(1, u.cfg.Options.RateBurst))
 	u.buckets.Add(name, bucket)
 	return bucket
 }
 
 func (u *userLimits) refuse(w http.ResponseWriter, wait time.Duration, why string) {
-	u.metrics.RateLimited()
+	u.cfg.Metrics.RateLimited.Inc()
 	seconds := int(math.Ceil(wait.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	http.Error(w, fmt.Sprintf("%s; try again in %d s", why, seconds), http.StatusTooManyRequests)
 }
 
-// The header values that identify a stream of revision 2026-07-28. The SDK rejects a
-// request whose body does not match its headers.
-const (
-	versionHeader          = "Mcp-Protocol-Version"
-	methodHeader           = "Mcp-Method"
-	firstStatelessRevision = "2026-07-28"
-	methodListen           = "subscriptions/listen"
-)
-
-// inFlightLimit limits the number of concurrent requests, including unauthenticated ones,
+// limitInFlight limits the number of concurrent requests, including unauthenticated ones,
 // because checking their tokens takes resources too.
-type inFlightLimit struct {
-	places  chan struct{}
-	metrics requestMetrics
-}
-
-func newInFlightLimit(limit int, metrics requestMetrics) *inFlightLimit {
-	f := &inFlightLimit{metrics: metrics}
-	if limit > 0 {
-		f.places = make(chan struct{}, limit)
-	}
-	return f
-}
-
-func (f *inFlightLimit) wrap(next http.Handler) http.Handler {
+func (m *Middleware) limitInFlight(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !f.enter() {
+		end, ok := m.inFlight.Begin("")
+		if !ok {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "the server is busy with other requests; try again in a second", http.StatusServiceUnavailable)
 			return
 		}
-		leave := sync.OnceFunc(f.leave)
+		m.cfg.Metrics.InFlight.Inc()
+		leave := sync.OnceFunc(func() {
+			end()
+			m.cfg.Metrics.InFlight.Dec()
+		})
 		defer leave()
 		requestRecordOf(r.Context()).leave = leave
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (f *inFlightLimit) enter() bool {
-	if f.places != nil {
-		select {
-		case f.places <- struct{}{}:
-		default:
-			return false
+const (
+	// maxBodyBytes is larger than any valid call of a tool.
+	maxBodyBytes = 1 << 20
+	// bodyReadTimeout is the time that a client has to send the body.
+	bodyReadTimeout = 30 * time.Second
+)
+
+var (
+	errSlowBody   = errors.New("the body of the request did not arrive within 30 seconds; send it again")
+	errBrokenBody = errors.New("the body of the request is incomplete; send it again")
+)
+
+// limited rejects bodies above the limit with 413, and sets a deadline for reading the
+// body.
+func limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > maxBodyBytes {
+			http.Error(w, "the request is larger than 1 MiB; send less at once", http.StatusRequestEntityTooLarge)
+			return
 		}
-	}
-	f.metrics.AddInFlight(1)
-	return true
+		if r.Body != nil && r.Body != http.NoBody {
+			controller := http.NewResponseController(w)
+			// Writers without deadlines, as in tests, return an error, which is ignored.
+			_ = controller.SetReadDeadline(time.Now().Add(bodyReadTimeout))
+			r.Body = &deadlineBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-func (f *inFlightLimit) leave() {
-	f.metrics.AddInFlight(-1)
-	if f.places != nil {
-		<-f.places
-	}
+// deadlineBody is a request's body with a deadline.
+type deadlineBody struct {
+	io.ReadCloser
+	controller *http.ResponseController
 }
 
-// isStream reports whether the request opens a stream. A stream stays open for as long as
-// the client wants, does no work meanwhile, and is counted by package protocol.
-func isStream(r *http.Request) bool {
-	return r.Method == http.MethodGet ||
-		(r.Header.Get(versionHeader) >= firstStatelessRevision && r.Header.Get(methodHeader) == methodListen)
+func (b *deadlineBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil, errors.As(err, &tooLarge):
+		return n, err
+	case errors.Is(err, io.EOF):
+		// net/http continues to read in the background to detect that the client
+		// disconnected. It would treat the deadline as a disconnect.
+		_ = b.controller.SetReadDeadline(time.Time{})
+		return n, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, errSlowBody
+	default:
+		// The connection's error contains addresses, and the SDK sends the error to the
+		// client.
+		return n, errBrokenBody
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 func as(name string) func(*http.Request) {
@@ -16,7 +18,7 @@ func as(name string) func(*http.Request) {
 }
 
 func TestEachUserHasARate(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.RatePerUser, c.Limits.Burst = 2, 3 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.RateLimit, c.Options.RateBurst = 2, 3 })
 	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
 	for i := range 3 {
 		if answered := ask(handler, as("alice")); answered.Code != http.StatusOK {
@@ -31,8 +33,8 @@ func TestEachUserHasARate(t *testing.T) {
 	if answered := ask(handler, as("bob")); answered.Code != http.StatusOK {
 		t.Errorf("another user gets %d", answered.Code)
 	}
-	if w.counts.rateLimited != 1 {
-		t.Errorf("%d are counted, want 1", w.counts.rateLimited)
+	if got := testutil.ToFloat64(w.metrics.RateLimited); got != 1 {
+		t.Errorf("%g are counted, want 1", got)
 	}
 	// A rejected request does not count against the rate limit.
 	w.clock.SetTime(w.clock.Now().Add(500 * time.Millisecond))
@@ -42,7 +44,7 @@ func TestEachUserHasARate(t *testing.T) {
 }
 
 func TestTheTimeToWaitIsRight(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.RatePerUser, c.Limits.Burst = 0.1, 1 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.RateLimit, c.Options.RateBurst = 0.1, 1 })
 	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
 	ask(handler, nil)
 	if got := ask(handler, nil).Header().Get("Retry-After"); got != "10" {
@@ -55,7 +57,7 @@ func TestTheTimeToWaitIsRight(t *testing.T) {
 }
 
 func TestARateOfNoneIsOff(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.Burst = 1 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.RateBurst = 1 })
 	handler := w.handler(func(http.ResponseWriter, *http.Request) {})
 	for range 100 {
 		if answered := ask(handler, nil); answered.Code != http.StatusOK {
@@ -65,7 +67,7 @@ func TestARateOfNoneIsOff(t *testing.T) {
 }
 
 func TestUsersTakeBoundedMemory(t *testing.T) {
-	u := newUserLimits(RequestLimits{RatePerUser: 1, Burst: 1}, &counts{}, newWorld().clock)
+	u := newWorld(func(c *MiddlewareConfig) { c.Options.RateLimit, c.Options.RateBurst = 1, 1 }).middleware.users
 	for i := range 2 * maxUsers {
 		u.take(fmt.Sprint("user-", i))
 	}
@@ -78,7 +80,7 @@ func TestUsersTakeBoundedMemory(t *testing.T) {
 }
 
 func TestOneUserCannotTakeAllPlaces(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 8 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 8 })
 	free := w.handler(func(http.ResponseWriter, *http.Request) {})
 	leave := busy(w.handler, 2, as("alice"))
 	answered := ask(free, as("alice"))
@@ -98,8 +100,8 @@ func TestOneUserCannotTakeAllPlaces(t *testing.T) {
 }
 
 func listen(r *http.Request) {
-	r.Header.Set(versionHeader, "2026-07-28")
-	r.Header.Set(methodHeader, methodListen)
+	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+	r.Header.Set("Mcp-Method", "subscriptions/listen")
 }
 
 func get(r *http.Request) { r.Method = http.MethodGet }
@@ -129,7 +131,7 @@ func busy(handler func(next http.HandlerFunc) http.Handler, n int, change func(*
 }
 
 func TestRequestsInFlightHaveALimit(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 3 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 3 })
 	free := w.handler(func(http.ResponseWriter, *http.Request) {})
 	leave := busy(w.handler, 3, nil)
 	answered := ask(free, nil)
@@ -139,25 +141,25 @@ func TestRequestsInFlightHaveALimit(t *testing.T) {
 	if stranger := ask(free, func(r *http.Request) { r.Header.Del("Authorization") }); stranger.Code != http.StatusServiceUnavailable {
 		t.Errorf("a stranger gets %d while the server is busy, want 503", stranger.Code)
 	}
-	if got := w.counts.inWork(); got != 3 {
+	if got := w.inFlight(); got != 3 {
 		t.Errorf("%d are counted, want 3", got)
 	}
 	leave()
-	if answered := ask(free, nil); answered.Code != http.StatusOK || w.counts.inWork() != 0 {
-		t.Errorf("when all left, the answer is %d and %d are counted", answered.Code, w.counts.inWork())
+	if answered := ask(free, nil); answered.Code != http.StatusOK || w.inFlight() != 0 {
+		t.Errorf("when all left, the answer is %d and %d are counted", answered.Code, w.inFlight())
 	}
 }
 
 func TestOpenStreamsTakeNoPlace(t *testing.T) {
 	for name, kind := range map[string]func(*http.Request){"GET": get, "subscriptions/listen": listen} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 2 })
+			w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 2 })
 			leave := busy(w.handler, 5, kind)
 			defer leave()
 			if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusOK {
 				t.Errorf("with open streams a call gets %d", answered.Code)
 			}
-			if got := w.counts.inWork(); got != 0 {
+			if got := w.inFlight(); got != 0 {
 				t.Errorf("%d are counted in flight, want 0", got)
 			}
 		})
@@ -186,9 +188,9 @@ func TestWhatAsksForAStreamIsSmall(t *testing.T) {
 }
 
 func TestWhoOnlySaysThatItIsAStreamTakesAPlace(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Limits.InFlight = 1 })
+	w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 1 })
 	// For older protocol revisions, nothing checks this header.
-	leave := busy(w.handler, 1, func(r *http.Request) { r.Header.Set(methodHeader, methodListen) })
+	leave := busy(w.handler, 1, func(r *http.Request) { r.Header.Set("Mcp-Method", "subscriptions/listen") })
 	defer leave()
 	if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusServiceUnavailable {
 		t.Errorf("the answer is %d, want 503", answered.Code)
@@ -199,7 +201,7 @@ func TestNoLimitOfRequestsInFlight(t *testing.T) {
 	w := newWorld()
 	leave := busy(w.handler, 20, nil)
 	defer leave()
-	if got := w.counts.inWork(); got != 20 {
+	if got := w.inFlight(); got != 20 {
 		t.Errorf("%d are counted, want 20", got)
 	}
 }

@@ -2,11 +2,10 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
-	"os"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,50 +13,33 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // MiddlewareConfig configures a Middleware.
 type MiddlewareConfig struct {
-	Limits RequestLimits
-	// Names are the host names and origins that clients use.
-	Names AllowedNames
+	Options Options
+	// Namespace is the namespace of Service coder-k8s, and ClusterDomain is the DNS domain
+	// of the cluster, such as cluster.local. Without a namespace, no names of the Service
+	// are allowed.
+	Namespace, ClusterDomain string
 	// Authenticate accepts only authenticated callers with permission to use the server,
 	// and adds the caller to the request's context (request.WithUser). It calls noteUser,
 	// also for rejected callers.
 	Authenticate func(http.Handler) http.Handler
-	Metrics      requestMetrics
+	Metrics      *protocol.Metrics
 	Clock        clock.PassiveClock
 	Logger       logr.Logger
-}
-
-// RequestLimits limit the load that clients can cause. Zero means no limit.
-type RequestLimits struct {
-	// RatePerUser is the number of requests per second for each user, and Burst is the
-	// maximum number of requests at once.
-	RatePerUser float64
-	Burst       int
-	// InFlight is the maximum number of concurrent requests, without open streams. One user
-	// may have a quarter of it.
-	InFlight int
-}
-
-// requestMetrics counts requests.
-type requestMetrics interface {
-	// Answered counts a response by the request's HTTP method and the status.
-	Answered(method string, status int)
-	// AddInFlight adds n to the number of requests in flight.
-	AddInFlight(n int)
-	// RateLimited counts a request that was rejected because of its user's limits.
-	RateLimited()
 }
 
 // Middleware checks, limits and logs the HTTP requests to the server.
 type Middleware struct {
 	cfg      MiddlewareConfig
 	names    *nameCheck
-	inFlight *inFlightLimit
+	inFlight *callers.Quota
 	users    *userLimits
 }
 
@@ -65,20 +47,20 @@ type Middleware struct {
 func NewMiddleware(cfg MiddlewareConfig) *Middleware {
 	return &Middleware{
 		cfg:      cfg,
-		names:    newNameCheck(cfg.Names),
-		inFlight: newInFlightLimit(cfg.Limits.InFlight, cfg.Metrics),
-		users:    newUserLimits(cfg.Limits, cfg.Metrics, cfg.Clock),
+		names:    newNameCheck(cfg),
+		inFlight: callers.NewQuota(0, cfg.Options.MaxInFlight),
+		users:    newUserLimits(cfg),
 	}
 }
 
 // Requests wraps the handler of all paths, including public ones.
 func (m *Middleware) Requests(next http.Handler) http.Handler {
-	return logged(m.cfg, uuid.NewString, recovered(limited(m.names.checkHost(next))))
+	return logged(m.cfg, recovered(limited(m.names.checkHost(next))))
 }
 
 // Calls wraps a handler that requires authentication. It must be inside of Requests.
 func (m *Middleware) Calls(next http.Handler) http.Handler {
-	return m.names.checkOrigin(m.inFlight.wrap(m.cfg.Authenticate(m.users.wrap(next))))
+	return m.names.checkOrigin(m.limitInFlight(m.cfg.Authenticate(m.users.wrap(next))))
 }
 
 // requestRecord contains the data of one request for the access log. Inner handlers fill
@@ -103,9 +85,9 @@ func noteUser(ctx context.Context, name string) { requestRecordOf(ctx).user = na
 
 // logged adds a request ID and a logger to the request, and the ID to the response. It logs
 // each request. It logs neither headers nor the query, because both may contain a token.
-func logged(cfg MiddlewareConfig, newID func() string, next http.Handler) http.Handler {
+func logged(cfg MiddlewareConfig, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, rec := newID(), &requestRecord{}
+		id, rec := uuid.NewString(), &requestRecord{}
 		logger := cfg.Logger.WithValues(tracing.RequestIDLogKey, id)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
 		r = r.WithContext(log.IntoContext(ctx, logger))
@@ -159,58 +141,130 @@ func recovered(next http.Handler) http.Handler {
 }
 
 const (
-	// maxBodyBytes is larger than any valid call of a tool.
-	maxBodyBytes = 1 << 20
-	// bodyReadTimeout is the time that a client has to send the body.
-	bodyReadTimeout = 30 * time.Second
+	// keepAliveInterval is the maximum time without a write on a stream. Proxies commonly
+	// close a connection after 30 or 60 seconds without data.
+	keepAliveInterval = 15 * time.Second
+	// writeTimeout is the time that a client has to read what was written.
+	writeTimeout = 30 * time.Second
+	// keepAlive is a comment, which clients of an event stream ignore.
+	keepAlive = ": keep-alive\n\n"
 )
 
-var (
-	errSlowBody   = errors.New("the body of the request did not arrive within 30 seconds; send it again")
-	errBrokenBody = errors.New("the body of the request is incomplete; send it again")
-)
+// responseWriter is a response writer that records the status, sends keep-alive comments on an
+// event stream, and sets write deadlines, so that a client that does not read is
+// disconnected.
+//
+// A timer writes the keep-alive comments between the writes of the handler. So each write
+// of the handler must be a complete event, as it is in the SDK.
+type responseWriter struct {
+	http.ResponseWriter
+	controller *http.ResponseController
 
-// limited rejects bodies above the limit with 413, and sets a deadline for reading the
-// body.
-func limited(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > maxBodyBytes {
-			http.Error(w, "the request is larger than 1 MiB; send less at once", http.StatusRequestEntityTooLarge)
+	mu     sync.Mutex
+	status int
+	ended  bool
+	// spoke reports that something was written since the last keep-alive check.
+	spoke bool
+	// timer is set while the response is an open event stream.
+	timer *time.Timer
+}
+
+func newResponseWriter(w http.ResponseWriter) *responseWriter {
+	return &responseWriter{ResponseWriter: w, controller: http.NewResponseController(w)}
+}
+
+func (w *responseWriter) WriteHeader(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writeHeader(status)
+}
+
+func (w *responseWriter) writeHeader(status int) {
+	w.allowTime()
+	// 1xx statuses are informational and precede the response.
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+		if !w.ended && strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+			w.timer = time.AfterFunc(keepAliveInterval, w.beat)
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
+	}
+	w.spoke = true
+	w.allowTime()
+	return w.ResponseWriter.Write(p)
+}
+
+// FlushError implements flushing for http.ResponseController. It does not interleave with a
+// keep-alive comment.
+func (w *responseWriter) FlushError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
+	}
+	w.allowTime()
+	return w.controller.Flush()
+}
+
+// Unwrap returns the wrapped writer, through which http.ResponseController sets deadlines.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// beat writes a keep-alive comment if nothing was written since the last check, and
+// schedules the next check.
+func (w *responseWriter) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return
+	}
+	if !w.spoke {
+		w.allowTime()
+		// If the client disconnected, net/http cancels the request's context, which ends the
+		// stream.
+		_, err := w.ResponseWriter.Write([]byte(keepAlive))
+		if err == nil {
+			err = w.controller.Flush()
+		}
+		if err != nil {
 			return
 		}
-		if r.Body != nil && r.Body != http.NoBody {
-			controller := http.NewResponseController(w)
-			// Writers without deadlines, as in tests, return an error, which is ignored.
-			_ = controller.SetReadDeadline(time.Now().Add(bodyReadTimeout))
-			r.Body = &deadlineBody{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// deadlineBody is a request's body with a deadline.
-type deadlineBody struct {
-	io.ReadCloser
-	controller *http.ResponseController
-}
-
-// Read implements io.Reader.
-func (b *deadlineBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case err == nil, errors.As(err, &tooLarge):
-		return n, err
-	case errors.Is(err, io.EOF):
-		// net/http continues to read in the background to detect that the client
-		// disconnected. It would treat the deadline as a disconnect.
-		_ = b.controller.SetReadDeadline(time.Time{})
-		return n, err
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, errSlowBody
-	default:
-		// The connection's error contains addresses, and the SDK sends the error to the
-		// client.
-		return n, errBrokenBody
 	}
+	w.spoke = false
+	w.timer.Reset(keepAliveInterval)
+}
+
+// allowTime sets the deadline of the next write. Writers without deadlines, as in tests,
+// return an error, which is ignored.
+func (w *responseWriter) allowTime() {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+}
+
+// end stops the keep-alive and returns the status. Nothing may be written after it, because
+// net/http reuses the response when the handler returns.
+func (w *responseWriter) end() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.status == 0 {
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// begun reports whether the client may have received a part of the response.
+func (w *responseWriter) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status != 0
 }

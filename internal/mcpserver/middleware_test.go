@@ -8,66 +8,47 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
-
-// counts is a fake requestMetrics.
-type counts struct {
-	mu          sync.Mutex
-	answers     []string
-	inFlight    int
-	rateLimited int
-}
-
-func (c *counts) Answered(method string, status int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answers = append(c.answers, fmt.Sprint(method, " ", status))
-}
-
-func (c *counts) AddInFlight(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inFlight += n
-}
-
-func (c *counts) RateLimited() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rateLimited++
-}
-
-func (c *counts) inWork() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inFlight
-}
 
 // world is a Middleware with its dependencies.
 type world struct {
 	middleware *Middleware
-	counts     *counts
+	registry   *prometheus.Registry
+	metrics    *protocol.Metrics
 	logs       *mcptest.LogBuffer
 	clock      *clocktesting.FakePassiveClock
 }
 
+func (w *world) inFlight() int { return int(testutil.ToFloat64(w.metrics.InFlight)) }
+
 // newWorld creates a Middleware. The token of a caller is the caller's name.
 func newWorld(change ...func(*MiddlewareConfig)) *world {
-	w := &world{counts: &counts{}, logs: &mcptest.LogBuffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	w := &world{registry: prometheus.NewRegistry(), logs: &mcptest.LogBuffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	var err error
+	if w.metrics, err = protocol.NewMetrics(w.registry, nil); err != nil {
+		panic(err)
+	}
 	cfg := MiddlewareConfig{
-		Names:        AllowedNames{Namespace: "coder-system", ClusterDomain: "cluster.local"},
+		Options:   Options{Identity: callers.NewAuthenticationOptions()},
+		Namespace: "coder-system", ClusterDomain: "cluster.local",
 		Authenticate: byName,
-		Metrics:      w.counts,
+		Metrics:      w.metrics,
 		Clock:        w.clock,
 		Logger:       w.logs.Logger(),
 	}
@@ -140,8 +121,8 @@ func TestTheAccessLogSaysWhoAndWhatAndNoSecret(t *testing.T) {
 			t.Errorf("the log has %q: %s", secret, logs)
 		}
 	}
-	if len(w.counts.answers) != 1 || w.counts.answers[0] != "POST 418" {
-		t.Errorf("counted %q, want POST 418", w.counts.answers)
+	if counted := mcptest.Series(t, w.registry); !slices.Contains(counted, "coder_k8s_mcp_requests_total{code=418,method=POST} 1") {
+		t.Errorf("counted %q, want POST 418", counted)
 	}
 }
 
@@ -172,7 +153,7 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	if !strings.Contains(w.logs.String(), "secret detail") || !strings.Contains(w.logs.String(), "middleware_test.go") {
 		t.Errorf("the log does not say what happened where: %s", w.logs)
 	}
-	if w.counts.inWork() != 0 {
+	if w.inFlight() != 0 {
 		t.Error("the place in flight was not given back")
 	}
 }

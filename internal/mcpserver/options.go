@@ -23,43 +23,18 @@ const (
 	off = "0"
 )
 
-// Options are the user's settings of the server.
+// Options are the user's settings of the server. AddFlags describes the fields.
 type Options struct {
-	// BindAddress is host:port, or 0 to disable the server.
-	BindAddress string
-	// TLSCertFile and TLSKeyFile contain a certificate and its key. If both are empty, the
-	// server uses plain HTTP. The files are read again when they change.
-	TLSCertFile, TLSKeyFile string
-	// AllowedHosts are names that are allowed in the Host header, besides localhost, those
-	// of the Service, and IP addresses.
-	AllowedHosts []string
-	// AllowedOrigins are web origins, such as https://tools.example.com, whose pages may
-	// call the server. The server's own origin is always allowed.
-	AllowedOrigins []string
-	// Identity configures the authentication.
-	Identity *callers.AuthenticationOptions
-	// Tools selects the tools that are offered.
-	Tools toolset.Options
-	// RequireElicitation rejects destructive calls from clients that cannot ask their user.
-	RequireElicitation bool
-	// InsideUnconfirmed allows tools to run commands and write files in workspaces without
-	// asking the user.
-	InsideUnconfirmed bool
-	// UserExtra are the keys of the callers' extra attributes that are passed on to
-	// Kubernetes. Each needs a permission to impersonate it.
-	UserExtra []string
-	// RateLimit is the number of requests per second for each user, and RateBurst is the
-	// maximum number at once. MaxInFlight is the maximum number of concurrent requests of
-	// all users. Zero means no limit.
-	RateLimit   float64
-	RateBurst   int
-	MaxInFlight int
-	// MaxSessions is the maximum number of sessions of clients of revision 2025-11-25; zero
-	// disables sessions.
-	MaxSessions int
-	// MaxStreamsPerUser is the maximum number of open streams of a user. Zero means no
-	// limit.
-	MaxStreamsPerUser int
+	BindAddress                           string
+	TLSCertFile, TLSKeyFile               string
+	AllowedHosts, AllowedOrigins          []string
+	Identity                              *callers.AuthenticationOptions
+	Tools                                 toolset.Options
+	RequireElicitation, InsideUnconfirmed bool
+	UserExtra                             []string
+	RateLimit                             float64
+	RateBurst, MaxInFlight                int
+	MaxSessions, MaxStreamsPerUser        int
 }
 
 // NewOptions returns the defaults.

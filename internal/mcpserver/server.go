@@ -1,10 +1,12 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,16 +14,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
@@ -38,8 +40,7 @@ type Config struct {
 	RESTConfig *rest.Config
 	// Scheme must contain the types of both API groups and of Kubernetes.
 	Scheme *runtime.Scheme
-	// Mapper maps kinds to resources with the server's own identity. If it is nil, one is
-	// created.
+	// Mapper maps kinds to resources with the server's own identity.
 	Mapper meta.RESTMapper
 	// Namespace is the namespace of Service coder-k8s, whose names clients may use, and of
 	// the Secret that replicas share. ClusterDomain is the DNS domain of the cluster.
@@ -64,17 +65,30 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
+const (
+	// namespacesTTL is how long a new namespace is not noticed.
+	namespacesTTL = 30 * time.Second
+	// namespacesTimeout limits a list request.
+	namespacesTimeout = 5 * time.Second
+	// reachableTTL is how long a successful check of the API server is valid.
+	reachableTTL = 5 * time.Second
+	// unreachableTTL is how long a failed check is valid. It prevents probes from adding to
+	// the load of an overloaded API server.
+	unreachableTTL = time.Second
+)
+
 // Server is the MCP server. It is a manager.Runnable.
 type Server struct {
-	options       Options
-	listener      net.Listener
+	cfg           Config
 	handler       http.Handler
 	authenticator *callers.Authenticator
 	protocol      *protocol.Server
+	metrics       *protocol.Metrics
 	key           *sharedKey
-	probe         *probe
-	logger        logr.Logger
-	serving       atomic.Bool
+	// api requests the version of the API server, for probe.
+	api     rest.Interface
+	probe   *callers.Probe
+	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed.
 	drain, stop time.Duration
@@ -82,10 +96,22 @@ type Server struct {
 
 // New creates a server. It opens no listener and sends no requests before Start.
 func New(cfg Config) (*Server, error) {
-	own, err := cfg.complete()
+	offered, err := tools.All().Filter(cfg.Options.Tools)
 	if err != nil {
 		return nil, err
 	}
+	return newServer(cfg, offered)
+}
+
+func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
+	cfg.Clock = cmp.Or[clock.WithTicker](cfg.Clock, clock.RealClock{})
+	if cfg.Logger.GetSink() == nil {
+		cfg.Logger = log.Log.WithName("mcp")
+	}
+	// API Priority and Fairness limits the clients on the server side. The default limit of
+	// client-go is a few requests a second for all callers together.
+	own := rest.CopyConfig(cfg.RESTConfig)
+	own.QPS, own.Burst, own.RateLimiter = -1, 0, nil
 	reviews, err := kubernetes.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for reviews: %w", err)
@@ -94,86 +120,55 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	offered, err := tools.All().Filter(cfg.Options.Tools)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := cfg.metrics(offered)
-	if err != nil {
-		return nil, err
-	}
 	namespaces, err := cfg.namespaces(own)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		options:  cfg.Options,
-		listener: cfg.Listener,
-		key:      cfg.key(reviews.CoreV1().Secrets(cfg.Namespace)),
-		probe:    newProbe(reviews.Discovery().RESTClient(), cfg.Clock),
-		logger:   cfg.Logger,
-		drain:    drainTime,
-		stop:     stopTime,
+		cfg: cfg, drain: drainTime, stop: stopTime,
+		api:   reviews.Discovery().RESTClient(),
+		probe: callers.NewProbe(cfg.Clock, reachableTTL, unreachableTTL),
 	}
-	reviewer := callers.NewReviewer(callers.ReviewerConfig{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
-	if s.authenticator, err = cfg.authenticator(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
-		return nil, err
+	// Without authentication, the server runs on a user's machine: it has no replicas, and
+	// must not create Secrets in the clusters of the kubeconfig.
+	var secrets corev1client.SecretInterface
+	if cfg.Options.Identity.Mode != callers.ModeNone {
+		secrets = reviews.CoreV1().Secrets(cfg.Namespace)
 	}
-	if s.protocol, err = cfg.protocol(kube, offered, reviewer, counts, s.key); err != nil {
-		return nil, err
-	}
-	s.handler = s.routes(cfg.middleware(s.authenticator, counts))
-	return s, nil
-}
-
-// complete sets the defaults, and returns the configuration for clients with the server's
-// own identity. API Priority and Fairness limits them on the server side; the default limit
-// of client-go is a few requests a second for all callers together.
-func (cfg *Config) complete() (*rest.Config, error) {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
-	}
-	if cfg.Logger.GetSink() == nil {
-		cfg.Logger = log.Log.WithName("mcp")
-	}
-	own := rest.CopyConfig(cfg.RESTConfig)
-	own.QPS, own.Burst, own.RateLimiter = -1, 0, nil
-	if cfg.Mapper != nil {
-		return own, nil
-	}
-	httpClient, err := rest.HTTPClientFor(own)
-	if err != nil {
-		return nil, fmt.Errorf("making the client for discovery: %w", err)
-	}
-	if cfg.Mapper, err = apiutil.NewDynamicRESTMapper(own, httpClient); err != nil {
-		return nil, fmt.Errorf("making the mapper of kinds: %w", err)
-	}
-	return own, nil
-}
-
-// key returns the key that signs questions to users. Without authentication, the server
-// runs on a user's machine: it has no replicas, and must not create Secrets in the clusters
-// of the kubeconfig.
-func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedKey {
-	if cfg.Options.Identity.Mode == callers.ModeNone {
-		return newUnsharedKey()
-	}
-	return newSharedKey(secrets, cfg.Clock, cfg.Logger)
-}
-
-func (cfg *Config) metrics(offered *toolset.Set) (*Metrics, error) {
-	if cfg.Registerer == nil {
-		return nil, nil
-	}
+	s.key = newSharedKey(secrets, cfg.Clock, cfg.Logger)
 	var names []string
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)
 	}
-	return NewMetrics(cfg.Registerer, names)
+	if s.metrics, err = protocol.NewMetrics(cfg.Registerer, names); err != nil {
+		return nil, err
+	}
+	reviewer := callers.NewReviewer(reviews, kube, namespaces, cfg.Clock)
+	s.authenticator, err = callers.NewAuthenticator(callers.AuthenticatorConfig{
+		Options:     *cfg.Options.Identity,
+		BindAddress: cfg.Options.BindAddress,
+		InCluster:   cfg.InCluster,
+		Reviews:     reviews.AuthenticationV1().TokenReviews(),
+		MayEnter:    reviewer.MayEnter,
+		Observe: func(ctx context.Context, outcome, user string) {
+			s.metrics.Authentications.WithLabelValues(outcome).Inc()
+			noteUser(ctx, user)
+		},
+		Clock: cfg.Clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.protocol, err = s.newProtocol(kube, offered, reviewer); err != nil {
+		return nil, err
+	}
+	s.handler = s.routes()
+	return s, nil
 }
 
 // namespaces returns the function that lists the namespaces in which permissions are
-// checked.
+// checked: those that can contain a control plane, or if that is not limited, those that
+// contain one. It uses the server's own identity and reads only metadata.
 func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string, error), error) {
 	if len(cfg.WatchNamespaces) > 0 {
 		return func(context.Context) ([]string, error) { return cfg.WatchNamespaces, nil }, nil
@@ -182,32 +177,32 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 	if err != nil {
 		return nil, fmt.Errorf("making the client that finds control planes: %w", err)
 	}
-	return newNamespaces(objects, cfg.Clock).list, nil
+	list := func(ctx context.Context) ([]string, time.Duration, error) {
+		resource := coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
+		// With resource version 0, the API server responds from its cache.
+		list, err := objects.Resource(resource).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return nil, 0, fmt.Errorf("finding the namespaces of control planes: %w", err)
+		}
+		var found []string
+		for _, item := range list.Items {
+			found = append(found, item.Namespace)
+		}
+		slices.Sort(found)
+		return slices.Compact(found), namespacesTTL, nil
+	}
+	cache := callers.NewTTLCache[[]string](1, namespacesTimeout, cfg.Clock)
+	return func(ctx context.Context) ([]string, error) { return cache.Get(ctx, "", list) }, nil
 }
 
-func (cfg *Config) authenticator(reviews authenticationclient.TokenReviewInterface, entry callers.Reviewer, counts *Metrics) (*callers.Authenticator, error) {
-	return callers.NewAuthenticator(callers.AuthenticatorConfig{
-		Options:     *cfg.Options.Identity,
-		BindAddress: cfg.Options.BindAddress,
-		InCluster:   cfg.InCluster,
-		Reviews:     reviews,
-		Entry:       entry,
-		Observe: func(ctx context.Context, outcome callers.AuthenticationOutcome, user string) {
-			counts.Authenticated(string(outcome))
-			noteUser(ctx, user)
-		},
-		Clock: cfg.Clock,
-	})
-}
-
-func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer callers.Reviewer, counts *Metrics, key *sharedKey) (*protocol.Server, error) {
-	content := resources.New(kube, cfg.Clock)
-	env := toolset.Env{Kube: kube, Confirmer: toolset.NewConfirmations(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
-	if cfg.Options.InsideUnconfirmed {
+func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer *callers.Reviewer) (*protocol.Server, error) {
+	o, content := s.cfg.Options, resources.New(kube, s.cfg.Clock)
+	env := toolset.Env{Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), RequireElicitation: o.RequireElicitation, Clock: s.cfg.Clock}
+	if o.InsideUnconfirmed {
 		env.Unconfirmed = []string{toolset.Inside}
 	}
 	return protocol.New(protocol.Config{
-		Version: cfg.Version,
+		Version: s.cfg.Version,
 		Tools:   offered,
 		Env:     env,
 		Content: func(server *mcp.Server) {
@@ -216,35 +211,28 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer c
 		},
 		Completion:        content.Complete,
 		Subscriptions:     content,
-		Access:            reviewer,
-		Metrics:           counts,
-		Tracing:           cfg.Tracing,
-		MaxSessions:       cfg.Options.MaxSessions,
-		MaxStreamsPerUser: cfg.Options.MaxStreamsPerUser,
+		Lacks:             reviewer.Lacks,
+		Metrics:           s.metrics,
+		Tracing:           s.cfg.Tracing,
+		MaxSessions:       o.MaxSessions,
+		MaxStreamsPerUser: o.MaxStreamsPerUser,
 		// The same share as for requests that have a connection.
-		MaxSessionCallsPerUser: shareOfUser(cfg.Options.MaxInFlight),
-		Clock:                  cfg.Clock,
-		Logger:                 cfg.Logger,
-	})
-}
-
-func (cfg *Config) middleware(id *callers.Authenticator, counts *Metrics) *Middleware {
-	o := cfg.Options
-	return NewMiddleware(MiddlewareConfig{
-		Limits: RequestLimits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
-		Names: AllowedNames{
-			Namespace: cfg.Namespace, ClusterDomain: cfg.ClusterDomain,
-			Hosts: o.AllowedHosts, Origins: o.AllowedOrigins, PublicURL: o.Identity.PublicURL,
-		},
-		Authenticate: id.Authenticated,
-		Metrics:      counts,
-		Clock:        cfg.Clock,
-		Logger:       cfg.Logger,
+		MaxSessionCallsPerUser: shareOfUser(o.MaxInFlight),
+		Clock:                  s.cfg.Clock,
+		Logger:                 s.cfg.Logger,
 	})
 }
 
 // routes returns the handler for all paths.
-func (s *Server) routes(m *Middleware) http.Handler {
+func (s *Server) routes() http.Handler {
+	m := NewMiddleware(MiddlewareConfig{
+		Options:   s.cfg.Options,
+		Namespace: s.cfg.Namespace, ClusterDomain: s.cfg.ClusterDomain,
+		Authenticate: s.authenticator.Authenticated,
+		Metrics:      s.metrics,
+		Clock:        s.cfg.Clock,
+		Logger:       s.cfg.Logger,
+	})
 	mux := http.NewServeMux()
 	mux.Handle(callers.MCPPath, m.Calls(s.protocol))
 	// The probes need no authentication, because they reveal nothing.
@@ -255,13 +243,4 @@ func (s *Server) routes(m *Middleware) http.Handler {
 		mux.Handle(callers.MetadataPath+"/", metadata)
 	}
 	return m.Requests(mux)
-}
-
-func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
-	if err := s.Ready(r); err != nil {
-		s.logger.V(1).Info("Not ready", "reason", err.Error())
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ok")
 }

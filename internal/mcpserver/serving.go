@@ -20,6 +20,8 @@ const (
 	// stopTime is the time after which open connections are closed. It leaves one of the
 	// eight seconds for closing them.
 	stopTime = 7 * time.Second
+	// probeTimeout limits a check of the API server and of the authentication.
+	probeTimeout = 2 * time.Second
 )
 
 // NeedLeaderElection returns false, so that every replica serves.
@@ -30,6 +32,9 @@ func (*Server) NeedLeaderElection() bool { return false }
 func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := s.authenticator.Start(ctx); err != nil {
+		return err
+	}
 	listener, err := s.listen(ctx)
 	if err != nil {
 		return err
@@ -43,23 +48,18 @@ func (s *Server) Start(ctx context.Context) error {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.logger.V(1)), slog.LevelInfo),
+		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.cfg.Logger.V(1)), slog.LevelInfo),
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 1)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serving MCP on %s: %w", listener.Addr(), err)
 		}
 	}()
-	go func() {
-		if err := s.authenticator.Start(ctx); err != nil && ctx.Err() == nil {
-			failed <- err
-		}
-	}()
 	// Read the key in advance, so that the first confirmation need not wait for it.
 	go func() { _, _ = s.key.Get(ctx) }()
 	s.serving.Store(true)
-	s.logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.options.TLSCertFile != "", "auth", s.options.Identity.Mode)
+	s.cfg.Logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.cfg.Options.TLSCertFile != "", "auth", s.cfg.Options.Identity.Mode)
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
@@ -79,47 +79,73 @@ func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.drain)
 		defer cancel()
 		if err := s.protocol.Close(ctx); err != nil {
-			s.logger.Info("Cancelled calls that were not finished", "after", s.drain.String())
+			s.cfg.Logger.Info("Cancelled calls that were not finished", "after", s.drain.String())
 		}
 		cancelCalls()
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		s.logger.Info("Closing connections that are still open", "after", s.stop.String())
+		s.cfg.Logger.Info("Closing connections that are still open", "after", s.stop.String())
 		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.logger.Error(err, "Could not close the MCP server")
+			s.cfg.Logger.Error(err, "Could not close the MCP server")
 		}
 	}
 	<-quiet
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	listener := s.listener
+	listener := s.cfg.Listener
 	if listener == nil {
 		var err error
-		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress); err != nil {
-			return nil, fmt.Errorf("listening on --mcp-bind-address %s: %w", s.options.BindAddress, err)
+		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Options.BindAddress); err != nil {
+			return nil, fmt.Errorf("listening on --mcp-bind-address %s: %w", s.cfg.Options.BindAddress, err)
 		}
 	}
-	if s.options.TLSCertFile == "" {
+	if s.cfg.Options.TLSCertFile == "" {
 		return listener, nil
 	}
-	watcher, err := certwatcher.New(s.options.TLSCertFile, s.options.TLSKeyFile)
+	watcher, err := certwatcher.New(s.cfg.Options.TLSCertFile, s.cfg.Options.TLSKeyFile)
 	if err != nil {
 		_ = listener.Close()
 		return nil, fmt.Errorf("reading --mcp-tls-cert-file and --mcp-tls-key-file: %w", err)
 	}
 	go func() {
 		if err := watcher.Start(ctx); err != nil {
-			s.logger.Error(err, "Could not watch the certificate of the MCP server")
+			s.cfg.Logger.Error(err, "Could not watch the certificate of the MCP server")
 		}
 	}()
 	return tls.NewListener(listener, &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: watcher.GetCertificate,
-		// gate sets deadlines on the connection for a single request. With HTTP/2, requests
+		// The middleware sets deadlines on the connection for a single request. With HTTP/2, requests
 		// would share the connection.
 		NextProtos: []string{"http/1.1"},
 	}), nil
+}
+
+// Ready returns an error if the server cannot answer calls now: if it does not listen, if
+// the API server does not respond, or if tokens cannot be checked. It is a healthz.Checker.
+func (s *Server) Ready(r *http.Request) error {
+	if !s.serving.Load() {
+		return errors.New("the MCP server is not listening")
+	}
+	// The result is cached for later probes, so the check continues if this probe is
+	// canceled.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), probeTimeout)
+	defer cancel()
+	err := s.probe.Check(func() error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
+	if err != nil {
+		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
+	}
+	return s.authenticator.Check(ctx)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := s.Ready(r); err != nil {
+		s.cfg.Logger.V(1).Info("Not ready", "reason", err.Error())
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }

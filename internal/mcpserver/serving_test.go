@@ -37,7 +37,7 @@ func openStreams(t *testing.T, h *harness, n int) {
 		}
 		// The client does not wait for its stream. Opening them one after the other needs
 		// only a few places at a time.
-		polltest.Eventually(t, "both streams are open", func() bool { return h.server.protocol.OpenStreams() == 2*(i+1) })
+		polltest.Eventually(t, "both streams are open", func() bool { return h.openStreams() == 2*(i+1) })
 	}
 }
 
@@ -62,7 +62,7 @@ func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
 	}
 	// The count of sessions is updated asynchronously.
 	polltest.Eventually(t, "no streams and sessions are left", func() bool {
-		return h.server.protocol.OpenStreams()+h.server.protocol.OpenSessions() == 0
+		return h.openStreams()+h.openSessions() == 0
 	})
 }
 
@@ -131,7 +131,7 @@ func TestAClientThatSendsForEverIsCut(t *testing.T) {
 	h := newHarness(t)
 	h.server.drain, h.server.stop = time.Millisecond, 50*time.Millisecond
 	h.start(t)
-	conn, err := net.Dial("tcp", h.server.listener.Addr().String())
+	conn, err := net.Dial("tcp", h.server.cfg.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,12 +50,10 @@ type sharedKey struct {
 }
 
 // newSharedKey returns a sharedKey. The Secret is read or created at the first call of Get.
+// If secrets is nil, the key is one of this process.
 func newSharedKey(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *sharedKey {
 	return &sharedKey{secrets: secrets, logger: logger, last: random(), answers: callers.NewTTLCache[[]byte](1, readTimeout, clk)}
 }
-
-// newUnsharedKey returns a sharedKey for a process without replicas. It uses no Secret.
-func newUnsharedKey() *sharedKey { return &sharedKey{last: random()} }
 
 // Get returns the key. It returns an error only if ctx ends before the Secret was read.
 func (k *sharedKey) Get(ctx context.Context) ([]byte, error) {

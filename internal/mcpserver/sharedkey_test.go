@@ -180,7 +180,8 @@ func TestACallThatEndsDoesNotWaitForTheSecret(t *testing.T) {
 }
 
 func TestAProcessAloneHasAKeyOfItsOwn(t *testing.T) {
-	one, other := newUnsharedKey(), newUnsharedKey()
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	one, other := newSharedKey(nil, clk, logr.Discard()), newSharedKey(nil, clk, logr.Discard())
 	var keys [][]byte
 	for _, key := range []*sharedKey{one, one, other} {
 		got, err := key.Get(t.Context())

@@ -54,7 +54,7 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 		runtime.GC()
 		return runtime.NumGoroutine()
 	}
-	polltest.Eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
+	polltest.Eventually(t, "the first clients are gone", func() bool { return h.openSessions() == 0 })
 	before := settle()
 	// With more clients at once, a busy machine would exceed the timeout of token reviews.
 	soak(t, h, 200, 16, 3)
@@ -62,7 +62,7 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 	polltest.Eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
 	// The goroutines above may still belong to the last sessions.
 	polltest.Eventually(t, "no sessions and streams are left", func() bool {
-		return h.server.protocol.OpenSessions()+h.server.protocol.OpenStreams() == 0
+		return h.openSessions()+h.openStreams() == 0
 	})
 	if strings.Contains(h.logs.String(), "anic") {
 		t.Error("something panicked")

@@ -10,7 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -52,7 +53,7 @@ func New(ctx context.Context, o Options, service Service, logger logr.Logger) (*
 	}
 	return &Provider{sdk: sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sampler(o.SamplingRatio)),
-		sdktrace.WithBatcher(&exporter{next: client, complain: complaints{logger: logger, endpoint: o.Endpoint}}),
+		sdktrace.WithBatcher(&exporter{next: client, logger: logger, endpoint: o.Endpoint, sometimes: rate.Sometimes{Interval: time.Minute}}),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", service.Name),
 			attribute.String("service.version", service.Version),
@@ -114,17 +115,11 @@ const (
 	flagRatio    = "tracing-sampling-ratio"
 )
 
-// Options are the flags.
+// Options are the flags, which AddFlags describes.
 type Options struct {
-	// Endpoint is the host:port of the collector for OTLP over gRPC. If it is empty,
-	// tracing is disabled.
-	Endpoint string
-	// Insecure disables TLS.
-	Insecure bool
-	// CAFile contains the certificates that verify the collector. If it is empty, those of
-	// the system are used.
-	CAFile string
-	// SamplingRatio is the ratio of traces that are sampled, from 0 to 1.
+	Endpoint      string
+	Insecure      bool
+	CAFile        string
 	SamplingRatio float64
 }
 
@@ -151,55 +146,48 @@ func (o *Options) Validate() []error {
 	if o.Insecure && o.CAFile != "" {
 		errs = append(errs, fmt.Errorf("--%s and --%s are both given: without TLS there is no certificate to check; keep one", flagInsecure, flagCAFile))
 	}
-	if o.Endpoint == "" {
-		if o.Insecure || o.CAFile != "" {
-			errs = append(errs, fmt.Errorf("--%s or --%s is given without --%s: name the collector, for example otel-collector.monitoring:4317", flagInsecure, flagCAFile, flagEndpoint))
-		}
-		return errs
-	}
-	if err := validateEndpoint(o.Endpoint); err != nil {
-		errs = append(errs, err)
+	host, port, err := net.SplitHostPort(o.Endpoint)
+	switch {
+	case o.Endpoint != "" && (err != nil || host == "" || port == ""):
+		// The error does not contain the value, which may be a URL with a password.
+		errs = append(errs, errors.New("--"+flagEndpoint+" is not host:port, for example otel-collector.monitoring:4317; it has no scheme and no path"))
+	case o.Endpoint == "" && (o.Insecure || o.CAFile != ""):
+		errs = append(errs, fmt.Errorf("--%s or --%s is given without --%s: name the collector, for example otel-collector.monitoring:4317", flagInsecure, flagCAFile, flagEndpoint))
 	}
 	return errs
 }
 
-// validateEndpoint does not include the invalid value in its error, because it may be a URL
-// with a password.
-func validateEndpoint(endpoint string) error {
-	host, port, err := net.SplitHostPort(endpoint)
-	if err != nil || host == "" || port == "" {
-		return errors.New("--" + flagEndpoint + " is not host:port, for example otel-collector.monitoring:4317; it has no scheme and no path")
-	}
-	return nil
-}
-
-// exporter removes queries from spans before it exports them. It logs errors itself,
-// because the library would write them to another log.
+// exporter removes queries from spans before it exports them. It logs lost spans itself, at
+// most once a minute, because the library would write to another log for each error.
 type exporter struct {
-	next     sdktrace.SpanExporter
-	complain complaints
+	next      sdktrace.SpanExporter
+	logger    logr.Logger
+	endpoint  string
+	lost      atomic.Int64
+	sometimes rate.Sometimes
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	shown := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i, span := range spans {
 		shown[i] = withoutQuery{span}
 	}
 	if err := e.next.ExportSpans(ctx, shown); err != nil {
-		e.complain.about(err, len(spans))
+		e.lost.Add(int64(len(spans)))
+		e.sometimes.Do(func() {
+			e.logger.Info("Traces do not reach the collector; check --tracing-endpoint and the collector",
+				"collector", e.endpoint, "spans", e.lost.Swap(0), "error", err.Error())
+		})
 	}
 	return nil
 }
 
-// Shutdown implements sdktrace.SpanExporter.
 func (e *exporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
 
 // withoutQuery is a span without queries in its URLs, because queries may contain
 // confidential data.
 type withoutQuery struct{ sdktrace.ReadOnlySpan }
 
-// Attributes implements sdktrace.ReadOnlySpan.
 func (s withoutQuery) Attributes() []attribute.KeyValue {
 	all := slices.Clone(s.ReadOnlySpan.Attributes())
 	for i, a := range all {
@@ -210,28 +198,4 @@ func (s withoutQuery) Attributes() []attribute.KeyValue {
 		}
 	}
 	return slices.DeleteFunc(all, func(a attribute.KeyValue) bool { return a.Key == "url.query" })
-}
-
-// quietTime is the minimum time between two log messages about a failing collector.
-const quietTime = time.Minute
-
-// complaints logs lost spans, at most once per quietTime.
-type complaints struct {
-	logger   logr.Logger
-	endpoint string
-
-	mu   sync.Mutex
-	last time.Time
-	lost int
-}
-
-func (c *complaints) about(err error, spans int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lost += spans
-	if now := time.Now(); c.last.IsZero() || now.Sub(c.last) >= quietTime {
-		c.logger.Info("Traces do not reach the collector; check --tracing-endpoint and the collector",
-			"collector", c.endpoint, "spans", c.lost, "error", err.Error())
-		c.last, c.lost = now, 0
-	}
 }

@@ -39,7 +39,6 @@ func (p *Provider) APIServer() componenttracing.TracerProvider {
 
 type apiServer struct{ trace.TracerProvider }
 
-// Tracer implements trace.TracerProvider.
 func (a apiServer) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	if name == filterScope {
 		return silent{}
@@ -47,15 +46,15 @@ func (a apiServer) Tracer(name string, options ...trace.TracerOption) trace.Trac
 	return joining{Tracer: a.TracerProvider.Tracer(name, options...)}
 }
 
-// Shutdown implements componenttracing.TracerProvider. It does nothing, because the process
+// Shutdown does nothing, because the process
 // uses the provider after the server has ended.
 func (apiServer) Shutdown(context.Context) error { return nil }
 
 // joining is a tracer that continues the caller's trace.
 type joining struct{ trace.Tracer }
 
-// Start implements trace.Tracer. The library's span names contain a path only for resource
-// requests, and only the method for others, which get no span.
+// Start creates no span for non-resource requests: the library's name of their spans is the
+// method, without a path.
 func (j joining) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if !strings.Contains(name, " ") {
 		return silent{}.Start(ctx, name)
@@ -71,7 +70,6 @@ func (j joining) Start(ctx context.Context, name string, options ...trace.SpanSt
 // silent is a tracer that creates no spans and keeps the trace of the context.
 type silent struct{ embedded.Tracer }
 
-// Start implements trace.Tracer.
 func (silent) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return ctx, noop.Span{}
 }
@@ -89,8 +87,8 @@ type transport struct{ next http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = (*transport)(nil)
 
-// RoundTrip implements http.RoundTripper. Paths of the Kubernetes API contain only names
-// and are recorded. Queries may contain confidential data and are not.
+// RoundTrip records the path, but not the query: paths of the Kubernetes API contain only
+// names, while queries may contain confidential data.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !trace.SpanContextFromContext(req.Context()).IsValid() {
 		return t.next.RoundTrip(req)
@@ -108,7 +106,6 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // NoteAnswer records the response of a request in its span.
@@ -169,4 +166,48 @@ func Inject(ctx context.Context, header http.Header) {
 // which this program does not use.
 func Extract(ctx context.Context, header http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
+}
+
+const (
+	// RequestIDHeader is the header with the ID between servers. Most proxies log it.
+	RequestIDHeader = "X-Request-Id"
+	// AuditIDHeader is the header with the ID in requests and responses of kube-apiserver,
+	// which records it in the audit log as auditID.
+	AuditIDHeader = "Audit-ID"
+	// RequestIDLogKey is the key of the ID in log entries.
+	RequestIDLogKey = "requestID"
+
+	// maxRequestID is the maximum length of an audit ID in kube-apiserver, in bytes.
+	maxRequestID = 64
+)
+
+type requestIDKey struct{}
+
+// WithRequestID returns a context with the ID. If the ID is empty, it returns ctx.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	if id = CleanRequestID(id); id == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// RequestID returns the ID of the request that the context belongs to, or "".
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// CleanRequestID converts an ID from a client to a valid one: at most 64 letters, digits, dots,
+// dashes and underscores. Each other character is replaced by an underscore.
+func CleanRequestID(id string) string {
+	return strings.Map(func(r rune) rune {
+		if isPlain(r) {
+			return r
+		}
+		return '_'
+	}, id[:min(len(id), maxRequestID)])
+}
+
+func isPlain(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_'
 }

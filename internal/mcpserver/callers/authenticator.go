@@ -1,8 +1,8 @@
 package callers
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,25 +20,15 @@ import (
 // for the API server is not valid here, and the reverse.
 const Audience = "coder-k8s-mcp"
 
-// AuthenticationOutcome is the result of the authentication and authorization of a request.
-type AuthenticationOutcome string
-
+// The outcomes of an authentication, which are labels of a metric and described in its help.
 const (
-	// OutcomeOK means that the request was accepted.
-	OutcomeOK AuthenticationOutcome = "ok"
-	// OutcomeMissing means that the request had no bearer token.
-	OutcomeMissing AuthenticationOutcome = "missing"
-	// OutcomeInvalid means that the token is not valid here.
-	OutcomeInvalid AuthenticationOutcome = "invalid"
-	// OutcomeLimited means that the token was not checked, because there were too many
-	// unknown tokens.
-	OutcomeLimited AuthenticationOutcome = "limited"
-	// OutcomeRefused means that the caller is one that is never accepted.
-	OutcomeRefused AuthenticationOutcome = "refused"
-	// OutcomeDenied means that the caller lacks the permission to use the server.
-	OutcomeDenied AuthenticationOutcome = "denied"
-	// OutcomeUnavailable means that a check failed with an error.
-	OutcomeUnavailable AuthenticationOutcome = "unavailable"
+	outcomeOK          = "ok"
+	outcomeMissing     = "missing"
+	outcomeInvalid     = "invalid"
+	outcomeLimited     = "limited"
+	outcomeRefused     = "refused"
+	outcomeDenied      = "denied"
+	outcomeUnavailable = "unavailable"
 )
 
 // tokenOwner is the authenticated sender of a request.
@@ -55,8 +45,6 @@ type tokenAuthenticator interface {
 	authenticate(ctx context.Context, token string) (tokenOwner, bool, error)
 	// check returns an error if tokens cannot be checked now.
 	check(ctx context.Context) error
-	// start runs the background work of the authenticator until ctx is done.
-	start(ctx context.Context) error
 	// refused returns why a caller with a valid token may not use the server, or "".
 	refused(u user.Info) string
 	// advice describes how a user gets a token.
@@ -72,23 +60,21 @@ type AuthenticatorConfig struct {
 	InCluster bool
 	// Reviews creates TokenReviews, with the server's own identity.
 	Reviews authenticationclient.TokenReviewInterface
-	// Entry decides which callers may use the server.
-	Entry Reviewer
+	// MayEnter reports whether the user may use the server.
+	MayEnter func(context.Context, user.Info) (bool, error)
 	// Observe is called once for each request with the outcome, and the name of the caller
 	// if it is known. It may be nil.
-	Observe func(ctx context.Context, outcome AuthenticationOutcome, user string)
+	Observe func(ctx context.Context, outcome, user string)
 	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
 // Authenticator authenticates and authorizes callers.
 type Authenticator struct {
-	options AuthenticationOptions
+	cfg AuthenticatorConfig
 	// authenticator is nil in ModeNone.
 	authenticator tokenAuthenticator
-	entry         Reviewer
-	observe       func(ctx context.Context, outcome AuthenticationOutcome, user string)
-	clock         clock.PassiveClock
+	known         *knownTokens
 }
 
 // NewAuthenticator creates an Authenticator for the configured mode. It sends no requests.
@@ -96,17 +82,11 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 	if err := errors.Join(cfg.Options.Validate(cfg.BindAddress)...); err != nil {
 		return nil, err
 	}
-	a := &Authenticator{options: cfg.Options, entry: cfg.Entry, observe: cfg.Observe, clock: cfg.Clock}
-	if a.clock == nil {
-		a.clock = clock.RealClock{}
+	cfg.Clock = cmp.Or[clock.PassiveClock](cfg.Clock, clock.RealClock{})
+	if cfg.Observe == nil {
+		cfg.Observe = func(context.Context, string, string) {}
 	}
-	if a.observe == nil {
-		a.observe = func(context.Context, AuthenticationOutcome, string) {}
-	}
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("generating the key of the token cache: %w", err)
-	}
+	a := &Authenticator{cfg: cfg, known: newKnownTokens(cfg.Clock)}
 	switch cfg.Options.Mode {
 	case ModeNone:
 		if cfg.InCluster {
@@ -114,24 +94,23 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 				"and so do all web pages and processes on that machine; use --mcp-auth=tokenreview")
 		}
 	case ModeOIDC:
-		issuer, err := newIssuer(cfg.Options, key, a.clock)
+		issuer, err := newIssuer(cfg.Options)
 		if err != nil {
 			return nil, err
 		}
 		a.authenticator = issuer
 	default:
-		a.authenticator = newTokenReviewer(cfg.Reviews, key, a.clock)
+		a.authenticator = newTokenReviewer(cfg.Reviews, a.known, cfg.Clock)
 	}
 	return a, nil
 }
 
-// Start runs the background work of the mode until ctx is done.
+// Start starts the background work of ModeOIDC, which ends with ctx.
 func (a *Authenticator) Start(ctx context.Context) error {
-	if a.authenticator == nil {
-		<-ctx.Done()
-		return nil
+	if issuer, ok := a.authenticator.(*issuer); ok {
+		return issuer.start(ctx)
 	}
-	return a.authenticator.start(ctx)
+	return nil
 }
 
 // Check returns an error if tokens cannot be checked now. It may send a request, at most
@@ -161,78 +140,82 @@ func (a *Authenticator) Authenticated(next http.Handler) http.Handler {
 		if c.user != nil {
 			name = c.user.GetName()
 		}
-		a.observe(r.Context(), outcome, name)
-		if outcome == OutcomeOK {
+		a.cfg.Observe(r.Context(), outcome, name)
+		if outcome == outcomeOK {
 			a.serveAs(c, next, w, r)
 		}
 	})
 }
 
-// admit authenticates and authorizes the request. Unless the outcome is OutcomeOK, it has
+// admit authenticates and authorizes the request. Unless the outcome is outcomeOK, it has
 // sent the response.
-func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (tokenOwner, AuthenticationOutcome) {
+func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (c tokenOwner, outcome string) {
 	if a.authenticator == nil {
-		return tokenOwner{user: Local{}}, OutcomeOK
+		return tokenOwner{user: Local{}}, outcomeOK
 	}
 	ctx := r.Context()
 	token, ok := bearerToken(r)
 	if !ok {
 		a.challenge(w, "", "a bearer token is required; "+a.authenticator.advice())
-		return tokenOwner{}, OutcomeMissing
+		return tokenOwner{}, outcomeMissing
 	}
-	c, ok, err := a.authenticator.authenticate(ctx, token)
+	c, ok, err := a.known.get(ctx, token, a.authenticator.authenticate)
 	if errors.Is(err, errTooManyNewTokens) {
 		w.Header().Set("Retry-After", retryAfter)
 		http.Error(w, err.Error()+"; try again in "+retryAfter+" s", http.StatusServiceUnavailable)
-		return tokenOwner{}, OutcomeLimited
+		return tokenOwner{}, outcomeLimited
 	}
 	if err != nil {
 		unavailable(ctx, w, err, "the token cannot be checked now; try again")
-		return tokenOwner{}, OutcomeUnavailable
+		return tokenOwner{}, outcomeUnavailable
 	}
-	if !ok || (!c.expires.IsZero() && !c.expires.After(a.clock.Now())) {
+	if !ok || (!c.expires.IsZero() && !c.expires.After(a.cfg.Clock.Now())) {
 		a.challenge(w, "invalid_token", "the token is not valid for this server: it may have expired, or it was issued for another audience; "+a.authenticator.advice())
-		return tokenOwner{}, OutcomeInvalid
+		return tokenOwner{}, outcomeInvalid
 	}
-	if why := a.refused(c.user); why != "" {
+	why := Refused(c.user)
+	if why == "" {
+		why = a.authenticator.refused(c.user)
+	}
+	if why != "" {
 		http.Error(w, why, http.StatusForbidden)
-		return c, OutcomeRefused
+		return c, outcomeRefused
 	}
-	ok, err = a.entry.MayEnter(ctx, c.user)
+	ok, err = a.cfg.MayEnter(ctx, c.user)
 	if err != nil {
 		unavailable(ctx, w, err, "the permission to use this server cannot be checked now; try again")
-		return c, OutcomeUnavailable
+		return c, outcomeUnavailable
 	}
 	if !ok {
 		http.Error(w, fmt.Sprintf("user %q has no permission to use this server: an administrator must bind the user to ClusterRole coder-k8s-mcp-user, "+
 			"which allows the verb post on the path /mcp", c.user.GetName()), http.StatusForbidden)
-		return c, OutcomeDenied
+		return c, outcomeDenied
 	}
-	return c, OutcomeOK
-}
-
-func (a *Authenticator) refused(u user.Info) string {
-	if why := Refused(u); why != "" {
-		return why
-	}
-	return a.authenticator.refused(u)
+	return c, outcomeOK
 }
 
 // serveAs passes the request on with its caller and without its token.
 func (a *Authenticator) serveAs(c tokenOwner, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lifetime := maxRequestTime
 	if !c.expires.IsZero() {
-		lifetime = min(lifetime, c.expires.Sub(a.clock.Now()))
+		lifetime = min(lifetime, c.expires.Sub(a.cfg.Clock.Now()))
 	}
 	ctx, cancel := context.WithTimeout(request.WithUser(r.Context(), c.user), lifetime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set("Authorization", "Bearer decided")
-	withTokenInfo(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del("Authorization")
-		next.ServeHTTP(w, r)
-	})).ServeHTTP(w, r)
+	// The SDK accepts a caller only through its own check of a bearer token, for which the
+	// result is already decided. The expiry is set after that check, because the check uses
+	// a clock of its own.
+	info := &auth.TokenInfo{UserID: c.user.GetName(), Extra: map[string]any{tokenInfoUser: c.user}}
+	decided := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
+	auth.RequireBearerToken(decided, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			info.Expiration = c.expires
+			r.Header.Del("Authorization")
+			next.ServeHTTP(w, r)
+		})).ServeHTTP(w, r)
 }
 
 // tokenInfoUser is the key under which the token info of the SDK contains the caller.
@@ -246,19 +229,6 @@ func FromTokenInfo(info *auth.TokenInfo) user.Info {
 	}
 	caller, _ := info.Extra[tokenInfoUser].(user.Info)
 	return caller
-}
-
-// withTokenInfo passes the caller to the SDK. The SDK accepts it only through its own check
-// of a bearer token, for which the result is already decided. The expiry is set after that
-// check, because the check uses a clock of its own.
-func withTokenInfo(c tokenOwner, next http.Handler) http.Handler {
-	info := &auth.TokenInfo{UserID: c.user.GetName(), Extra: map[string]any{tokenInfoUser: c.user}}
-	decided := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
-	return auth.RequireBearerToken(decided, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			info.Expiration = c.expires
-			next.ServeHTTP(w, r)
-		}))
 }
 
 // challenge responds with 401 and a WWW-Authenticate header according to RFC 6750 and RFC

@@ -274,8 +274,8 @@ func BenchmarkAuthenticated(b *testing.B) {
 	})
 	id, err := NewAuthenticator(AuthenticatorConfig{
 		Options: *NewAuthenticationOptions(), BindAddress: ":8090",
-		Reviews: kube.AuthenticationV1().TokenReviews(),
-		Entry:   NewReviewer(ReviewerConfig{Kube: kube}),
+		Reviews:  kube.AuthenticationV1().TokenReviews(),
+		MayEnter: NewReviewer(kube, nil, nil, testClock()).MayEnter,
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -1,12 +1,13 @@
 // Package callers knows who calls the MCP server, what they may do, and how to access the
 // Kubernetes API as them.
 //
-//   - Authenticator checks the bearer token of each request (tokenreview.go, issuer.go).
+//   - Authenticator checks the bearer token of each request (tokens.go, issuer.go).
 //   - Reviewer checks with the API server whether a caller may use the MCP server, and which
 //     permissions it has in any namespace, so that tools without permission are hidden.
 //   - Kube is the client that impersonates the caller in the request's context
 //     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
-//   - Quota limits the concurrent operations of each user.
+//   - TTLCache, Probe and Quota bound what callers can cause: requests to the API server, and
+//     the concurrent operations of each user.
 //
 // Invariants:
 //   - A token is not passed on. It is checked and then removed from the request. It is never

@@ -88,15 +88,12 @@ func (p *people) clientset() *fake.Clientset {
 	return kube
 }
 
-// MayEnter implements Reviewer.
-func (p *people) MayEnter(_ context.Context, u user.Info) (bool, error) {
+// mayEnter replaces Reviewer.MayEnter.
+func (p *people) mayEnter(_ context.Context, u user.Info) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.entry[u.GetName()], p.entryErr
 }
-
-// Lacks implements Reviewer. It is not used.
-func (p *people) Lacks(context.Context, []Right) map[Right]bool { return nil }
 
 // door is an Authenticator with its fakes. It records the accepted requests.
 type door struct {
@@ -118,9 +115,9 @@ func newDoor(t *testing.T, change ...func(*AuthenticatorConfig)) *door {
 		Options:     *NewAuthenticationOptions(),
 		BindAddress: "127.0.0.1:8090",
 		Reviews:     d.people.clientset().AuthenticationV1().TokenReviews(),
-		Entry:       d.people,
+		MayEnter:    d.people.mayEnter,
 		Clock:       d.clock,
-		Observe: func(_ context.Context, outcome AuthenticationOutcome, user string) {
+		Observe: func(_ context.Context, outcome, user string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.observed = append(d.observed, fmt.Sprintf("%s %s", outcome, user))

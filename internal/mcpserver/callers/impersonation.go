@@ -37,14 +37,30 @@ type impersonator struct {
 
 var _ utilnet.RoundTripperWrapper = (*impersonator)(nil)
 
-// RoundTrip implements http.RoundTripper.
 func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
-	u, ok := request.UserFrom(r.Context())
-	if !ok || Refused(u) != "" {
+	as, next, err := i.asCaller(r)
+	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, errNoCaller
+		return nil, err
+	}
+	response, err := next.RoundTrip(as)
+	if response != nil {
+		// Because of this header, client-go would wait and retry up to ten times. The caller
+		// gets the error immediately and decides. The body of the response also contains
+		// the retry delay.
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// asCaller returns a copy of the request that impersonates the caller in its context, and
+// the transport for it.
+func (i *impersonator) asCaller(r *http.Request) (*http.Request, http.RoundTripper, error) {
+	u, ok := request.UserFrom(r.Context())
+	if !ok || Refused(u) != "" {
+		return nil, nil, errNoCaller
 	}
 	r = utilnet.CloneRequest(r)
 	for header := range r.Header {
@@ -58,19 +74,13 @@ func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(tracing.AuditIDHeader, id)
 	}
 	if _, local := u.(Local); local {
-		return toldAtOnce(i.local.RoundTrip(r))
+		return r, i.local, nil
 	}
 	r.Header.Set(authenticationv1.ImpersonateUserHeader, u.GetName())
 	for _, group := range Groups(u) {
 		r.Header.Add(authenticationv1.ImpersonateGroupHeader, group)
 	}
-	if err := i.passExtra(r.Header, u); err != nil {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, err
-	}
-	return toldAtOnce(i.next.RoundTrip(r))
+	return r, i.next, i.passExtra(r.Header, u)
 }
 
 // passExtra adds the extra attributes of a user. A service account is impersonated by its
@@ -93,16 +103,6 @@ func (i *impersonator) passExtra(header http.Header, u user.Info) error {
 // ValidExtraKey reports whether extra attributes with this key can be sent in a header.
 func ValidExtraKey(key string) bool {
 	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-._/") == ""
-}
-
-// toldAtOnce removes the header Retry-After, because of which client-go would wait and
-// retry up to ten times. The caller gets the error immediately and decides. The body of the
-// response also contains the retry delay.
-func toldAtOnce(response *http.Response, err error) (*http.Response, error) {
-	if response != nil {
-		response.Header.Del("Retry-After")
-	}
-	return response, err
 }
 
 // WrappedRoundTripper returns the wrapped transport, for client-go.

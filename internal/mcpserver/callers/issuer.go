@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -34,12 +33,11 @@ type issuer struct {
 	audiences []string
 	options   oidc.Options
 	requests  *countingTransport
-	known     *knownTokens
-	// tokens is nil before start.
-	tokens atomic.Pointer[oidc.AuthenticatorTokenWithHealthCheck]
+	// tokens is nil before start, which must be called before the first request.
+	tokens oidc.AuthenticatorTokenWithHealthCheck
 }
 
-func newIssuer(o AuthenticationOptions, key []byte, clk clock.PassiveClock) (*issuer, error) {
+func newIssuer(o AuthenticationOptions) (*issuer, error) {
 	requests, err := newCountingTransport(o.OIDC.CAFile)
 	if err != nil {
 		return nil, err
@@ -52,7 +50,6 @@ func newIssuer(o AuthenticationOptions, key []byte, clk clock.PassiveClock) (*is
 		url:       o.OIDC.IssuerURL,
 		audiences: audiences,
 		requests:  requests,
-		known:     newKnownTokens(key, clk),
 		options: oidc.Options{
 			JWTAuthenticator:     o.OIDC.jwtAuthenticator(audiences),
 			Client:               &http.Client{Transport: requests, Timeout: issuerTimeout},
@@ -87,31 +84,24 @@ func (o *OIDCOptions) jwtAuthenticator(audiences []string) apiserver.JWTAuthenti
 	return authenticator
 }
 
-// start requests the issuer's keys, every ten seconds until it succeeds.
+// start begins to request the issuer's keys, every ten seconds until it succeeds or ctx ends.
 func (i *issuer) start(ctx context.Context) error {
 	tokens, err := oidc.New(ctx, i.options)
 	if err != nil {
 		return fmt.Errorf("preparing to verify the tokens of %s: %w", i.url, err)
 	}
-	i.tokens.Store(&tokens)
-	<-ctx.Done()
+	i.tokens = tokens
 	return nil
 }
 
 func (i *issuer) check(context.Context) error {
-	_, err := i.ready()
-	return err
-}
-
-func (i *issuer) ready() (oidc.AuthenticatorTokenWithHealthCheck, error) {
-	tokens := i.tokens.Load()
-	if tokens == nil {
-		return nil, errNotStarted
+	if i.tokens == nil {
+		return errNotStarted
 	}
-	if err := (*tokens).HealthCheck(); err != nil {
-		return nil, fmt.Errorf("the keys of the OpenID Connect issuer could not be loaded: %w", err)
+	if err := i.tokens.HealthCheck(); err != nil {
+		return fmt.Errorf("the keys of the OpenID Connect issuer could not be loaded: %w", err)
 	}
-	return *tokens, nil
+	return nil
 }
 
 func (i *issuer) advice() string {
@@ -130,16 +120,11 @@ func (i *issuer) refused(u user.Info) string {
 }
 
 func (i *issuer) authenticate(ctx context.Context, token string) (tokenOwner, bool, error) {
-	return i.known.get(ctx, token, i.verify)
-}
-
-func (i *issuer) verify(ctx context.Context, token string) (tokenOwner, bool, error) {
-	tokens, err := i.ready()
-	if err != nil {
+	if err := i.check(ctx); err != nil {
 		return tokenOwner{}, false, err
 	}
 	failures := i.requests.failures.Load()
-	response, ok, err := tokens.AuthenticateToken(ctx, token)
+	response, ok, err := i.tokens.AuthenticateToken(ctx, token)
 	switch {
 	case err != nil && (ctx.Err() != nil || i.requests.failures.Load() != failures || strings.Contains(err.Error(), keysNotLoaded)):
 		return tokenOwner{}, false, errors.New("verifying a token: " + withoutToken(err, token))
@@ -180,7 +165,6 @@ func newCountingTransport(caFile string) (*countingTransport, error) {
 	return &countingTransport{next: utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config})}, nil
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r)
 	if err != nil || response.StatusCode != http.StatusOK {

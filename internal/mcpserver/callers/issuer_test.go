@@ -1,7 +1,6 @@
 package callers
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -146,7 +145,7 @@ func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 		// The library that verifies tokens uses the real clock.
 		cfg.Clock = clocktesting.NewFakePassiveClock(time.Now())
 	})
-	d.clock = d.Authenticator.clock.(*clocktesting.FakePassiveClock)
+	d.clock = d.Authenticator.cfg.Clock.(*clocktesting.FakePassiveClock)
 	for _, name := range []string{l.URL + "#alice", "alice", "alice@example.com", "oidc:alice"} {
 		d.people.entry[name] = true
 	}
@@ -156,15 +155,9 @@ func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 // open runs the background work of the mode until the test ends.
 func (d *door) open(t *testing.T) *door {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Start ended with %v", err)
-		}
-	})
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return d
 }
 

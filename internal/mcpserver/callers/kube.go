@@ -17,6 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 // Kube is a client of the Kubernetes API that impersonates the caller in the context of
@@ -66,16 +69,13 @@ func impersonating(base *rest.Config, extra ...string) *rest.Config {
 	as := cfg.Impersonate
 	cfg.Impersonate = rest.ImpersonationConfig{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &impersonator{next: next, local: actingAs(as, next), extra: extra}
+		local := next
+		if as.UserName != "" {
+			local = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig(as), next)
+		}
+		return &impersonator{next: next, local: local, extra: extra}
 	})
 	return cfg
-}
-
-func actingAs(as rest.ImpersonationConfig, next http.RoundTripper) http.RoundTripper {
-	if as.UserName == "" {
-		return next
-	}
-	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig(as), next)
 }
 
 // Getter reads paths of the Kubernetes API without decoding the response.
@@ -130,4 +130,50 @@ func SubresourcePath(group schema.GroupVersion, namespace, resource, name, subre
 		root = "/api/" + group.Version
 	}
 	return root + "/namespaces/" + namespace + "/" + resource + "/" + name + "/" + subresource
+}
+
+// maxExecs is the maximum number of commands that a caller may run at a time, on each
+// replica.
+const maxExecs = 8
+
+// Executor runs commands in workspaces.
+type Executor interface {
+	// Exec runs a command in a workspace with the caller's permissions, through the
+	// subresource exec. agent may be empty if the workspace has only one agent. Errors are
+	// those of remoteexec.Run.
+	Exec(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error
+}
+
+type executor struct {
+	cfg   *rest.Config
+	base  *url.URL
+	quota *Quota
+}
+
+func newExecutor(cfg *rest.Config) (Executor, error) {
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &executor{cfg: cfg, base: base, quota: NewQuota(maxExecs, 0)}, nil
+}
+
+func (e *executor) Exec(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error {
+	apiPath := SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, "coderworkspaces", workspace, "exec")
+	if err := checkPath(apiPath); err != nil {
+		return err
+	}
+	if strings.Contains(namespace+workspace, "/") {
+		return apierrors.NewBadRequest(fmt.Sprintf("%q in namespace %q is not a valid name of a workspace", workspace, namespace))
+	}
+	end, ok := e.quota.Begin(NameOf(ctx))
+	if !ok {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("%d commands of this user are running, which is the limit: wait for one of them, or run a command in the background", maxExecs), 0)
+	}
+	defer end()
+	to := e.base.JoinPath(apiPath)
+	if agent != "" {
+		to.RawQuery = url.Values{"agent": {agent}}.Encode()
+	}
+	return remoteexec.Run(ctx, e.cfg, to, c)
 }

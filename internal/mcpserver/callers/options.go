@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"github.com/spf13/pflag"
 )
 
@@ -27,11 +30,9 @@ const (
 // noPrefix disables the prefix of user names, as in kube-apiserver.
 const noPrefix = "-"
 
-// AuthenticationOptions are the user's settings.
+// AuthenticationOptions are the user's settings. AddFlags describes the fields.
 type AuthenticationOptions struct {
-	Mode Mode
-	// PublicURL is the URL of the MCP endpoint that clients use, such as
-	// https://mcp.example.com/mcp.
+	Mode      Mode
 	PublicURL string
 	OIDC      OIDCOptions
 }
@@ -39,15 +40,9 @@ type AuthenticationOptions struct {
 // OIDCOptions configure which tokens are valid in ModeOIDC, and how they map to users. They
 // have the same meaning as the flags of kube-apiserver with the same suffixes.
 type OIDCOptions struct {
-	IssuerURL string
-	// Audiences are the accepted audiences; a token needs one of them. The default is
-	// AuthenticationOptions.PublicURL.
-	Audiences []string
-	// CAFile contains the PEM certificates that verify the issuer's certificate. If it is
-	// empty, those of the system are used.
-	CAFile string
-	// UsernamePrefix defaults to the issuer's URL and "#", and to no prefix if the claim is
-	// email. "-" means no prefix.
+	IssuerURL                     string
+	Audiences                     []string
+	CAFile                        string
 	UsernameClaim, UsernamePrefix string
 	GroupsClaim, GroupsPrefix     string
 }
@@ -184,4 +179,40 @@ func isLoopback(host string) bool {
 	}
 	address, err := netip.ParseAddr(host)
 	return err == nil && address.IsLoopback()
+}
+
+// MetadataPath is the path of the metadata document of RFC 9728. Clients also request it
+// with the path of the endpoint appended.
+const MetadataPath = "/.well-known/oauth-protected-resource"
+
+// Metadata returns the handler of the document in which clients find out where to get a
+// token (RFC 9728). It returns nil in every mode except ModeOIDC. The document is public,
+// for every web origin.
+func (a *Authenticator) Metadata() http.Handler {
+	if a.cfg.Options.Mode != ModeOIDC {
+		return nil
+	}
+	return auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
+		Resource:               a.cfg.Options.PublicURL,
+		AuthorizationServers:   []string{a.cfg.Options.OIDC.IssuerURL},
+		BearerMethodsSupported: []string{"header"},
+		ResourceName:           "coder-k8s",
+	})
+}
+
+// metadataURL returns the URL of the document, or "". The well-known path is inserted
+// between the host and the path of the endpoint.
+func (a *Authenticator) metadataURL() string {
+	if a.cfg.Options.Mode != ModeOIDC {
+		return ""
+	}
+	u, err := url.Parse(a.cfg.Options.PublicURL)
+	if err != nil {
+		return ""
+	}
+	path := u.Path
+	if path == "/" {
+		path = ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: MetadataPath + path}).String()
 }

@@ -3,7 +3,7 @@ package callers
 import "testing"
 
 func TestEachUserHasAShare(t *testing.T) {
-	q := NewQuota(2)
+	q := NewQuota(2, 3)
 	first, ok := q.Begin("alice")
 	if !ok {
 		t.Fatal("the first one is refused")
@@ -17,6 +17,9 @@ func TestEachUserHasAShare(t *testing.T) {
 	if _, ok := q.Begin("bob"); !ok {
 		t.Error("another user is refused")
 	}
+	if _, ok := q.Begin("carol"); ok {
+		t.Error("a fourth one of all users began")
+	}
 	first()
 	first()
 	if got := q.Of("alice"); got != 1 {
@@ -29,7 +32,7 @@ func TestEachUserHasAShare(t *testing.T) {
 
 // TestNobodyIsRemembered checks that a user without operations uses no memory.
 func TestNobodyIsRemembered(t *testing.T) {
-	q := NewQuota(1)
+	q := NewQuota(1, 0)
 	end, _ := q.Begin("alice")
 	end()
 	if len(q.byUser) != 0 {
@@ -38,7 +41,7 @@ func TestNobodyIsRemembered(t *testing.T) {
 }
 
 func TestWithoutABound(t *testing.T) {
-	q := NewQuota(0)
+	q := NewQuota(0, 0)
 	for range 100 {
 		if _, ok := q.Begin("alice"); !ok {
 			t.Fatal("one is refused")

@@ -3,64 +3,49 @@ package callers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// cacheSize is the maximum number of cached results of one kind.
-const cacheSize = 4096
-
-// Reviewer checks the permissions of callers.
-type Reviewer interface {
-	// MayEnter reports whether the user may post to /mcp.
-	MayEnter(ctx context.Context, u user.Info) (bool, error)
-	// Lacks returns true for each permission that the caller in the context certainly has
-	// in no namespace. If a permission cannot be checked, the caller is assumed to have it.
-	// Pass all permissions in one call, because the result is cached for the whole list.
-	// The returned map must not be modified.
-	Lacks(ctx context.Context, rights []Right) map[Right]bool
-}
-
-// ReviewerConfig configures a Reviewer.
-type ReviewerConfig struct {
-	// Kube creates SubjectAccessReviews with the server's own identity.
-	Kube kubernetes.Interface
-	// Callers impersonates the caller in the context. Its scheme must contain
-	// authorization.k8s.io/v1.
-	Callers client.Client
-	// Namespaces returns the namespaces in which the tools can find objects.
-	Namespaces func(context.Context) ([]string, error)
-	// Clock defaults to the real clock.
-	Clock clock.PassiveClock
-}
-
-type reviewer struct {
-	*entryReviewer
-	*rightsReviewer
-}
-
-// NewReviewer returns a Reviewer that sends its checks to the API server.
-func NewReviewer(cfg ReviewerConfig) Reviewer {
-	clk := cfg.Clock
-	if clk == nil {
-		clk = clock.RealClock{}
-	}
-	return reviewer{
-		entryReviewer:  newEntryReviewer(cfg.Kube.AuthorizationV1().SubjectAccessReviews(), clk),
-		rightsReviewer: newRightsReviewer(cfg.Callers, cfg.Namespaces, clk),
-	}
-}
+const (
+	// MCPPath is the path of the MCP endpoint, for which a caller needs the verb post.
+	MCPPath = "/mcp"
+	// allowedTTL is how long a revoked permission is still accepted.
+	allowedTTL = 10 * time.Second
+	// deniedTTL is how long a new permission is not noticed.
+	deniedTTL = 5 * time.Second
+	// entryTimeout limits a request to the API server.
+	entryTimeout = 5 * time.Second
+	// rightsTTL is how long a changed permission is not noticed.
+	rightsTTL = 30 * time.Second
+	// unsureTTL is how long no further check is made after one that failed with an error.
+	unsureTTL = 5 * time.Second
+	// rightsTimeout limits all checks of one caller together.
+	rightsTimeout = 3 * time.Second
+	// maxNamespaces is the maximum number of requests for one caller.
+	maxNamespaces = 50
+	// maxReviews is the maximum number of concurrent requests for one caller.
+	maxReviews = 8
+	// cacheSize is the maximum number of cached results of one kind.
+	cacheSize = 4096
+)
 
 // Right is a permission as in RBAC: a verb on a resource or on a non-resource path.
 type Right struct {
@@ -83,51 +68,38 @@ func AggregatedRight(verb, resource string) Right {
 	return Right{Verb: verb, Group: aggregationv1alpha1.GroupVersion.Group, Resource: resource}
 }
 
-const (
-	// MCPPath is the path of the MCP endpoint, for which a caller needs the verb post.
-	MCPPath = "/mcp"
-	// allowedTTL is how long a revoked permission is still accepted.
-	allowedTTL = 10 * time.Second
-	// deniedTTL is how long a new permission is not noticed.
-	deniedTTL = 5 * time.Second
-	// entryTimeout limits a request to the API server.
-	entryTimeout = 5 * time.Second
-)
-
-// entryReviewer checks with SubjectAccessReviews whether a caller may post to /mcp.
-type entryReviewer struct {
-	reviews authorizationclient.SubjectAccessReviewInterface
-	answers *TTLCache[bool]
+// ReviewRights returns the permissions that a caller needs for Reviewer.Lacks. By default,
+// Kubernetes grants them to all authenticated users.
+func ReviewRights() []Right {
+	return []Right{{Verb: "create", Group: authorizationv1.GroupName, Resource: "selfsubjectrulesreviews"}}
 }
 
-func newEntryReviewer(reviews authorizationclient.SubjectAccessReviewInterface, clk clock.PassiveClock) *entryReviewer {
-	return &entryReviewer{reviews: reviews, answers: NewTTLCache[bool](cacheSize, entryTimeout, clk)}
+// Reviewer checks the permissions of callers with the API server, and caches the results.
+type Reviewer struct {
+	kube       kubernetes.Interface
+	callers    client.Client
+	namespaces func(context.Context) ([]string, error)
+	entries    *TTLCache[bool]
+	lacking    *TTLCache[map[Right]bool]
 }
 
-// MayEnter implements Reviewer. Local is always allowed.
-func (e *entryReviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
+// NewReviewer returns a Reviewer. kube creates SubjectAccessReviews with the server's own
+// identity. callers impersonates the caller in the context; its scheme must contain
+// authorization.k8s.io/v1. namespaces returns the namespaces in which the tools can find
+// objects.
+func NewReviewer(kube kubernetes.Interface, callers client.Client, namespaces func(context.Context) ([]string, error), clk clock.PassiveClock) *Reviewer {
+	return &Reviewer{
+		kube: kube, callers: callers, namespaces: namespaces,
+		entries: NewTTLCache[bool](cacheSize, entryTimeout, clk),
+		lacking: NewTTLCache[map[Right]bool](cacheSize, rightsTimeout, clk),
+	}
+}
+
+// MayEnter reports whether the user may post to /mcp. Local is always allowed.
+func (r *Reviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
 	if _, local := u.(Local); local {
 		return true, nil
 	}
-	spec := entrySpec(u)
-	// The whole spec is the cache key, because any part of it can affect the result.
-	key, err := json.Marshal(spec)
-	if err != nil {
-		return false, fmt.Errorf("bug: encoding an access review: %w", err)
-	}
-	return e.answers.Get(ctx, string(key), func(ctx context.Context) (bool, time.Duration, error) {
-		review, err := e.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return false, 0, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err)
-		}
-		if !review.Status.Allowed {
-			return false, deniedTTL, nil
-		}
-		return true, allowedTTL, nil
-	})
-}
-
-func entrySpec(u user.Info) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: MCPPath, Verb: "post"},
 		User:                  u.GetName(),
@@ -138,5 +110,148 @@ func entrySpec(u user.Info) authorizationv1.SubjectAccessReviewSpec {
 	for k, v := range u.GetExtra() {
 		spec.Extra[k] = v
 	}
-	return spec
+	// The whole spec is the cache key, because any part of it can affect the result.
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return false, fmt.Errorf("bug: encoding an access review: %w", err)
+	}
+	return r.entries.Get(ctx, string(key), func(ctx context.Context) (bool, time.Duration, error) {
+		review, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return false, 0, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err)
+		}
+		if !review.Status.Allowed {
+			return false, deniedTTL, nil
+		}
+		return true, allowedTTL, nil
+	})
+}
+
+// Lacks returns true for each permission that the caller in the context certainly has in no
+// namespace, by the caller's own SelfSubjectRulesReviews. If a permission cannot be checked,
+// the caller is assumed to have it. Pass all permissions in one call, because the result is
+// cached for the whole list. The returned map must not be modified.
+func (r *Reviewer) Lacks(ctx context.Context, rights []Right) map[Right]bool {
+	u, ok := request.UserFrom(ctx)
+	if _, local := u.(Local); !ok || local || len(rights) == 0 {
+		return nil
+	}
+	// The key contains everything that affects the result.
+	key, err := json.Marshal([]any{u.GetName(), Groups(u), rights})
+	if err != nil {
+		return nil
+	}
+	lacking, err := r.lacking.Get(ctx, string(key), func(ctx context.Context) (map[Right]bool, time.Duration, error) {
+		lacking, err := r.review(ctx, u, rights)
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Could not read the permissions of a caller, so all tools are listed", "reason", err.Error())
+			return nil, unsureTTL, nil
+		}
+		return lacking, rightsTTL, nil
+	})
+	if err != nil {
+		return nil
+	}
+	return lacking
+}
+
+// review checks one namespace after the other until no permission is missing. The first
+// namespace is checked alone, because a caller with cluster-wide permissions has them
+// there. If there are more than maxNamespaces namespaces, the missing permissions are
+// unknown, and nothing is reported as missing.
+func (r *Reviewer) review(ctx context.Context, u user.Info, rights []Right) (map[Right]bool, error) {
+	namespaces, err := r.namespacesOf(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	lacking := make(map[Right]bool, len(rights))
+	for _, right := range rights {
+		lacking[right] = true
+	}
+	for asked, size := 0, 1; asked < len(namespaces) && len(lacking) > 0; size = maxReviews {
+		if asked >= maxNamespaces {
+			return nil, nil
+		}
+		batch := namespaces[asked:min(asked+size, len(namespaces), maxNamespaces)]
+		asked += len(batch)
+		rules, complete, err := r.rulesIn(ctx, batch)
+		if err != nil || !complete {
+			return nil, err
+		}
+		for right := range lacking {
+			if slices.ContainsFunc(rules, func(rule authorizationv1.ResourceRule) bool { return grants(rule, right) }) {
+				delete(lacking, right)
+			}
+		}
+	}
+	return lacking, nil
+}
+
+// namespacesOf returns the namespaces with control planes, after the caller's own namespace
+// if the caller is a service account.
+func (r *Reviewer) namespacesOf(ctx context.Context, u user.Info) ([]string, error) {
+	namespaces, err := r.namespaces(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("finding the namespaces to ask about: %w", err)
+	}
+	if len(namespaces) == 0 {
+		return nil, errors.New("there is no namespace to ask about")
+	}
+	own, _, err := serviceaccount.SplitUsername(u.GetName())
+	if err != nil || slices.Contains(namespaces, own) {
+		return namespaces, nil //nolint:nilerr // Only service accounts have a namespace.
+	}
+	return append([]string{own}, namespaces...), nil
+}
+
+// rulesIn returns the caller's rules in some namespaces, which it requests concurrently. It
+// returns false if the API server reports that the rules are incomplete.
+func (r *Reviewer) rulesIn(ctx context.Context, namespaces []string) ([]authorizationv1.ResourceRule, bool, error) {
+	reviews := make([]authorizationv1.SelfSubjectRulesReview, len(namespaces))
+	var group errgroup.Group
+	for i, namespace := range namespaces {
+		reviews[i].Spec.Namespace = namespace
+		group.Go(func() error {
+			if err := r.callers.Create(ctx, &reviews[i]); err != nil {
+				return fmt.Errorf("asking for the rules in namespace %q: %w", namespace, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	var rules []authorizationv1.ResourceRule
+	for _, review := range reviews {
+		if review.Status.Incomplete {
+			return nil, false, nil
+		}
+		rules = append(rules, review.Status.ResourceRules...)
+	}
+	return rules, true, nil
+}
+
+// all is the wildcard in RBAC rules.
+const all = "*"
+
+// grants reports whether a rule grants the permission, for all objects or only for the ones
+// that it names.
+func grants(rule authorizationv1.ResourceRule, right Right) bool {
+	return has(rule.Verbs, right.Verb) && has(rule.APIGroups, right.Group) &&
+		slices.ContainsFunc(rule.Resources, func(resource string) bool { return covers(resource, right.Resource) })
+}
+
+func has(values []string, value string) bool {
+	return slices.Contains(values, all) || slices.Contains(values, value)
+}
+
+// covers reports whether a rule's resource matches the wanted one. "*" matches every
+// resource and subresource, and "*/log" matches the subresource log of every resource.
+// "pods/*" matches nothing, because RBAC does not support it.
+func covers(resource, wanted string) bool {
+	if resource == all || resource == wanted {
+		return true
+	}
+	_, subresource, ok := strings.Cut(wanted, "/")
+	return ok && resource == all+"/"+subresource
 }

@@ -36,8 +36,8 @@ func (d *doorkeeper) clientset() *fake.Clientset {
 	return kube
 }
 
-func (d *doorkeeper) reviewer(clk *clocktesting.FakePassiveClock) Reviewer {
-	return NewReviewer(ReviewerConfig{Kube: d.clientset(), Clock: clk})
+func (d *doorkeeper) reviewer(clk *clocktesting.FakePassiveClock) *Reviewer {
+	return NewReviewer(d.clientset(), nil, nil, clk)
 }
 
 func testClock() *clocktesting.FakePassiveClock {

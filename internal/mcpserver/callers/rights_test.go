@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,13 +66,9 @@ func (b *rulebook) create(ctx context.Context, _ client.WithWatch, obj client.Ob
 	return b.err[namespace]
 }
 
-func (b *rulebook) reviewer(clk *clocktesting.FakePassiveClock, namespaces ...string) Reviewer {
-	return NewReviewer(ReviewerConfig{
-		Kube:       kubefake.NewClientset(),
-		Callers:    fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: b.create}).Build(),
-		Namespaces: func(context.Context) ([]string, error) { return namespaces, nil },
-		Clock:      clk,
-	})
+func (b *rulebook) reviewer(clk *clocktesting.FakePassiveClock, namespaces ...string) *Reviewer {
+	callers := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: b.create}).Build()
+	return NewReviewer(nil, callers, func(context.Context) ([]string, error) { return namespaces, nil }, clk)
 }
 
 func caller(ctx context.Context, name string, groups ...string) context.Context {
@@ -166,11 +161,8 @@ func TestLacksWithoutACallerOrAQuestion(t *testing.T) {
 
 func TestLacksWhereNamespacesCannotBeFound(t *testing.T) {
 	book := &rulebook{}
-	reviewer := NewReviewer(ReviewerConfig{
-		Kube:       kubefake.NewClientset(),
-		Callers:    fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: book.create}).Build(),
-		Namespaces: func(context.Context) ([]string, error) { return nil, errors.New("no answer") },
-	})
+	reviewer := book.reviewer(testClock())
+	reviewer.namespaces = func(context.Context) ([]string, error) { return nil, errors.New("no answer") }
 	if got := reviewer.Lacks(caller(t.Context(), "alice"), []Right{{"get", "", "pods"}}); len(got) != 0 {
 		t.Errorf("lacking are %v", got)
 	}
@@ -262,8 +254,7 @@ func TestRightsAreAskedForAsTheCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reviewer := NewReviewer(ReviewerConfig{Kube: kubefake.NewClientset(), Callers: kube,
-		Namespaces: func(context.Context) ([]string, error) { return []string{"coder", "other"}, nil }})
+	reviewer := NewReviewer(nil, kube, func(context.Context) ([]string, error) { return []string{"coder", "other"}, nil }, testClock())
 	if lacking := reviewer.Lacks(caller(t.Context(), "alice"), []Right{{"get", "", "pods"}}); len(lacking) != 0 {
 		t.Errorf("lacking are %v", lacking)
 	}

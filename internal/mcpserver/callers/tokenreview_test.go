@@ -16,7 +16,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestTokensAreRememberedForAShortTime(t *testing.T) {
@@ -150,7 +149,7 @@ func TestOneTokenIsReviewedOnceAtATime(t *testing.T) {
 
 func TestTokensAreKeptOnlyAsAHash(t *testing.T) {
 	one, other := newDoor(t), newDoor(t)
-	hash := func(d *door) string { return d.authenticator.(*tokenReviewer).known.hash(aliceToken) }
+	hash := func(d *door) string { return d.known.hash(aliceToken) }
 	if strings.Contains(hash(one), aliceToken) || len(hash(one)) != 32 {
 		t.Errorf("the token is kept as %q", hash(one))
 	}
@@ -268,14 +267,14 @@ func TestCheckFindsAnAPIServerThatTakesEveryToken(t *testing.T) {
 }
 
 func TestManyChecksAskOnce(t *testing.T) {
-	h := newHealth(clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+	h := NewProbe(testClock(), time.Second, time.Second)
 	var asked, started atomic.Int64
 	release := make(chan struct{})
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
 			started.Add(1)
-			if err := h.check(func() error {
+			if err := h.Check(func() error {
 				asked.Add(1)
 				<-release
 				return nil

@@ -3,17 +3,26 @@ package callers
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/user"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // maxTokenBytes is larger than any real token, including one with hundreds of groups.
@@ -35,21 +44,14 @@ func bearerToken(r *http.Request) (string, bool) {
 	return token, true
 }
 
+// tokenCharacters are those of a b64token of RFC 6750, without the final "=".
+const tokenCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/"
+
 // isToken reports whether s is a b64token of RFC 6750. Nothing else is sent to the
 // authenticator, so that malformed tokens cannot make it fail.
 func isToken(s string) bool {
 	body := strings.TrimRight(s, "=")
-	if body == "" || len(s) > maxTokenBytes {
-		return false
-	}
-	for i := range len(body) {
-		c := body[i]
-		letter := (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')
-		if !letter && strings.IndexByte("-._~+/", c) < 0 {
-			return false
-		}
-	}
-	return true
+	return body != "" && len(s) <= maxTokenBytes && strings.Trim(body, tokenCharacters) == ""
 }
 
 // lastExpiry is later than the expiry of any token, and does not overflow in calculations.
@@ -107,29 +109,30 @@ type knownToken struct {
 	good   bool
 }
 
-func newKnownTokens(key []byte, clk clock.PassiveClock) *knownTokens {
+func newKnownTokens(clk clock.PassiveClock) *knownTokens {
+	key := make([]byte, sha256.Size)
+	// rand.Read never fails: it would end the process instead.
+	_, _ = rand.Read(key)
 	return &knownTokens{key: key, clock: clk, cache: NewTTLCache[knownToken](knownSize, askTimeout, clk), lately: cache.NewLRUExpireCacheWithClock(knownSize, clk)}
 }
 
 // get returns the cached result for the token, or calls ask. Concurrent calls with the same
 // token share one check.
 func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Context, string) (tokenOwner, bool, error)) (tokenOwner, bool, error) {
-	known, err := k.cache.Get(ctx, k.hash(token), func(ctx context.Context) (knownToken, time.Duration, error) {
+	hash := k.hash(token)
+	known, err := k.cache.Get(ctx, hash, func(ctx context.Context) (knownToken, time.Duration, error) {
 		c, good, err := ask(ctx, token)
-		if err == nil {
-			k.note(token, good)
+		switch {
+		case err != nil:
+			return knownToken{}, 0, err
+		case good:
+			k.lately.Add(hash, nil, latelyTTL)
+		default:
+			k.lately.Remove(hash)
 		}
-		return knownToken{caller: c, good: good}, k.counts(c, good), err
+		return knownToken{caller: c, good: good}, k.ttl(c, good), nil
 	})
 	return known.caller, known.good, err
-}
-
-func (k *knownTokens) note(token string, good bool) {
-	if good {
-		k.lately.Add(k.hash(token), nil, latelyTTL)
-	} else {
-		k.lately.Remove(k.hash(token))
-	}
 }
 
 // validLately reports whether the token was valid when it was last checked.
@@ -146,9 +149,9 @@ func (k *knownTokens) hash(token string) string {
 	return string(mac.Sum(nil))
 }
 
-// counts returns how long a result is cached. A valid result is never cached beyond the
+// ttl returns how long a result is cached. A valid result is never cached beyond the
 // expiry of the token.
-func (k *knownTokens) counts(c tokenOwner, good bool) time.Duration {
+func (k *knownTokens) ttl(c tokenOwner, good bool) time.Duration {
 	switch {
 	case !good:
 		return badTTL
@@ -173,47 +176,101 @@ func withoutToken(err error, token string) string {
 	return text
 }
 
-// checkInterval is how long the result of a check is valid.
-const checkInterval = 10 * time.Second
+const (
+	// checkTimeout limits the TokenReview of a readiness check.
+	checkTimeout = 2 * time.Second
+	// checkInterval is how long the result of a check is valid.
+	checkInterval = 10 * time.Second
+	// TokenReviews of tokens that were not valid here in the last minutes have a rate limit
+	// for all callers together. Otherwise a flood of invalid tokens would use up the
+	// requests that kube-apiserver grants this server.
+	newTokensPerSecond = 20
+	newTokensBurst     = 100
+)
 
-// health stores the result of the last token check.
-type health struct {
-	clock clock.PassiveClock
-	// checking serializes the checks.
-	checking sync.Mutex
+// errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
+var errTooManyNewTokens = errors.New("too many unknown tokens are being checked")
 
-	mu    sync.Mutex
-	asked time.Time
-	err   error
+// tokenReviewer checks tokens with the TokenReview API.
+type tokenReviewer struct {
+	reviews authenticationclient.TokenReviewInterface
+	clock   clock.PassiveClock
+	known   *knownTokens
+	health  *Probe
+	// newTokens limits the reviews of tokens that were not valid lately.
+	newTokens *rate.Limiter
 }
 
-func newHealth(clk clock.PassiveClock) *health { return &health{clock: clk} }
-
-// record stores a result.
-func (h *health) record(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked, h.err = h.clock.Now(), err
-}
-
-// last returns the last result. recent reports whether it is still valid.
-func (h *health) last() (recent bool, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !h.asked.IsZero() && h.clock.Since(h.asked) < checkInterval, h.err
-}
-
-// check returns the last result, or calls ask if that is too old.
-func (h *health) check(ask func() error) error {
-	h.checking.Lock()
-	defer h.checking.Unlock()
-	recent, err := h.last()
-	if !recent {
-		err = ask()
-		h.record(err)
+func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, known *knownTokens, clk clock.PassiveClock) *tokenReviewer {
+	return &tokenReviewer{
+		reviews: reviews, clock: clk, known: known, health: NewProbe(clk, checkInterval, checkInterval),
+		newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
 	}
+}
+
+func (t *tokenReviewer) advice() string {
+	return "make one with `kubectl create token <service-account> --namespace=<namespace> --audience=" + Audience + "`"
+}
+
+// refused always returns "": the API server authenticates only its own users.
+func (t *tokenReviewer) refused(user.Info) string { return "" }
+
+func (t *tokenReviewer) authenticate(ctx context.Context, token string) (tokenOwner, bool, error) {
+	if !t.known.validLately(token) && !t.newTokens.AllowN(t.clock.Now(), 1) {
+		return tokenOwner{}, false, errTooManyNewTokens
+	}
+	status, err := t.ask(ctx, token)
+	if err != nil {
+		return tokenOwner{}, false, err
+	}
+	// An authenticator that does not support audiences returns none. Such a token is one
+	// for the API server, so it is rejected too.
+	if !status.Authenticated || !slices.Contains(status.Audiences, Audience) {
+		log.FromContext(ctx).V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
+		return tokenOwner{}, false, nil
+	}
+	return tokenOwner{user: userOf(status.User), expires: expiry(token)}, true, nil
+}
+
+// ask creates a TokenReview and records whether that succeeded.
+func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	// client-go logs the body of a request at high verbosity, and this body contains the
+	// token.
+	ctx = logr.NewContext(ctx, logr.Discard())
+	review, err := t.reviews.Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		err = errors.New("reviewing a token: " + withoutToken(err, token))
+	}
+	t.health.Record(err)
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{}, err
+	}
+	return review.Status, nil
+}
+
+// check reviews a random token, unless there was a recent review.
+func (t *tokenReviewer) check(ctx context.Context) error {
+	err := t.health.Check(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+		defer cancel()
+		status, err := t.ask(ctx, "check-"+rand.Text())
+		if err == nil && status.Authenticated {
+			err = errors.New("the API server accepts a random token as that of a user")
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("tokens cannot be checked: %w", err)
 	}
 	return nil
+}
+
+func userOf(info authenticationv1.UserInfo) user.Info {
+	extra := make(map[string][]string, len(info.Extra))
+	for k, v := range info.Extra {
+		extra[k] = v
+	}
+	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
 }

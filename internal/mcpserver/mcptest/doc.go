@@ -1,4 +1,4 @@
 // Package mcptest provides what tests of several packages of the MCP server need: a log
-// buffer, a proxy for its requests, and a workspace in which commands run on this machine,
+// buffer, metrics as text, a proxy for its requests, and a workspace in which commands run on this machine,
 // with real shells and real files.
 package mcptest

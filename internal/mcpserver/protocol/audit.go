@@ -4,22 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.opentelemetry.io/otel/attribute"
-	oteltrace "go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
-	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // The methods that this package refers to.
@@ -36,22 +33,6 @@ const (
 // maxLogged limits the size of a client's text in one value of a log line, in bytes.
 const maxLogged = 256 + len(redaction.Ellipsis)
 
-// Metrics counts calls, sessions and streams.
-type Metrics interface {
-	// CalledTool counts a call of a tool and its duration. The name of the tool is chosen
-	// by the client and may not exist.
-	CalledTool(tool, outcome string, took time.Duration)
-	// AddSessions and AddStreams add n to the number of open sessions or streams.
-	AddSessions(n int)
-	AddStreams(n int)
-}
-
-type noMetrics struct{}
-
-func (noMetrics) CalledTool(string, string, time.Duration) {}
-func (noMetrics) AddSessions(int)                          {}
-func (noMetrics) AddStreams(int)                           {}
-
 // audit logs each tool call, prompt and read of a resource, including refused ones: the
 // caller, the object and the outcome. It logs only a few of the arguments, because others
 // may contain secrets. Subscriptions are logged when they begin, by subscriptions.begin.
@@ -67,7 +48,7 @@ func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 		defer func() {
 			outcome, took := outcomeOf(recorded.String(), result, err), s.config.Clock.Since(start)
 			if did.kind == toolDeed {
-				s.config.Metrics.CalledTool(did.target, outcome, took)
+				s.config.Metrics.calledTool(did.target, outcome, took)
 			}
 			did.log(ctx, method, outcome, took)
 		}()
@@ -170,65 +151,77 @@ func outcomeOfError(err error) string {
 	}
 }
 
-// trace creates a span for each request. Requests that do no work, and streams, whose
-// duration depends on the client, have none.
-func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
-	if s.config.Tracing == nil {
-		return next
-	}
-	return func(ctx context.Context, method string, req mcp.Request) (_ mcp.Result, err error) {
-		if isNotification(method) || method == methodPing || method == methodListen {
-			return next(ctx, method, req)
+// explain replaces the SDK's errors about unknown names by messages that say what to do
+// differently. A handler's error that is not a JSON-RPC error is not meant for clients; it
+// is only logged.
+func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if err == nil {
+			return result, nil
 		}
-		ctx, span := s.config.Tracing.Begin(tracing.Extract(ctx, traceOf(req)), s.spanName(method, req),
-			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(
-				attribute.String("mcp.method.name", method),
-				attribute.String("request.id", tracing.RequestID(ctx)),
-			))
-		defer func() { tracing.End(span, err) }()
-		return next(ctx, method, req)
-	}
-}
-
-// spanName contains the name of the tool, unless there is no such tool.
-func (s *Server) spanName(method string, req mcp.Request) string {
-	if params, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok {
-		if _, known := s.tools[params.Name]; known {
-			return "MCP " + method + " " + params.Name
+		var rpc *jsonrpc.Error
+		if errors.As(err, &rpc) {
+			return nil, explained(err, rpc, req)
+		}
+		switch method {
+		case methodCallTool, methodGetPrompt, methodReadResource, methodComplete:
+			return nil, hidden(ctx, method, err)
+		default:
+			return nil, err
 		}
 	}
-	return "MCP " + method
 }
 
-// traceParent is the HTTP header with the trace context.
-const traceParent = "Traceparent"
-
-// traceOf returns the client's trace context, from the HTTP headers or from the metadata of
-// the message. Clients that also support other transports use the metadata.
-func traceOf(req mcp.Request) http.Header {
-	if extra := req.GetExtra(); extra != nil && extra.Header.Get(traceParent) != "" {
-		return extra.Header
-	}
-	header := http.Header{}
-	if parent, ok := metaOf(req)["traceparent"].(string); ok {
-		header.Set(traceParent, parent)
-	}
-	return header
-}
-
-// metaOf returns the metadata of a request whose method always has parameters. For other
-// methods, the SDK may return a nil pointer as the parameters.
-func metaOf(req mcp.Request) mcp.Meta {
+// explained recognizes the SDK's errors by their text, because all invalid parameters have
+// the same code.
+func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
+	sentence := ""
 	switch params := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:
-		return params.Meta
+		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
+			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", cut(params.Name))
+		}
 	case *mcp.GetPromptParams:
-		return params.Meta
+		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
+			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", cut(params.Name))
+		}
 	case *mcp.ReadResourceParams:
-		return params.Meta
-	default:
-		return nil
+		if isNoResource(rpc) {
+			return noResource(rpc, params.URI)
+		}
 	}
+	if sentence == "" {
+		return err
+	}
+	return &jsonrpc.Error{Code: rpc.Code, Message: sentence}
+}
+
+// isNoResource recognizes mcp.ResourceNotFoundError.
+func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
+
+func noResource(rpc *jsonrpc.Error, uri string) error {
+	return &jsonrpc.Error{
+		Code:    rpc.Code,
+		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", cut(uri)),
+		Data:    rpc.Data,
+	}
+}
+
+// hidden logs an error that is not meant for clients, and returns the error for the client.
+func hidden(ctx context.Context, method string, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was stopped; request less data, or try again later"}
+	case ctx.Err() != nil:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
+	}
+	log.FromContext(ctx).Error(err, "An MCP method failed", "method", method)
+	return internalError()
+}
+
+func internalError() error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the log of the server for details"}
 }
 
 // sdkLog logs all messages of the SDK at the detail level. The SDK logs every request, and
@@ -239,19 +232,15 @@ func newSDKLog(logger logr.Logger) *slog.Logger {
 	return slog.New(sdkLog{logr.ToSlogHandler(logger.V(1))})
 }
 
-// Enabled implements slog.Handler.
 func (h sdkLog) Enabled(ctx context.Context, _ slog.Level) bool {
 	return h.Handler.Enabled(ctx, slog.LevelInfo)
 }
 
-// Handle implements slog.Handler.
 func (h sdkLog) Handle(ctx context.Context, record slog.Record) error {
 	record.Level = slog.LevelInfo
 	return h.Handler.Handle(ctx, record)
 }
 
-// WithAttrs implements slog.Handler.
 func (h sdkLog) WithAttrs(attrs []slog.Attr) slog.Handler { return sdkLog{h.Handler.WithAttrs(attrs)} }
 
-// WithGroup implements slog.Handler.
 func (h sdkLog) WithGroup(name string) slog.Handler { return sdkLog{h.Handler.WithGroup(name)} }

@@ -13,10 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -56,38 +58,46 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 		})
 	}
 	tests := map[string]struct {
-		method string
-		params map[string]any
-		want   map[string]string
-		metric string
+		method  string
+		params  map[string]any
+		want    map[string]string
+		counted []string
 	}{
 		"a call": {
 			methodCallTool, map[string]any{"name": "work", "arguments": map[string]any{"namespace": "coder", "name": "ws", "dryRun": true, "text": "secret argument"}},
-			map[string]string{"method": "tools/call", "tool": "work", "namespace": "coder", "name": "ws", "dryRun": "true", "outcome": "ok", "durationMs": "1500"}, "work ok",
+			map[string]string{"method": "tools/call", "tool": "work", "namespace": "coder", "name": "ws", "dryRun": "true", "outcome": "ok", "durationMs": "1500"},
+			[]string{"coder_k8s_mcp_tool_calls_total{outcome=ok,tool=work} 1"},
 		},
 		"a call with mistakes": {
 			methodCallTool, map[string]any{"name": "fails", "arguments": map[string]any{"namespace": 5, "name": []string{"secret"}, "dryRun": "yes"}},
-			map[string]string{"method": "tools/call", "tool": "fails", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"}, "fails invalid",
+			map[string]string{"method": "tools/call", "tool": "fails", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"},
+			[]string{"coder_k8s_mcp_tool_calls_total{outcome=invalid,tool=fails} 1"},
 		},
 		"a tool that does not exist": {
 			methodCallTool, map[string]any{"name": strings.Repeat("é", 200)},
-			map[string]string{"method": "tools/call", "tool": strings.Repeat("é", 128) + "…", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"}, strings.Repeat("é", 200) + " invalid",
+			map[string]string{"method": "tools/call", "tool": strings.Repeat("é", 128) + "…", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"},
+			[]string{"coder_k8s_mcp_tool_calls_total{outcome=invalid,tool=unknown} 1"},
 		},
 		"a prompt": {
 			methodGetPrompt, map[string]any{"name": "diagnose", "arguments": map[string]string{"namespace": "coder", "name": "x", "text": "secret argument"}},
-			map[string]string{"method": "prompts/get", "prompt": "diagnose", "namespace": "coder", "name": "x", "dryRun": "false", "outcome": "ok", "durationMs": "0"}, "",
+			map[string]string{"method": "prompts/get", "prompt": "diagnose", "namespace": "coder", "name": "x", "dryRun": "false", "outcome": "ok", "durationMs": "0"}, nil,
 		},
 		"a resource": {
 			methodReadResource, map[string]any{"uri": "test://x"},
-			map[string]string{"method": "resources/read", "uri": "test://x", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, "",
+			map[string]string{"method": "resources/read", "uri": "test://x", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, nil,
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock = clk })
+			registry := prometheus.NewRegistry()
+			metrics, err := NewMetrics(registry, []string{"work", "fails"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock, c.Metrics = clk, metrics })
 			h.send(t, message{protocol: legacyProtocol, token: "alice", method: tt.method, params: tt.params})
 			var lines []string
-			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.lines("Handled a call"); return len(lines) > 0 })
+			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.Lines("Handled a call"); return len(lines) > 0 })
 			if len(lines) != 1 {
 				t.Fatalf("the record has %d lines: %q", len(lines), lines)
 			}
@@ -101,11 +111,13 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 			if strings.Contains(lines[0], "secret") {
 				t.Errorf("the line tells a secret: %s", lines[0])
 			}
-			want := map[string]int{}
-			if tt.metric != "" {
-				want[tt.metric] = 1
+			var counted []string
+			for _, series := range mcptest.Series(t, registry) {
+				if strings.HasPrefix(series, "coder_k8s_mcp_tool_calls_total") {
+					counted = append(counted, series)
+				}
 			}
-			if diff := cmp.Diff(want, h.metrics.calls); diff != "" {
+			if diff := cmp.Diff(tt.counted, counted); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
 		})

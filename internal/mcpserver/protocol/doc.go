@@ -12,13 +12,13 @@
 //     (server.go, sessions.go).
 //  2. A panic in a later step ends the request and not the process (middleware.go).
 //  3. The caller, the request ID and the logger are added to the context (middleware.go).
-//  4. A span begins, in the client's trace if it sent one (audit.go).
-//  5. On the way back, errors are replaced by messages for clients (middleware.go).
+//  4. A span begins, in the client's trace if it sent one (middleware.go).
+//  5. On the way back, errors are replaced by messages for clients (audit.go).
 //  6. The request is logged, and tool calls are counted (audit.go).
-//  7. A timeout is set, and the request is bound to its connection (limits.go).
-//  8. Subscriptions are authorized and start to watch (subscriptions.go).
-//  9. On the way back, sessions are counted (sessions.go), and the list of tools is
-//     filtered by the caller's permissions (middleware.go).
+//  7. A timeout is set, and the request is bound to its connection (middleware.go).
+//  8. Subscriptions are authorized and start to watch (subscriptions.go). On the way back,
+//     sessions are counted (sessions.go), and the list of tools is filtered by the caller's
+//     permissions (lists.go).
 //
 // Invariants: a request without a caller reaches the handlers without one, and never with
 // the caller of an earlier request of the session. This package authorizes nothing: the API

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,19 +12,18 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -53,17 +51,16 @@ var ways = map[string]way{
 // harness is a server behind HTTP. Callers are identified by their token.
 type harness struct {
 	*Server
-	url     string
-	logs    *logBuffer
-	metrics *fakeMetrics
-	http    *httptest.Server
+	url  string
+	logs *mcptest.LogBuffer
+	http *httptest.Server
 }
 
 // newHarness starts a server. changes modify its configuration and its limits.
 func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	t.Helper()
-	h := &harness{logs: &logBuffer{}, metrics: newFakeMetrics()}
-	config := Config{Version: "v1.2.3", Env: toolset.Env{Kube: &callers.Kube{}}, Metrics: h.metrics, Logger: h.logs.logger(0)}
+	h := &harness{logs: &mcptest.LogBuffer{}}
+	config := Config{Version: "v1.2.3", Env: toolset.Env{Kube: &callers.Kube{}}, Metrics: testMetrics(t), Logger: h.logs.LoggerAt(0)}
 	l := defaultLimits()
 	l.coalesce = time.Millisecond
 	for _, change := range changes {
@@ -376,65 +373,9 @@ func (e *events) until(t *testing.T, text string) string {
 	return ""
 }
 
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) logger(verbosity int) logr.Logger {
-	return funcr.New(func(prefix, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		fmt.Fprintln(&l.buf, prefix, args)
-	}, funcr.Options{Verbosity: verbosity})
-}
-
-// lines returns the log lines that contain the text.
-func (l *logBuffer) lines(text string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var found []string
-	for line := range strings.Lines(l.buf.String()) {
-		if strings.Contains(line, text) {
-			found = append(found, strings.TrimSpace(line))
-		}
-	}
-	return found
-}
-
-// fakeMetrics counts calls, sessions and streams.
-type fakeMetrics struct {
-	mu                sync.Mutex
-	calls             map[string]int
-	sessions, streams int
-}
-
-func newFakeMetrics() *fakeMetrics { return &fakeMetrics{calls: map[string]int{}} }
-
-func (f *fakeMetrics) CalledTool(tool, outcome string, _ time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calls[tool+" "+outcome]++
-}
-
-func (f *fakeMetrics) AddSessions(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sessions += n
-}
-
-func (f *fakeMetrics) AddStreams(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.streams += n
-}
-
-func (f *fakeMetrics) open() (sessions, streams int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.sessions, f.streams
-}
+// openSessions and openStreams are the numbers in the metrics.
+func (h *harness) openSessions() int { return int(testutil.ToFloat64(h.config.Metrics.Sessions)) }
+func (h *harness) openStreams() int  { return int(testutil.ToFloat64(h.config.Metrics.Streams)) }
 
 // receive waits for a value.
 func receive[T any](t *testing.T, what string, from <-chan T) T {

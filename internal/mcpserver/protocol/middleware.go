@@ -2,15 +2,18 @@ package protocol
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"runtime/debug"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,6 +22,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
+
+// guard recovers from a panic in a request, so that it does not end the process. The SDK
+// runs each request in its own goroutine, outside of net/http's recover.
+func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.config.Logger.Error(nil, "Recovered from a panic in an MCP method", "method", method, "panic", p, "stack", string(debug.Stack()))
+				result, err = nil, internalError()
+			}
+		}()
+		return next(ctx, method, req)
+	}
+}
 
 // identify adds the caller, and a logger with the request ID, to the context. It takes both
 // from the SDK's data about this request, because in a session the values of the context
@@ -48,168 +65,175 @@ func expiryOf(info *auth.TokenInfo) time.Time {
 	return info.Expiration
 }
 
-// explain replaces the SDK's errors about unknown names by messages that say what to do
-// differently. A handler's error that is not a JSON-RPC error is not meant for clients; it
-// is only logged.
-func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		result, err := next(ctx, method, req)
-		if err == nil {
-			return result, nil
-		}
-		var rpc *jsonrpc.Error
-		if errors.As(err, &rpc) {
-			return nil, explained(err, rpc, req)
-		}
-		switch method {
-		case methodCallTool, methodGetPrompt, methodReadResource, methodComplete:
-			return nil, hidden(ctx, method, err)
-		default:
-			return nil, err
-		}
+// trace creates a span for each request. Requests that do no work, and streams, whose
+// duration depends on the client, have none.
+func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
+	if s.config.Tracing == nil {
+		return next
 	}
-}
-
-// explained recognizes the SDK's errors by their text, because all invalid parameters have
-// the same code.
-func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
-	sentence := ""
-	switch params := req.GetParams().(type) {
-	case *mcp.CallToolParamsRaw:
-		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
-			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", cut(params.Name))
+	return func(ctx context.Context, method string, req mcp.Request) (_ mcp.Result, err error) {
+		if isNotification(method) || method == methodPing || method == methodListen {
+			return next(ctx, method, req)
 		}
-	case *mcp.GetPromptParams:
-		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
-			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", cut(params.Name))
-		}
-	case *mcp.ReadResourceParams:
-		if isNoResource(rpc) {
-			return noResource(rpc, params.URI)
-		}
-	}
-	if sentence == "" {
-		return err
-	}
-	return &jsonrpc.Error{Code: rpc.Code, Message: sentence}
-}
-
-// isNoResource recognizes mcp.ResourceNotFoundError.
-func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
-
-func noResource(rpc *jsonrpc.Error, uri string) error {
-	return &jsonrpc.Error{
-		Code:    rpc.Code,
-		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", cut(uri)),
-		Data:    rpc.Data,
-	}
-}
-
-// hidden logs an error that is not meant for clients, and returns the error for the client.
-func hidden(ctx context.Context, method string, err error) error {
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was stopped; request less data, or try again later"}
-	case ctx.Err() != nil:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
-	}
-	log.FromContext(ctx).Error(err, "An MCP method failed", "method", method)
-	return internalError()
-}
-
-// guard recovers from a panic in a request, so that it does not end the process. The SDK
-// runs each request in its own goroutine, outside of net/http's recover.
-func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				s.config.Logger.Error(nil, "Recovered from a panic in an MCP method", "method", method, "panic", p, "stack", string(debug.Stack()))
-				result, err = nil, internalError()
-			}
-		}()
+		ctx, span := s.config.Tracing.Begin(tracing.Extract(ctx, traceOf(req)), s.spanName(method, req),
+			oteltrace.WithSpanKind(oteltrace.SpanKindServer), oteltrace.WithAttributes(
+				attribute.String("mcp.method.name", method),
+				attribute.String("request.id", tracing.RequestID(ctx)),
+			))
+		defer func() { tracing.End(span, err) }()
 		return next(ctx, method, req)
 	}
 }
 
-func internalError() error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; see the log of the server for details"}
-}
-
-// definitions returns the definitions of the tools by name, and all permissions that decide
-// which callers see them.
-func definitions(set *toolset.Set) (map[string]toolset.Definition, []callers.Right) {
-	byName := map[string]toolset.Definition{}
-	var rights []callers.Right
-	for _, definition := range set.Definitions() {
-		byName[definition.Name] = definition
-		for _, right := range slices.Concat(definition.Rights, definition.OneOf) {
-			if !slices.Contains(rights, right) {
-				rights = append(rights, right)
-			}
+// spanName contains the name of the tool, unless there is no such tool.
+func (s *Server) spanName(method string, req mcp.Request) string {
+	if params, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok {
+		if _, known := s.tools[params.Name]; known {
+			return "MCP " + method + " " + params.Name
 		}
 	}
-	return byName, rights
+	return "MCP " + method
 }
 
-// showTools removes the tools from a list that the caller has no permission to use. It
-// filters the SDK's pages; their cursors stay valid. A hidden tool can still be called: the
-// API server decides.
-func (s *Server) showTools(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		result, err := next(ctx, method, req)
-		list, ok := result.(*mcp.ListToolsResult)
-		if err != nil || !ok || s.config.Access == nil || len(s.rights) == 0 {
-			return result, err
-		}
-		lacks := s.config.Access.Lacks(ctx, s.rights)
-		// The slice belongs to this response alone.
-		list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool {
-			return s.tools[tool.Name].Useless(lacks)
-		})
-		return list, nil
+// traceParent is the HTTP header with the trace context.
+const traceParent = "Traceparent"
+
+// traceOf returns the client's trace context, from the HTTP headers or from the metadata of
+// the message. Clients that also support other transports use the metadata.
+func traceOf(req mcp.Request) http.Header {
+	if extra := req.GetExtra(); extra != nil && extra.Header.Get(traceParent) != "" {
+		return extra.Header
 	}
+	header := http.Header{}
+	if parent, ok := metaOf(req)["traceparent"].(string); ok {
+		header.Set(traceParent, parent)
+	}
+	return header
 }
 
-// maxCompletions is the maximum number of values that the protocol allows in one answer.
-const maxCompletions = 100
-
-type completionHandler = func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
-
-// completion limits the values of handler to maxCompletions. It returns nil if handler is
-// nil, so that the capability is not advertised.
-func completion(handler completionHandler) completionHandler {
-	if handler == nil {
+// metaOf returns the metadata of a request whose method always has parameters. For other
+// methods, the SDK may return a nil pointer as the parameters.
+func metaOf(req mcp.Request) mcp.Meta {
+	switch params := req.GetParams().(type) {
+	case *mcp.CallToolParamsRaw:
+		return params.Meta
+	case *mcp.GetPromptParams:
+		return params.Meta
+	case *mcp.ReadResourceParams:
+		return params.Meta
+	default:
 		return nil
 	}
-	return func(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
-		result, err := handler(ctx, req)
-		if err != nil {
-			return nil, err
+}
+
+// bound sets the timeout of a request and cancels it when the client's connection closes.
+// In a session, requests outlive their connection and the limits of the HTTP middleware, so
+// the number of a user's requests is limited instead. Streams have their own limits.
+func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		ctx, cancel := followConnection(ctx)
+		defer cancel()
+		if method == methodListen {
+			return next(ctx, method, req)
 		}
-		if result == nil {
-			result = &mcp.CompleteResult{}
+		if inSession(req) && !isNotification(method) {
+			user := callers.NameOf(ctx)
+			end, ok := s.sessionCalls.Begin(user)
+			if !ok {
+				return nil, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("user %q has %d requests in sessions that have not ended, and may have no more: wait for one of them, or cancel it", user, s.sessionCalls.PerUser())}
+			}
+			defer end()
 		}
-		details := &result.Completion
-		switch {
-		case details.Values == nil:
-			details.Values = []string{}
-		case len(details.Values) > maxCompletions:
-			details.Total = max(details.Total, len(details.Values))
-			details.Values, details.HasMore = details.Values[:maxCompletions], true
-		}
-		return result, nil
+		ctx, stop := context.WithTimeout(ctx, s.timeout(req))
+		defer stop()
+		defer s.stopper.onStop(stop)()
+		return next(ctx, method, req)
 	}
 }
 
-// listTTL is how long a client may cache a list. It is short because lists depend on the
-// caller's permissions, which may change.
-const listTTL = 30 * time.Second
+// timeout returns the time limit of a request. A tool that waits gets the time from its
+// arguments wait and timeoutSeconds, which mean the same in all tools. If the server can
+// ask the user during the call, which is possible only in a session, the limit includes the
+// time for the answer.
+func (s *Server) timeout(req mcp.Request) time.Duration {
+	params, ok := req.GetParams().(*mcp.CallToolParamsRaw)
+	if !ok {
+		return s.limits.call
+	}
+	timeout := s.limits.call
+	var waits struct {
+		Wait           bool    `json:"wait"`
+		TimeoutSeconds float64 `json:"timeoutSeconds"`
+	}
+	// The tool reports invalid arguments.
+	if err := json.Unmarshal(params.Arguments, &waits); err == nil && (waits.Wait || s.tools[params.Name].Waits) {
+		timeout = toolset.DefaultTimeout + s.limits.beyondWait
+		if waits.TimeoutSeconds > 0 {
+			timeout = time.Duration(min(waits.TimeoutSeconds, toolset.MaxTimeout.Seconds())*float64(time.Second)) + s.limits.beyondWait
+		}
+	}
+	if s.tools[params.Name].Effect == toolset.Destroys && inSession(req) {
+		timeout += s.limits.answer
+	}
+	return timeout
+}
 
-// setCacheable sets how long a client may cache an answer. All answers depend on the
-// caller. The content of a resource can change at any time, so it must not be cached.
-func setCacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
-	c.CacheScope, c.TTLMs = "private", int(listTTL.Milliseconds())
-	if _, ok := req.(*mcp.ReadResourceRequest); ok {
-		c.TTLMs = 0
+// isNotification reports whether a message is a notification, which has no response.
+func isNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
+
+// inSession reports whether a request belongs to a session.
+func inSession(req mcp.Request) bool {
+	session, ok := req.GetSession().(*mcp.ServerSession)
+	return ok && session.ID() != ""
+}
+
+type connectionKey struct{}
+
+// withConnection stores the request's context for followConnection. It is used only for
+// requests without a session: in a session, the context of the first request is used, whose
+// connection ends early.
+func withConnection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, connectionKey{}, ctx)
+}
+
+// followConnection cancels the work when the client disconnects, if the response can be
+// sent only on that connection. The SDK does that only for revision 2026-07-28.
+func followConnection(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	connection, ok := ctx.Value(connectionKey{}).(context.Context)
+	if !ok {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(connection, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// extend adds to what the SDK does for single methods. Calls of tools pass it unchanged.
+func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if s.config.Subscriptions != nil {
+			switch params := req.GetParams().(type) {
+			case *mcp.SubscriptionsListenParams:
+				return s.subscriptions.listen(ctx, req, params, next)
+			case *mcp.SubscribeParams:
+				return s.subscriptions.subscribe(ctx, req, params, next)
+			case *mcp.UnsubscribeParams:
+				s.subscriptions.remove(req, params.URI)
+			}
+		}
+		result, err := next(ctx, method, req)
+		if err != nil {
+			return result, err
+		}
+		switch result := result.(type) {
+		case *mcp.InitializeResult:
+			s.describe(ctx, req, result)
+		case *mcp.ListToolsResult:
+			s.showTools(ctx, result)
+		}
+		return result, nil
 	}
 }

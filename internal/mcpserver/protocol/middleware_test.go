@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -84,9 +83,7 @@ func FuzzArguments(f *testing.F) {
 // fakeReviewer contains the permissions that users lack.
 type fakeReviewer map[string][]callers.Right
 
-func (fakeReviewer) MayEnter(context.Context, user.Info) (bool, error) { return true, nil }
-
-func (f fakeReviewer) Lacks(ctx context.Context, rights []callers.Right) map[callers.Right]bool {
+func (f fakeReviewer) lacks(ctx context.Context, rights []callers.Right) map[callers.Right]bool {
 	lacks := map[callers.Right]bool{}
 	if slices.Contains(rights[1:], rights[0]) {
 		panic("the same right is asked for twice")
@@ -125,7 +122,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 			t.Run(name+" "+caller, func(t *testing.T) {
 				// With pages of one tool, some pages are empty, and the following ones must
 				// still be found.
-				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Access, l.pageSize = &set, reviewer, 1 })
+				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Lacks, l.pageSize = &set, reviewer.lacks, 1 })
 				c := h.connect(t, w.protocol, caller, nil)
 				var got []string
 				for tool, err := range c.Tools(t.Context(), nil) {

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -97,7 +98,7 @@ func TestACancelledCallReachesTheTool(t *testing.T) {
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.Canceled) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			polltest.Eventually(t, "the call is written", func() bool { return len(h.logs.lines(`"outcome"="cancelled"`)) == 1 })
+			polltest.Eventually(t, "the call is written", func() bool { return len(h.logs.Lines(`"outcome"="cancelled"`)) == 1 })
 		})
 	}
 }
@@ -137,7 +138,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			if got := h.logs.lines(`"outcome"="timeout"`); len(got) != 1 {
+			if got := h.logs.Lines(`"outcome"="timeout"`); len(got) != 1 {
 				t.Errorf("lines of the log: %q", got)
 			}
 		})
@@ -160,10 +161,10 @@ func TestAPanicEndsTheRequestAlone(t *testing.T) {
 			if got := textOf(c.call(t, "whoami", nil)); got != "alice of " {
 				t.Errorf("after that it answers %q", got)
 			}
-			if got := h.logs.lines("Recovered from a panic"); len(got) != 1 || !strings.Contains(got[0], "10.1.2.3:443") || !strings.Contains(got[0], "server_test.go") {
+			if got := h.logs.Lines("Recovered from a panic"); len(got) != 1 || !strings.Contains(got[0], "10.1.2.3:443") || !strings.Contains(got[0], "server_test.go") {
 				t.Errorf("the log says %q", got)
 			}
-			if got := h.logs.lines(`"tool"="panics"`); len(got) != 1 || !strings.Contains(got[0], `"outcome"="error"`) {
+			if got := h.logs.Lines(`"tool"="panics"`); len(got) != 1 || !strings.Contains(got[0], `"outcome"="error"`) {
 				t.Errorf("the record says %q", got)
 			}
 		})
@@ -367,7 +368,7 @@ func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.Canceled) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			polltest.Eventually(t, "sessions have ended too", func() bool { return h.OpenSessions() == 0 })
+			polltest.Eventually(t, "sessions have ended too", func() bool { return h.openSessions() == 0 })
 		})
 	}
 }
@@ -376,19 +377,17 @@ func TestTheSDKFillsNoLog(t *testing.T) {
 	h := newHarness(t)
 	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
 	h.send(t, message{protocol: legacyProtocol, token: "alice", method: "tools/call", params: map[string]any{"name": 5}})
-	h.logs.mu.Lock()
-	defer h.logs.mu.Unlock()
-	if got := h.logs.buf.String(); got != "" {
+	if got := h.logs.String(); got != "" {
 		t.Errorf("the log says %s", got)
 	}
 }
 
 // TestTheSDKIsHeardAtDetail checks that the SDK's messages are logged at the detail level.
 func TestTheSDKIsHeardAtDetail(t *testing.T) {
-	logs := &logBuffer{}
-	h := newHarness(t, func(c *Config, _ *limits) { c.Logger = logs.logger(1) })
+	logs := &mcptest.LogBuffer{}
+	h := newHarness(t, func(c *Config, _ *limits) { c.Logger = logs.LoggerAt(1) })
 	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
-	if got := logs.lines("method removed in the new protocol"); len(got) != 1 || !strings.Contains(got[0], `"level"=1`) {
+	if got := logs.Lines("method removed in the new protocol"); len(got) != 1 || !strings.Contains(got[0], `"level"=1`) {
 		t.Errorf("the log says %q", got)
 	}
 }

@@ -29,7 +29,7 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 				}
 			}
 			seen := map[string]bool{}
-			for _, line := range h.logs.lines(`"tool"="whoami"`) {
+			for _, line := range h.logs.Lines(`"tool"="whoami"`) {
 				_, rest, _ := strings.Cut(line, `"requestID"="`)
 				id, _, _ := strings.Cut(rest, `"`)
 				seen[id] = true
@@ -102,8 +102,8 @@ func TestSessionsAreCapped(t *testing.T) {
 	if _, status, body := begin("carol"); status != http.StatusServiceUnavailable || !strings.Contains(body, "all 4 sessions of this server are in use") {
 		t.Errorf("beyond the cap: %d %s", status, body)
 	}
-	if sessions, _ := h.metrics.open(); sessions != 4 || h.OpenSessions() != 4 {
-		t.Errorf("%d and %d sessions are counted", sessions, h.OpenSessions())
+	if sessions, places := h.openSessions(), h.sessions.places.Total(); sessions != 4 || places != 4 {
+		t.Errorf("%d sessions and %d places are counted", sessions, places)
 	}
 	// Clients without sessions are not affected.
 	if response, body := h.send(t, message{protocol: modernProtocol, token: "carol", method: "tools/list"}); response.StatusCode != http.StatusOK {
@@ -114,7 +114,7 @@ func TestSessionsAreCapped(t *testing.T) {
 	if got := h.open(t, r).response.StatusCode; got != http.StatusNoContent {
 		t.Fatalf("DELETE gives %d", got)
 	}
-	polltest.Eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 3 })
+	polltest.Eventually(t, "the session has ended", func() bool { return h.openSessions() == 3 })
 	if _, status, body := begin("carol"); status != http.StatusOK {
 		t.Errorf("after one has ended: %d %s", status, body)
 	}
@@ -126,12 +126,13 @@ func TestSessionsThatBeginAtOnceAreCapped(t *testing.T) {
 	h := newHarness(t, withSessions(4))
 	for i := range 4 {
 		user := fmt.Sprintf("user-%d", i)
-		if status, why := h.sessions.admit(user); status != http.StatusOK {
+		leave, status, why := h.sessions.admit(user)
+		if status != http.StatusOK {
 			t.Fatalf("%d %s", status, why)
 		}
-		defer h.sessions.leave(&place{user: user})
+		defer leave()
 	}
-	if status, _ := h.sessions.admit("carol"); status != http.StatusServiceUnavailable {
+	if _, status, _ := h.sessions.admit("carol"); status != http.StatusServiceUnavailable {
 		t.Errorf("the fifth gets %d", status)
 	}
 }
@@ -143,14 +144,16 @@ func TestASessionIsCountedOnce(t *testing.T) {
 	next, status := h.sessions.next, 0
 	h.sessions.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r)
-		status, _ = h.sessions.admit("alice")
-		h.sessions.leave(&place{user: "alice"})
+		var leave func()
+		if leave, status, _ = h.sessions.admit("alice"); leave != nil {
+			leave()
+		}
 	})
 	if id, _, body := h.initialize(t, "alice"); id == "" || status != http.StatusOK {
 		t.Errorf("beside the first of two sessions the second gets %d; the first: %s", status, body)
 	}
-	if len(h.sessions.opening) != 0 {
-		t.Errorf("requests are still counted: %v", h.sessions.opening)
+	if n := h.sessions.places.Total(); n != 1 {
+		t.Errorf("one session is counted as %d", n)
 	}
 }
 
@@ -168,15 +171,15 @@ func TestARequestThatBeginsNoSessionTakesNone(t *testing.T) {
 	if id, _, body := h.initialize(t, "bob"); id == "" {
 		t.Errorf("there is no place left: %s", body)
 	}
-	if len(h.sessions.opening) != 0 {
-		t.Errorf("requests are still counted: %v", h.sessions.opening)
+	if n, sessions := h.sessions.places.Total(), h.openSessions(); n != sessions {
+		t.Errorf("%d sessions are counted as %d", sessions, n)
 	}
 }
 
 func TestSessionsThatAreNotUsedEnd(t *testing.T) {
 	h := newHarness(t, withSessions(2), func(_ *Config, l *limits) { l.sessionIdle = 20 * time.Millisecond })
 	id, _, _ := h.initialize(t, "alice")
-	polltest.Eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 0 })
+	polltest.Eventually(t, "the session has ended", func() bool { return h.openSessions() == 0 })
 	response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: "tools/list"})
 	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("it gives %d %s", response.StatusCode, body)
@@ -220,7 +223,7 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	}
 }
 
-// Package gate does not count these calls, because their connections are closed.
+// The HTTP middleware does not count these calls, because their connections are closed.
 func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	began, ended := make(chan struct{}, 10), make(chan error, 10)
 	h := newHarness(t, withSessions(4), content(addWaiting(began, ended)), func(c *Config, _ *limits) { c.MaxSessionCallsPerUser = 2 })
@@ -255,7 +258,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	if _, answer := call(t.Context(), "alice", id, 3); !strings.Contains(answer, "2 requests in sessions that have not ended") {
 		t.Errorf("the third call is answered %s", answer)
 	}
-	if lines := h.logs.lines("Handled a call"); len(lines) != 1 || !strings.Contains(lines[0], `"outcome"="unavailable"`) {
+	if lines := h.logs.Lines("Handled a call"); len(lines) != 1 || !strings.Contains(lines[0], `"outcome"="unavailable"`) {
 		t.Errorf("the record is %q", lines)
 	}
 	other, _, _ := h.initialize(t, "bob")
@@ -310,7 +313,7 @@ func TestTheUserIsAsked(t *testing.T) {
 			}
 			// Without a session, there are two requests.
 			var outcomes []string
-			for _, line := range h.logs.lines(`"tool"="ask"`) {
+			for _, line := range h.logs.Lines(`"tool"="ask"`) {
 				_, rest, _ := strings.Cut(line, `"outcome"="`)
 				outcome, _, _ := strings.Cut(rest, `"`)
 				outcomes = append(outcomes, outcome)

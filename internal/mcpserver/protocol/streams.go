@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -13,52 +14,32 @@ import (
 // streams counts the open streams, with and without sessions, and the subscriptions of
 // sessions. Each belongs to a user and ends when the server shuts down.
 type streams struct {
-	metrics Metrics
+	metrics *Metrics
 	users   *callers.Quota
-	// begun cancels the streams that end with the server.
-	begun cancels
-
-	mu     sync.Mutex
-	closed bool
-	open   int
+	closed  atomic.Bool
+	stopper stopper
 }
 
 var errEnding = errors.New("this replica is stopping; open the stream again, to reach another replica")
 
-// tooManyError reports that a user has reached the limit of open streams.
-type tooManyError struct {
-	user string
-	max  int
+func newStreams(maxPerUser int, metrics *Metrics) *streams {
+	return &streams{metrics: metrics, users: callers.NewQuota(maxPerUser, 0), stopper: newStopper()}
 }
 
-func (e *tooManyError) Error() string {
-	return fmt.Sprintf("user %q has %d open streams and subscriptions, and may have no more; end one of them and try again", e.user, e.max)
-}
-
-func newStreams(max int, metrics Metrics) *streams {
-	return &streams{metrics: metrics, users: callers.NewQuota(max)}
-}
-
-// take counts a stream of a user until leave is called. The error is a tooManyError or
-// errEnding.
+// take counts a stream of a user until leave is called. The error, if it is not errEnding,
+// is that the user has reached the limit.
 func (s *streams) take(user string) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed.Load() {
 		return nil, errEnding
 	}
 	end, ok := s.users.Begin(user)
 	if !ok {
-		return nil, &tooManyError{user: user, max: s.users.Most()}
+		return nil, fmt.Errorf("user %q has %d open streams and subscriptions, and may have no more; end one of them and try again", user, s.users.PerUser())
 	}
-	s.open++
-	s.metrics.AddStreams(1)
+	s.metrics.Streams.Inc()
 	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.open--
 		end()
-		s.metrics.AddStreams(-1)
+		s.metrics.Streams.Dec()
 	}), nil
 }
 
@@ -71,27 +52,18 @@ func (s *streams) begin(ctx context.Context, user string, life time.Duration) (s
 		return nil, nil, err
 	}
 	stream, cancel := context.WithTimeout(ctx, life)
-	// If the server was closed in between, add cancels at once.
-	forget := s.begun.add(cancel)
-	return stream, sync.OnceFunc(func() {
+	forget := s.stopper.onStop(cancel)
+	return stream, func() {
 		cancel()
 		leave()
 		forget()
-	}), nil
+	}, nil
 }
 
 // close ends the streams that begin opened and rejects further ones.
 func (s *streams) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.begun.cancel()
-}
-
-func (s *streams) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
+	s.closed.Store(true)
+	s.stopper.stop()
 }
 
 // life returns the maximum duration of a stream that is opened now. The stream ends before

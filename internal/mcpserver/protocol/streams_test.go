@@ -5,11 +5,22 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
+func testMetrics(t testing.TB) *Metrics {
+	t.Helper()
+	metrics, err := NewMetrics(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics
+}
+
 func TestStreamsAreForgottenWhenTheyEnd(t *testing.T) {
-	metrics := newFakeMetrics()
-	s := newStreams(1, metrics)
+	s := newStreams(1, testMetrics(t))
 	stream, end, err := s.begin(t.Context(), "alice", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -22,13 +33,13 @@ func TestStreamsAreForgottenWhenTheyEnd(t *testing.T) {
 	if stream.Err() == nil {
 		t.Error("its context has not ended")
 	}
-	if len(s.begun.all) != 0 || s.users.Of("alice") != 0 || s.count() != 0 || metrics.streams != 0 {
-		t.Errorf("%d to cancel, %d of the user, %d open and %d counted are left", len(s.begun.all), s.users.Of("alice"), s.count(), metrics.streams)
+	if counted := testutil.ToFloat64(s.metrics.Streams); s.users.Of("alice") != 0 || s.users.Total() != 0 || counted != 0 {
+		t.Errorf("%d of the user, %d open and %g counted are left", s.users.Of("alice"), s.users.Total(), counted)
 	}
 }
 
 func TestNoStreamBeginsAfterTheEnd(t *testing.T) {
-	s := newStreams(0, noMetrics{})
+	s := newStreams(0, testMetrics(t))
 	s.close()
 	if _, err := s.take("alice"); !errors.Is(err, errEnding) {
 		t.Errorf("taking one gives %v", err)
@@ -40,59 +51,56 @@ func TestNoStreamBeginsAfterTheEnd(t *testing.T) {
 
 // TestAStreamThatBeginsWhileAllEnd closes the streams between the two steps of begin.
 func TestAStreamThatBeginsWhileAllEnd(t *testing.T) {
-	s := newStreams(0, noMetrics{})
-	s.metrics = closing{s}
+	s := newStreams(0, testMetrics(t))
+	s.metrics.Streams = closing{s.metrics.Streams, s}
 	stream, end, err := s.begin(t.Context(), "alice", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer end()
-	if !errors.Is(stream.Err(), context.Canceled) {
+	if receive(t, "the end of the stream", stream.Done()); !errors.Is(stream.Err(), context.Canceled) {
 		t.Errorf("the context of the stream has %v", stream.Err())
 	}
 }
 
-// closing is a Metrics that closes the streams when one is counted.
-type closing struct{ *streams }
+// closing is a gauge that closes the streams when one is counted.
+type closing struct {
+	prometheus.Gauge
+	streams *streams
+}
 
-func (closing) CalledTool(string, string, time.Duration) {}
-func (closing) AddSessions(int)                          {}
-func (c closing) AddStreams(int)                         { c.closed = true; c.begun.cancel() }
+func (c closing) Inc() { c.streams.close() }
 
 func TestWorkIsCancelledAtTheEnd(t *testing.T) {
-	var r running
+	s := newStopper()
 	first, cancelFirst := context.WithCancel(t.Context())
 	defer cancelFirst()
-	endFirst := r.work.add(cancelFirst)
-	_, cancelDone := context.WithCancel(t.Context())
+	s.onStop(cancelFirst)
+	done, cancelDone := context.WithCancel(t.Context())
 	defer cancelDone()
-	r.work.add(cancelDone)()
-	if len(r.work.all) != 1 {
-		t.Errorf("%d works are known", len(r.work.all))
+	if forget := s.onStop(cancelDone); !forget() {
+		t.Error("work that is done is not forgotten")
 	}
-	r.work.cancel()
-	if first.Err() == nil {
-		t.Error("the work goes on")
-	}
-	endFirst()
+	s.stop()
+	receive(t, "the end of the work", first.Done())
 	late, cancelLate := context.WithCancel(t.Context())
 	defer cancelLate()
-	r.work.add(cancelLate)()
-	if late.Err() == nil {
-		t.Error("work that began later goes on")
+	s.onStop(cancelLate)
+	receive(t, "the end of work that began later", late.Done())
+	if done.Err() != nil {
+		t.Error("work that was done is cancelled")
 	}
 }
 
 func TestNoRequestBeginsAfterTheEnd(t *testing.T) {
 	var r running
-	end, ok := r.begin()
-	if !ok {
+	if !r.begin() {
 		t.Fatal("a request cannot begin")
 	}
 	r.refuse()
-	if _, ok := r.begin(); ok {
+	if r.begin() {
 		t.Error("a request began")
 	}
-	end()
-	r.wait()
+	r.requests.Done()
+	r.requests.Wait()
 }

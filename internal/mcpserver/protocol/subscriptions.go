@@ -34,7 +34,6 @@ type Subscriptions interface {
 // it may not read. Notifications about the same resource are combined.
 type subscriptions struct {
 	server *Server
-	source Subscriptions
 	// after is time.AfterFunc, except in tests.
 	after func(time.Duration, func())
 
@@ -47,37 +46,24 @@ type subscriptions struct {
 
 func newSubscriptions(server *Server) *subscriptions {
 	return &subscriptions{
-		server: server, source: server.config.Subscriptions,
+		server:  server,
 		after:   func(d time.Duration, tell func()) { time.AfterFunc(d, tell) },
 		pending: map[string]bool{}, bySession: map[*mcp.ServerSession]map[string]func(){},
 	}
 }
 
-// subscribe authorizes subscriptions, with and without sessions, and starts to watch before
-// the SDK accepts them. The SDK's own handler cannot do that, because it does not get the
-// caller.
-func (s *Server) subscribe(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if s.config.Subscriptions == nil {
-			return next(ctx, method, req)
-		}
-		switch params := req.GetParams().(type) {
-		case *mcp.SubscriptionsListenParams:
-			return s.subscriptions.listen(ctx, req, params, next)
-		case *mcp.SubscribeParams:
-			if err := s.subscriptions.add(ctx, req, params.URI); err != nil {
-				return nil, err
-			}
-			result, err := next(authorised(ctx), method, req)
-			if err != nil {
-				s.subscriptions.remove(req, params.URI)
-			}
-			return result, err
-		case *mcp.UnsubscribeParams:
-			s.subscriptions.remove(req, params.URI)
-		}
-		return next(ctx, method, req)
+// subscribe handles resources/subscribe. It authorizes the subscription, in or without a
+// session, and starts to watch before the SDK accepts it. The SDK's own handler cannot do
+// that, because it does not get the caller.
+func (s *subscriptions) subscribe(ctx context.Context, req mcp.Request, params *mcp.SubscribeParams, next mcp.MethodHandler) (mcp.Result, error) {
+	if err := s.add(ctx, req, params.URI); err != nil {
+		return nil, err
 	}
+	result, err := next(authorised(ctx), methodSubscribe, req)
+	if err != nil {
+		s.remove(req, params.URI)
+	}
+	return result, err
 }
 
 // listen serves a stream of revision 2026-07-28. When the stream's context ends, the SDK
@@ -185,7 +171,7 @@ func (s *subscriptions) begin(ctx context.Context, req mcp.Request, method strin
 // client.
 func (s *subscriptions) watch(ctx context.Context, uri string) (outcome string, err error) {
 	ctx, recorded := toolset.WithOutcome(ctx)
-	if err = s.source.Watch(ctx, uri, func() { s.changed(uri) }); err == nil {
+	if err = s.server.config.Subscriptions.Watch(ctx, uri, func() { s.changed(uri) }); err == nil {
 		return toolset.OutcomeOK, nil
 	}
 	outcome = outcomeOf(recorded.String(), nil, err)

@@ -116,7 +116,7 @@ func TestNewsReachSubscribers(t *testing.T) {
 				t.Fatal(err)
 			}
 			polltest.Eventually(t, "the watch ends", func() bool { return source.open() == 0 })
-			if got := h.logs.lines(`"uri"="test://watched"`); len(got) != 1 || !strings.Contains(got[0], `"user"="alice"`) || !strings.Contains(got[0], `"outcome"="ok"`) {
+			if got := h.logs.Lines(`"uri"="test://watched"`); len(got) != 1 || !strings.Contains(got[0], `"user"="alice"`) || !strings.Contains(got[0], `"outcome"="ok"`) {
 				t.Errorf("the record says %q", got)
 			}
 		})
@@ -174,8 +174,8 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 				if _, body := h.send(t, m); !strings.Contains(body, tt.told) {
 					t.Errorf("the answer is %s", body)
 				}
-				polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
-				if got := h.logs.lines(fmt.Sprintf(`"uri"=%q`, tt.uri)); len(got) != 1 || fields(got[0])["outcome"] != tt.outcome || fields(got[0])["user"] != tt.token {
+				polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.openStreams() == 0 })
+				if got := h.logs.Lines(fmt.Sprintf(`"uri"=%q`, tt.uri)); len(got) != 1 || fields(got[0])["outcome"] != tt.outcome || fields(got[0])["user"] != tt.token {
 					t.Errorf("the record says %q", got)
 				}
 			})
@@ -225,14 +225,14 @@ func TestOneUserHasFewStreams(t *testing.T) {
 	if stream.response.StatusCode != http.StatusTooManyRequests || stream.response.Header.Get("Retry-After") == "" {
 		t.Errorf("a stream of a session gives %d", stream.response.StatusCode)
 	}
-	if _, streams := h.metrics.open(); streams != 2 || h.OpenStreams() != 2 {
-		t.Errorf("%d and %d streams are counted", streams, h.OpenStreams())
+	if streams, places := h.openStreams(), h.streams.users.Total(); streams != 2 || places != 2 {
+		t.Errorf("%d streams and %d places are counted", streams, places)
 	}
 
 	// The limit is per user, and a place is free again when a stream has ended.
 	h.listen(t, "bob", watchedURI).until(t, "acknowledged")
 	first.cancel()
-	polltest.Eventually(t, "the stream has ended", func() bool { return h.OpenStreams() == 2 })
+	polltest.Eventually(t, "the stream has ended", func() bool { return h.openStreams() == 2 })
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
 }
 
@@ -283,7 +283,7 @@ func TestStreamsEndWithALastMessage(t *testing.T) {
 			if rest := stream.next(); rest != "" {
 				t.Errorf("after the last message came %s", rest)
 			}
-			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
+			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.openStreams() == 0 })
 		})
 	}
 }
@@ -298,7 +298,7 @@ func TestAStreamOfASessionEndsWithTheToken(t *testing.T) {
 	if rest := stream.next(); rest != "" {
 		t.Errorf("the stream brought %s", rest)
 	}
-	polltest.Eventually(t, "no stream is open", func() bool { return h.OpenStreams() == 0 })
+	polltest.Eventually(t, "no stream is open", func() bool { return h.openStreams() == 0 })
 }
 
 func TestSubscriptionsOfASessionEnd(t *testing.T) {
@@ -338,10 +338,10 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 				}
 			}
 			if tt.end != nil {
-				polltest.Eventually(t, "one watch is left", func() bool { return source.open() == 1 && h.OpenStreams() == 1 })
+				polltest.Eventually(t, "one watch is left", func() bool { return source.open() == 1 && h.openStreams() == 1 })
 				tt.end(t, h, id)
 			}
-			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
+			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.openStreams() == 0 })
 		})
 	}
 }
@@ -370,11 +370,7 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	settled(t, before)
 	// Goroutines of earlier tests may have ended, so also check the counts.
 	polltest.Eventually(t, "no watches, streams and sessions are left", func() bool {
-		return source.open() == 0 && h.OpenStreams() == 0 && h.OpenSessions() == 0
-	})
-	polltest.Eventually(t, "no sessions and streams are counted", func() bool {
-		sessions, streams := h.metrics.open()
-		return sessions == 0 && streams == 0
+		return source.open() == 0 && h.openStreams() == 0 && h.openSessions() == 0 && h.streams.users.Total() == 0 && h.sessions.places.Total() == 0
 	})
 }
 

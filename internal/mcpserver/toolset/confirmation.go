@@ -108,15 +108,18 @@ type dialog struct {
 	response mcp.InputResponse
 }
 
-// newDialog returns nil if the client does not support form elicitation. arguments is the
-// canonical JSON of the tool's arguments.
-func newDialog(ctx context.Context, states *Confirmations, req *mcp.CallToolRequest, arguments json.RawMessage) *dialog {
+// newDialog returns nil if the client does not support form elicitation. It removes confirm
+// from the arguments of the tool, because a client with elicitation may omit it.
+func newDialog(ctx context.Context, states *Confirmations, req *mcp.CallToolRequest, arguments map[string]any) *dialog {
 	if states == nil || !canAsk(req.ClientCapabilities()) {
 		return nil
 	}
+	delete(arguments, confirmField)
+	// It cannot fail, because the arguments were decoded from JSON.
+	canonical, _ := json.Marshal(arguments)
 	return &dialog{
 		states:   states,
-		subject:  confirmationSubject{User: callers.NameOf(ctx), Tool: req.Params.Name, Arguments: withoutConfirmation(arguments)},
+		subject:  confirmationSubject{User: callers.NameOf(ctx), Tool: req.Params.Name, Arguments: canonical},
 		state:    req.Params.RequestState,
 		response: req.Params.InputResponses[confirmField],
 	}
@@ -130,21 +133,6 @@ func canAsk(capabilities *mcp.ClientCapabilities) bool {
 		return false
 	}
 	return capabilities.Elicitation.Form != nil || capabilities.Elicitation.URL == nil
-}
-
-// withoutConfirmation returns the arguments without the argument confirm, which a client
-// with elicitation may omit.
-func withoutConfirmation(arguments json.RawMessage) []byte {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(arguments, &fields); err != nil {
-		return arguments
-	}
-	delete(fields, confirmField)
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return arguments
-	}
-	return raw
 }
 
 func (d *dialog) confirm(ctx context.Context, q Question) error {

@@ -18,6 +18,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
+// The outcomes of a call, as recorded in the log and in metrics.
+const (
+	OutcomeOK = "ok"
+	// OutcomeInvalid means that the call can succeed only with other arguments.
+	OutcomeInvalid     = "invalid"
+	OutcomeDenied      = "denied"
+	OutcomeNotFound    = "notfound"
+	OutcomeConflict    = "conflict"
+	OutcomeUnavailable = "unavailable"
+	OutcomeTimeout     = "timeout"
+	OutcomeCancelled   = "cancelled"
+	// OutcomeDeclined means that the user declined the confirmation.
+	OutcomeDeclined = "declined"
+	// OutcomeNeedsInput means that the user must confirm the call first.
+	OutcomeNeedsInput = "needsinput"
+	OutcomeError      = "error"
+)
+
 // UsageError reports invalid arguments.
 type UsageError string
 
@@ -141,31 +159,31 @@ func isTransient(err error) bool {
 		errors.As(err, &operation) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// statusOf returns the status in an error of the API server, or an empty one.
+func statusOf(err error) metav1.Status {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status()
+	}
+	return metav1.Status{}
+}
+
 // isMissingNamespace reports whether the namespace is missing, rather than an object in it.
 func isMissingNamespace(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == "namespaces"
+	details := statusOf(err).Details
+	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }
 
 // isUnknownPath reports whether the API server does not serve the path, as opposed to a
 // missing object.
 func isUnknownPath(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && strings.Contains(status.Status().Message, "the server could not find the requested resource")
+	return strings.Contains(statusOf(err).Message, "the server could not find the requested resource")
 }
 
 // IsImpersonationDenied reports whether the server itself lacks the permission to
 // impersonate, as opposed to a missing permission of the caller.
 func IsImpersonationDenied(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
-		return false
-	}
-	return strings.Contains(status.Status().Message, "cannot impersonate")
+	return apierrors.IsForbidden(err) && strings.Contains(statusOf(err).Message, "cannot impersonate")
 }
 
 // Message returns the API server's message. If the status has causes by field, it returns
@@ -229,46 +247,6 @@ func (e *CallError) whyUnread(ctx context.Context) string {
 	default:
 		log.FromContext(ctx).Error(e.Err, "Could not read a part of a result", "verb", e.Verb, "resource", e.Resource)
 		return "the Kubernetes API returned an unexpected response"
-	}
-}
-
-// The outcomes of a call, as recorded in the log and in metrics.
-const (
-	OutcomeOK = "ok"
-	// OutcomeInvalid means that the call can succeed only with other arguments.
-	OutcomeInvalid     = "invalid"
-	OutcomeDenied      = "denied"
-	OutcomeNotFound    = "notfound"
-	OutcomeConflict    = "conflict"
-	OutcomeUnavailable = "unavailable"
-	OutcomeTimeout     = "timeout"
-	OutcomeCancelled   = "cancelled"
-	// OutcomeDeclined means that the user declined the confirmation.
-	OutcomeDeclined = "declined"
-	// OutcomeNeedsInput means that the user must confirm the call first.
-	OutcomeNeedsInput = "needsinput"
-	OutcomeError      = "error"
-)
-
-// Outcome records how a call ended. The tool's goroutine writes it before it returns the
-// answer, so reading it after the answer needs no lock.
-type Outcome struct{ value string }
-
-// String returns one of the outcomes, or "" if no tool ran.
-func (o *Outcome) String() string { return o.value }
-
-type outcomeKey struct{}
-
-// WithOutcome returns a context in which a tool call records its outcome. If the call runs
-// twice, because the user was asked in between, the outcome is that of the second run.
-func WithOutcome(ctx context.Context) (context.Context, *Outcome) {
-	o := &Outcome{}
-	return context.WithValue(ctx, outcomeKey{}, o), o
-}
-
-func setOutcome(ctx context.Context, value string) {
-	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok {
-		o.value = value
 	}
 }
 

@@ -20,36 +20,26 @@ var errReadsOnly = errors.New("this client only reads")
 // use it, so that a mistake in one of them cannot change anything. Exec is not restricted,
 // because files in workspaces are read by commands.
 func readsOnly(kube *callers.Kube) *callers.Kube {
-	return &callers.Kube{WithWatch: &reader{kube: kube.WithWatch}, Raw: kube.Raw, Exec: kube.Exec}
+	return &callers.Kube{WithWatch: &reader{kube.WithWatch, kube.WithWatch}, Raw: kube.Raw, Exec: kube.Exec}
+}
+
+// readMethods are the methods of a client that change nothing.
+type readMethods interface {
+	client.Reader
+	Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error)
+	Scheme() *runtime.Scheme
+	RESTMapper() meta.RESTMapper
+	GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error)
+	IsObjectNamespaced(obj runtime.Object) (bool, error)
 }
 
 // reader embeds no client, so new methods of the interface cannot bypass the check.
-type reader struct{ kube client.WithWatch }
+type reader struct {
+	readMethods
+	subresources client.SubResourceClientConstructor
+}
 
 var _ client.WithWatch = (*reader)(nil)
-
-func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return r.kube.Get(ctx, key, obj, opts...)
-}
-
-func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return r.kube.List(ctx, list, opts...)
-}
-
-func (r *reader) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	return r.kube.Watch(ctx, list, opts...)
-}
-
-func (r *reader) Scheme() *runtime.Scheme     { return r.kube.Scheme() }
-func (r *reader) RESTMapper() meta.RESTMapper { return r.kube.RESTMapper() }
-
-func (r *reader) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return r.kube.GroupVersionKindFor(obj)
-}
-
-func (r *reader) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return r.kube.IsObjectNamespaced(obj)
-}
 
 func (r *reader) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return errReadsOnly
@@ -78,14 +68,10 @@ func (r *reader) DeleteAllOf(context.Context, client.Object, ...client.DeleteAll
 func (r *reader) Status() client.SubResourceWriter { return r.SubResource("status") }
 
 func (r *reader) SubResource(name string) client.SubResourceClient {
-	return &subresourceReader{kube: r.kube.SubResource(name)}
+	return &subresourceReader{r.subresources.SubResource(name)}
 }
 
-type subresourceReader struct{ kube client.SubResourceReader }
-
-func (r *subresourceReader) Get(ctx context.Context, obj, subresource client.Object, opts ...client.SubResourceGetOption) error {
-	return r.kube.Get(ctx, obj, subresource, opts...)
-}
+type subresourceReader struct{ client.SubResourceReader }
 
 func (r *subresourceReader) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 	return errReadsOnly

@@ -2,14 +2,20 @@ package toolset
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
@@ -58,24 +64,19 @@ func (s *Set) Definitions() []Definition {
 
 // Arguments returns the schema that a tool's arguments are validated against. Clients get
 // only a part of it. It returns nil if there is no such tool.
-func (s *Set) Arguments(name string) *jsonschema.Schema {
-	for _, t := range s.tools {
-		if t.Name == name {
-			return t.arguments
-		}
-	}
-	return nil
-}
+func (s *Set) Arguments(name string) *jsonschema.Schema { return s.find(name).arguments }
 
 // Answer returns the type of a tool's answers, whose fields are not in the tool's output
 // schema. It returns nil if there is no such tool.
-func (s *Set) Answer(name string) reflect.Type {
+func (s *Set) Answer(name string) reflect.Type { return s.find(name).answer }
+
+func (s *Set) find(name string) tool {
 	for _, t := range s.tools {
 		if t.Name == name {
-			return t.answer
+			return t
 		}
 	}
-	return nil
+	return tool{}
 }
 
 // Register registers the tools with an MCP server.
@@ -106,7 +107,24 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 		if d.Effect == Reads {
 			env.Kube = readsOnly(env.Kube)
 		}
-		server.AddTool(offered, handler(env, input, slices.Contains(env.Unconfirmed, d.Toolset), run))
+		unconfirmed := slices.Contains(env.Unconfirmed, d.Toolset)
+		server.AddTool(offered, handler(func(ctx context.Context, req *mcp.CallToolRequest) (json.RawMessage, error) {
+			var in In
+			arguments, err := decode(req.Params.Arguments, input, &in)
+			if err != nil {
+				return nil, err
+			}
+			call := &Call{
+				Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments),
+				requireElicitation: env.RequireElicitation, unconfirmed: unconfirmed,
+			}
+			call.progress = newProgress(req, call.clock())
+			out, err := run(ctx, call, in)
+			if err != nil {
+				return nil, err
+			}
+			return encode(&out)
+		}))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
 }
@@ -122,4 +140,136 @@ func annotations(d Definition) *mcp.ToolAnnotations {
 		a.DestructiveHint = ptr.To(d.Effect == Destroys)
 	}
 	return a
+}
+
+// handler makes the answer of a tool, or its error, the result of the call. It replaces the
+// SDK's generic handler, which decodes every answer again to validate it, and reports
+// invalid arguments in terms of Go types.
+func handler(answer func(context.Context, *mcp.CallToolRequest) (json.RawMessage, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		answer, err := answer(ctx, req)
+		var ask *asking
+		var refused *jsonrpc.Error
+		switch {
+		case err == nil:
+			setOutcome(ctx, OutcomeOK)
+			return &mcp.CallToolResult{
+				StructuredContent: answer,
+				// Clients of revisions before 2025-06-18 read only this field.
+				Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}},
+			}, nil
+		case errors.As(err, &ask):
+			setOutcome(ctx, OutcomeNeedsInput)
+			return ask.result(), nil
+		case errors.As(err, &refused):
+			setOutcome(ctx, OutcomeInvalid)
+			return nil, refused
+		}
+		outcome, reported := explain(ctx, err)
+		setOutcome(ctx, outcome)
+		result := &mcp.CallToolResult{}
+		result.SetError(bounded(reported))
+		return result, nil
+	}
+}
+
+// Call is one call of a tool. Only Kube is required: without the other fields the client
+// cannot be asked for confirmation and gets no progress notifications.
+type Call struct {
+	// Kube impersonates the caller. For a tool that only reads, it rejects writes.
+	Kube *callers.Kube
+
+	// dialog asks the client's user for confirmation. It is nil if the client does not
+	// support that.
+	dialog *dialog
+	// requireElicitation rejects the argument confirm as a replacement for a dialog.
+	requireElicitation bool
+	// unconfirmed skips the confirmation.
+	unconfirmed bool
+	// progress sends progress notifications. It is nil if the client did not request any.
+	progress *progress
+	// time is the clock; nil means the real one.
+	time clock.WithTicker
+}
+
+func (c *Call) clock() clock.WithTicker {
+	if c.time == nil {
+		return clock.RealClock{}
+	}
+	return c.time
+}
+
+// Now returns the current time.
+func (c *Call) Now() time.Time { return c.clock().Now() }
+
+// Outcome records how a call ended. The tool's goroutine writes it before it returns the
+// answer, so reading it after the answer needs no lock.
+type Outcome struct{ value string }
+
+// String returns one of the outcomes, or "" if no tool ran.
+func (o *Outcome) String() string { return o.value }
+
+type outcomeKey struct{}
+
+// WithOutcome returns a context in which a tool call records its outcome. If the call runs
+// twice, because the user was asked in between, the outcome is that of the second run.
+func WithOutcome(ctx context.Context) (context.Context, *Outcome) {
+	o := &Outcome{}
+	return context.WithValue(ctx, outcomeKey{}, o), o
+}
+
+func setOutcome(ctx context.Context, value string) {
+	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok {
+		o.value = value
+	}
+}
+
+// progressInterval is the minimum time between two notifications of a call.
+const progressInterval = 500 * time.Millisecond
+
+// Progress sends a progress notification if the client requested any. It sends at most one
+// per progressInterval and drops the others.
+func (c *Call) Progress(ctx context.Context, message string) {
+	if c.progress != nil {
+		c.progress.tell(ctx, message)
+	}
+}
+
+// progress sends the notifications of one call.
+type progress struct {
+	token  any
+	clock  clock.PassiveClock
+	notify func(context.Context, *mcp.ProgressNotificationParams) error
+
+	mu   sync.Mutex
+	sent int
+	last time.Time
+}
+
+// newProgress returns nil if the client did not request progress notifications.
+func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
+	token := req.Params.GetProgressToken()
+	if token == nil || req.Session == nil {
+		return nil
+	}
+	return &progress{token: token, clock: clk, notify: req.Session.NotifyProgress}
+}
+
+// tell sends a notification. It returns false if it dropped the message because of
+// progressInterval.
+func (p *progress) tell(ctx context.Context, message string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if p.sent > 0 && now.Sub(p.last) < progressInterval {
+		return false
+	}
+	p.sent++
+	p.last = now
+	err := p.notify(ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: float64(p.sent), Message: message})
+	if err != nil {
+		// The client is gone, or will see the result in the answer.
+		log.FromContext(ctx).V(1).Info("Could not report the progress of a call", "error", err.Error())
+	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -19,15 +20,14 @@ import (
 // The result can be longer than s, because the placeholder can be longer than a secret.
 func CleanText(s string) string { return redaction.Prose(readable(s)) }
 
-const (
-	bell       = '\a'
-	escape     = '\x1b'
-	nextLine   = '\u0085'
-	csi        = '\u009b'
-	terminator = '\u009c'
-	lineEnd    = '\u2028'
-	paragraph  = '\u2029'
-)
+// terminalSequence matches, each also in its 8-bit form: a control sequence, such as one for
+// colors; a control string, such as a window title, of which only the introducer is matched
+// if there is no terminator, so that no text after it is lost; any other escape sequence.
+var terminalSequence = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?` +
+	`|(?:\x1b[PX\]^_]|[\x{90}\x{98}\x{9d}-\x{9f}])(?:\P{Cc}*(?:\x07|\x{9c}|\x1b\\))?` +
+	`|\x1b[ -/]*[0-~]?`)
+
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
 // readable returns s as valid UTF-8 without terminal sequences and invisible characters.
 // All kinds of line breaks become line feeds.
@@ -36,25 +36,12 @@ func readable(s string) string {
 	if !strings.ContainsFunc(s, isUnreadable) {
 		return s
 	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for s != "" {
-		if n := terminalSequence(s); n > 0 {
-			s = s[n:]
-			continue
+	return strings.Map(func(r rune) rune {
+		if isUnreadable(r) {
+			return -1
 		}
-		r, size := utf8.DecodeRuneInString(s)
-		s = s[size:]
-		switch {
-		case r == '\r' && strings.HasPrefix(s, "\n"):
-			// The line feed that follows is the line break.
-		case r == '\r', r == nextLine, r == lineEnd, r == paragraph:
-			b.WriteByte('\n')
-		case !isUnreadable(r):
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
+		return r
+	}, lineBreaks.Replace(terminalSequence.ReplaceAllString(s, "")))
 }
 
 // isUnreadable reports whether r is invisible: a control character, or a format character
@@ -66,95 +53,9 @@ func isUnreadable(r rune) bool {
 		return false
 	case r < utf8.RuneSelf:
 		return r < ' ' || r == '\x7f'
-	case r == lineEnd, r == paragraph:
-		return true
 	default:
-		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Variation_Selector)
+		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector)
 	}
-}
-
-// terminalSequence returns the length of the terminal sequence at the start of s, or 0 if
-// there is none.
-func terminalSequence(s string) int {
-	r, size := utf8.DecodeRuneInString(s)
-	if r == escape {
-		return escapeSequence(s)
-	}
-	switch {
-	case r == csi:
-		return size + controlSequence(s[size:])
-	case isStringIntroducer(r):
-		return size + controlString(s[size:])
-	}
-	return 0
-}
-
-// escapeSequence returns the length of the sequence that begins with the escape character
-// at the start of s.
-func escapeSequence(s string) int {
-	if len(s) < 2 {
-		return 1
-	}
-	// In 7-bit form, ESC and a second byte represent a C1 control character.
-	second := rune(s[1]) + 0x40
-	switch {
-	case second == csi:
-		return 2 + controlSequence(s[2:])
-	case isStringIntroducer(second):
-		return 2 + controlString(s[2:])
-	}
-	end := 1 + leading(s[1:], ' ', '/')
-	if end < len(s) && s[end] >= '0' && s[end] <= '~' {
-		end++
-	}
-	return end
-}
-
-// controlSequence returns the length of the parameters and the final byte of a control
-// sequence, such as one for colors.
-func controlSequence(s string) int {
-	end := leading(s, '0', '?')
-	end += leading(s[end:], ' ', '/')
-	if end < len(s) && s[end] >= '@' && s[end] <= '~' {
-		end++
-	}
-	return end
-}
-
-func isStringIntroducer(r rune) bool {
-	switch r {
-	case '\u0090', '\u0098', '\u009d', '\u009e', '\u009f':
-		return true
-	}
-	return false
-}
-
-// controlString returns the length of a control string, such as a window title, with its
-// terminator. It returns 0 if there is no terminator: an unterminated string is text, so
-// that nothing after it is lost.
-func controlString(s string) int {
-	end := strings.IndexFunc(s, unicode.IsControl)
-	if end < 0 {
-		return 0
-	}
-	r, size := utf8.DecodeRuneInString(s[end:])
-	switch {
-	case r == bell, r == terminator:
-		return end + size
-	case r == escape && strings.HasPrefix(s[end+size:], `\`):
-		return end + size + 1
-	}
-	return 0
-}
-
-// leading returns the number of bytes at the start of s that are between low and high.
-func leading(s string, low, high byte) int {
-	for i := range len(s) {
-		if s[i] < low || s[i] > high {
-			return i
-		}
-	}
-	return len(s)
 }
 
 // chunk is the size of a read, in bytes.

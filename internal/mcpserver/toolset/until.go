@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +44,11 @@ func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Durati
 		timeout = DefaultTimeout
 	}
 	timeout = min(timeout, MaxTimeout)
-	w := &waiting{Call: c, obj: obj, done: done, kind: c.kindOf(obj)}
+	gvk, err := apiutil.GVKForObject(obj, c.Kube.Scheme())
+	if err != nil {
+		return false, fmt.Errorf("bug: waiting for an object of an unknown kind: %w", err)
+	}
+	w := &waiting{Call: c, obj: obj, done: done, groupVersion: gvk.GroupVersion(), kind: gvk.Kind}
 	if obj.GetResourceVersion() == "" {
 		if gone, err := w.read(ctx); gone || err != nil {
 			return gone, err
@@ -53,21 +57,14 @@ func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Durati
 	return w.wait(ctx, timeout)
 }
 
-// kindOf returns the kind of the object, for messages.
-func (c *Call) kindOf(obj client.Object) string {
-	gvk, err := apiutil.GVKForObject(obj, c.Kube.Scheme())
-	if err != nil {
-		return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*")
-	}
-	return gvk.Kind
-}
-
 // waiting is one wait for an object.
 type waiting struct {
 	*Call
 	obj  client.Object
 	done func() (ok bool, message string)
-	kind string
+	// groupVersion and kind are those of the object.
+	groupVersion schema.GroupVersion
+	kind         string
 
 	// message is the latest message. sent and sentAt are the last one that was sent, and its time.
 	message, sent string
@@ -133,12 +130,7 @@ func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
 
 // list returns an empty list of the object's kind, which selects the resource to watch.
 func (w *waiting) list() (client.ObjectList, error) {
-	gvk, err := apiutil.GVKForObject(w.obj, w.Kube.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	gvk.Kind += "List"
-	made, err := w.Kube.Scheme().New(gvk)
+	made, err := w.Kube.Scheme().New(w.groupVersion.WithKind(w.kind + "List"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package toolset
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,9 +16,9 @@ import (
 )
 
 // decode validates the arguments against the schema, applies its defaults and decodes them
-// into in. It also returns the decoded arguments as canonical JSON: arguments with the same
-// meaning have the same encoding.
-func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (json.RawMessage, error) {
+// into in. It also returns all arguments, of which those with the same meaning have the same
+// encoding.
+func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (map[string]any, error) {
 	// Decode into a map first, because encoding/json matches the names of struct fields
 	// regardless of case.
 	var arguments map[string]any
@@ -48,7 +50,7 @@ func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (json.RawM
 	if errors.As(err, &mistyped) {
 		return nil, UsageError(fmt.Sprintf("argument %q cannot be %s", mistyped.Field, mistyped.Value))
 	}
-	return canonical, err
+	return arguments, err
 }
 
 // check returns a UsageError for the first invalid argument. schema.Validate finds the same
@@ -147,4 +149,108 @@ func requireName(argument, value string) error {
 		return UsageError(fmt.Sprintf("%s cannot be %q: it %s", argument, shorten(value), strings.Join(why, ", and ")))
 	}
 	return nil
+}
+
+// maxAnswerBytes limits the size of an answer as JSON. The largest expected answer is a log
+// of 1 MiB, of which each character may take two bytes in JSON.
+const maxAnswerBytes = 3 << 20
+
+func encode(out any) (json.RawMessage, error) {
+	fillNulls(out)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	// Models read "<" more easily than its escape, and the answer is not embedded in HTML.
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(out); err != nil {
+		return nil, fmt.Errorf("bug: encoding an answer: %w", err)
+	}
+	answer := bytes.TrimSpace(b.Bytes())
+	if len(answer) > maxAnswerBytes {
+		return nil, UsageError(fmt.Sprintf("the result has %d KiB, and at most %d KiB are sent; request less data", len(answer)>>10, maxAnswerBytes>>10))
+	}
+	return answer, nil
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// mayBeNull returns the path of a field that encoding/json can encode as null even after
+// fillNulls: a pointer or an interface without omitempty. It returns "" if there is none.
+func mayBeNull(t reflect.Type, above []reflect.Type) string {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t.Implements(marshaler) || slices.Contains(above, t) {
+		return ""
+	}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if !field.IsExported() || name == "-" {
+			continue
+		}
+		kind := field.Type.Kind()
+		if (kind == reflect.Pointer || kind == reflect.Interface) && !field.Anonymous && !strings.Contains(options, "omit") {
+			return t.Name() + "." + field.Name
+		}
+		if path := mayBeNull(field.Type, append(above, t)); path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// fillNulls replaces each nil slice and map in the value of out, at any depth, by an empty
+// one, so that clients do not get null for a field whose schema says array or object.
+func fillNulls(out any) { fill(reflect.ValueOf(out).Elem()) }
+
+func fill(v reflect.Value) {
+	if v.Type().Implements(marshaler) {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fill(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() {
+				fill(field)
+			}
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		if isLeaf(v.Type().Elem()) {
+			return
+		}
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Map:
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+		if isLeaf(v.Type().Elem()) {
+			return
+		}
+		// Values of a map are not addressable: fill a copy and store it.
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem()
+			value.Set(v.MapIndex(key))
+			fill(value)
+			v.SetMapIndex(key, value)
+		}
+	}
+}
+
+// isLeaf reports whether values of this type cannot contain nil slices or maps.
+func isLeaf(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
+		return false
+	default:
+		return true
+	}
 }
