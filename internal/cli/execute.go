@@ -103,7 +103,8 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	if err == nil {
 		return ExitOK
 	}
-	if interrupted := (*InterruptedError)(nil); ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
+	var interrupted *InterruptedError
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
 		// No error is printed for the user who interrupted the command.
 		if interrupted != nil {
 			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), Visible(interrupted.Error()))
@@ -132,9 +133,6 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	return ExitFailure
 }
 
-// suggestionDistance is the maximum edit distance between a suggestion and the typed word.
-const suggestionDistance = 2
-
 // UnknownCommand returns the error for an unknown command, with suggestions. instead
 // contains commands of other programs for words that users try.
 func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) error {
@@ -142,7 +140,7 @@ func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) 
 	if other := instead[name]; other != "" {
 		return Usage("%s; %s does that", text, other)
 	}
-	cmd.SuggestionsMinimumDistance = suggestionDistance
+	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		text += "; did you mean " + strings.Join(near, " or ") + "?"
 	}

@@ -123,8 +123,8 @@ func (t *Table) Write(w io.Writer, paint Paint) {
 		rows = append(rows, head)
 	}
 	rows = append(rows, t.Rows...)
-	widths := columnWidths(rows)
-	if t.Columns > 0 && len(t.Header) > 0 && total(widths) > t.Columns {
+	widths, total := columnWidths(rows)
+	if t.Columns > 0 && len(t.Header) > 0 && total > t.Columns {
 		t.list(w, paint)
 		return
 	}
@@ -157,16 +157,8 @@ func (t *Table) list(w io.Writer, paint Paint) {
 	}
 }
 
-func total(widths []int) int {
-	sum := gap * (len(widths) - 1)
-	for _, width := range widths {
-		sum += width
-	}
-	return sum
-}
-
-func columnWidths(rows [][]Cell) []int {
-	var widths []int
+// columnWidths returns the width of each column, and of all with the gaps between them.
+func columnWidths(rows [][]Cell) (widths []int, total int) {
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(widths) {
@@ -175,5 +167,9 @@ func columnWidths(rows [][]Cell) []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell.Text))
 		}
 	}
-	return widths
+	total = gap * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
+	}
+	return widths, total
 }

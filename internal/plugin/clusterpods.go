@@ -106,32 +106,29 @@ func (c *Cluster) NamespacesWithControlPlane(ctx context.Context) ([]string, err
 }
 
 // workspaceNamespaces returns the namespaces in which the control planes of a namespace, and their
-// provisioners, may create pods. The namespace itself is the first one.
+// provisioners, may create pods. The namespace itself is the first one. What cannot be read is left
+// out.
 func (c *Cluster) workspaceNamespaces(ctx context.Context, namespace string) []string {
-	all := []string{namespace}
-	var planes coderv1alpha1.CoderControlPlaneList
-	if c.List(ctx, &planes, client.InNamespace(namespace)) == nil {
-		for i := range planes.Items {
-			all = append(all, rbacNamespaces(planes.Items[i].Spec.RBAC)...)
+	var others []string
+	add := func(spec coderv1alpha1.RBACSpec) {
+		others = append(others, spec.WorkspaceNamespaces...)
+		for _, n := range spec.Namespaces {
+			others = append(others, n.Name)
 		}
+	}
+	var planes coderv1alpha1.CoderControlPlaneList
+	_ = c.List(ctx, &planes, client.InNamespace(namespace))
+	for i := range planes.Items {
+		add(planes.Items[i].Spec.RBAC)
 	}
 	var provisioners coderv1alpha1.CoderProvisionerList
-	if c.List(ctx, &provisioners, client.InNamespace(namespace)) == nil {
-		for i := range provisioners.Items {
-			all = append(all, rbacNamespaces(provisioners.Items[i].Spec.RBAC)...)
-		}
+	_ = c.List(ctx, &provisioners, client.InNamespace(namespace))
+	for i := range provisioners.Items {
+		add(provisioners.Items[i].Spec.RBAC)
 	}
-	others := slices.DeleteFunc(all[1:], func(n string) bool { return n == namespace })
 	slices.Sort(others)
-	return append([]string{namespace}, slices.Compact(others)...)
-}
-
-func rbacNamespaces(spec coderv1alpha1.RBACSpec) []string {
-	all := slices.Clone(spec.WorkspaceNamespaces)
-	for _, n := range spec.Namespaces {
-		all = append(all, n.Name)
-	}
-	return all
+	others = slices.DeleteFunc(slices.Compact(others), func(n string) bool { return n == namespace })
+	return append([]string{namespace}, others...)
 }
 
 func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {

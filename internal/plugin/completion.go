@@ -81,14 +81,19 @@ func (s *Session) complete(find func(ctx context.Context, c *Cluster, args []str
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 		defer cancel()
-		var offered []string
-		for _, text := range find(ctx, cluster, args, begun) {
-			if text != "" && strings.HasPrefix(text, begun) && !slices.Contains(args, text) && !slices.Contains(offered, text) {
-				offered = append(offered, text)
-			}
-		}
-		return offered, cobra.ShellCompDirectiveNoFileComp
+		return offer(find(ctx, cluster, args, begun), args, begun)
 	}
+}
+
+// offer returns the texts that begin with the typed text, each once, without the arguments.
+func offer(all, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var offered []string
+	for _, text := range all {
+		if text != "" && strings.HasPrefix(text, begun) && !slices.Contains(args, text) && !slices.Contains(offered, text) {
+			offered = append(offered, text)
+		}
+	}
+	return offered, cobra.ShellCompDirectiveNoFileComp
 }
 
 // CompleteFlag completes a flag of a command with the results of find. args are the arguments of
@@ -196,13 +201,7 @@ func (s *Session) CompleteFlags(cmd *cobra.Command) {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			var offered []string
-			for _, name := range names(config) {
-				if strings.HasPrefix(name, begun) {
-					offered = append(offered, name)
-				}
-			}
-			return offered, cobra.ShellCompDirectiveNoFileComp
+			return offer(names(config), nil, begun)
 		})
 	}
 }

@@ -454,6 +454,8 @@ func TestCompletion(t *testing.T) {
 	if got := newHarness().run(t, api, "completion", "kubectl"); got.out != string(script) || !strings.Contains(got.out, "exec kubectl-coder __complete") {
 		t.Errorf("kubectl's program is %q, and in the repository %q", got.out, script)
 	}
+	config := filepath.Join(directory(t, map[string]string{"config": kubeconfig}), "config")
+	newHarness().run(t, api, "__complete", "--kubeconfig", config, "status", "--context", "pro").want(t, 0, "production\n:4\n", "ShellCompDirectiveNoFileComp")
 	newHarness().run(t, api, "completion", "bash").want(t, 0, "__start_kubectl-coder", "")
 	newHarness().run(t, api, "completion").want(t, 2, "", "for what?")
 }

@@ -188,11 +188,15 @@ func (d *templateDiff) compare(ctx context.Context, live, local templateFiles) (
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
 	for name, content := range map[string]templateFiles{"live": live, "local": local} {
-		if err := content.write(filepath.Join(directory, name)); err != nil {
+		root := filepath.Join(directory, name)
+		if err := content.write(root); err != nil {
 			return false, err
 		}
-		if err := content.age(filepath.Join(directory, name)); err != nil {
-			return false, err
+		// With the same time on all files the output does not depend on it.
+		for file := range content {
+			if err := os.Chtimes(filepath.Join(root, filepath.FromSlash(file)), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+				return false, err
+			}
 		}
 	}
 	command := []string{"diff", "-u", "-N", "-r"}
@@ -226,14 +230,3 @@ func (d *templateDiff) show(cmd *exec.Cmd) error {
 
 // externalDiff is the environment variable with another program.
 const externalDiff = "KUBECTL_EXTERNAL_DIFF"
-
-// age sets the same time on all files, so that the output does not depend on it.
-func (f templateFiles) age(root string) error {
-	epoch := time.Unix(0, 0)
-	for name := range f {
-		if err := os.Chtimes(filepath.Join(root, filepath.FromSlash(name)), epoch, epoch); err != nil {
-			return err
-		}
-	}
-	return nil
-}

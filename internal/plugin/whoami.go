@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,10 +104,7 @@ func actsAs(self *aggregationv1alpha1.CoderSelf) string {
 }
 
 func whyActsAs(self *aggregationv1alpha1.CoderSelf) string {
-	text := self.Reason
-	if self.Problem != "" {
-		text = self.Problem
-	}
+	text := cmp.Or(self.Problem, self.Reason)
 	if self.Permission != "" {
 		text += "; changes need " + self.Permission
 	}
