@@ -101,6 +101,11 @@ func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connecti
 			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
 		}
 	}
+	for _, m := range p.newcomers {
+		if m.ControlPlane.Namespace == namespace {
+			missing.ControlPlanes = append(missing.ControlPlanes, m.ControlPlane.String()+": "+m.Reason)
+		}
+	}
 	if len(missing.ControlPlanes) > 0 {
 		return out, missing
 	}

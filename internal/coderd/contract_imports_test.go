@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -120,7 +121,7 @@ func (c *contract) imports(t *testing.T) {
 			{Name: "Europe", Value: "eu", Description: "Near to us"}, {Name: "America", Value: "us"},
 		}},
 		{Name: "size", DisplayName: "Size", Type: "number", FormType: "input", Default: "2", Mutable: true, Min: small(1), Max: small(10), RegexMessage: "from 1 to 10"},
-	}, parameters); diff != "" {
+	}, parameters, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
 	presets := must[[]coderd.VersionPreset](t)(c.admin.VersionPresets(ctx, v.ID))

@@ -1,6 +1,7 @@
 package coderd_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -168,4 +169,10 @@ func (c *contract) logout(t *testing.T) {
 	_, err := session.Me(ctx)
 	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
 	expect(t, session.Logout(ctx), refusal{http.StatusUnauthorized, signedOut, nil})
+}
+
+// transit queues a build with only a transition.
+func transit(ctx context.Context, client *coderd.Client, workspace uuid.UUID, transition coderd.Transition) error {
+	_, err := client.Build(ctx, workspace, coderd.BuildRequest{Transition: transition})
+	return err
 }

@@ -219,11 +219,7 @@ type hostPlaces struct {
 }
 
 // large is shared by all clients of the process.
-var large = newPlaces(maxLargeAtOnce)
-
-func newPlaces(n int) *places {
-	return &places{all: make(chan struct{}, n), hosts: map[string]*hostPlaces{}}
-}
+var large = &places{all: make(chan struct{}, maxLargeAtOnce), hosts: map[string]*hostPlaces{}}
 
 // take waits for a slot. The returned function may be called more than once.
 func (p *places) take(ctx context.Context, host string) (release func(), err error) {

@@ -154,21 +154,18 @@ const causeTimeout = 5 * time.Second
 // BuildCause returns Terraform's error from the log of a workspace build, as one line. It returns
 // an empty string if the log contains none.
 func (c *Client) BuildCause(ctx context.Context, build uuid.UUID) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
-	defer cancel()
-	stream, err := c.BuildLogs(ctx, build, 0, false)
-	return causeIn(ctx, stream, err)
+	return causeIn(ctx, func(ctx context.Context) (*LogStream, error) { return c.BuildLogs(ctx, build, 0, false) })
 }
 
 // VersionCause is like BuildCause, for the build of a template version.
 func (c *Client) VersionCause(ctx context.Context, version uuid.UUID) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
-	defer cancel()
-	stream, err := c.VersionLogs(ctx, version, 0, false)
-	return causeIn(ctx, stream, err)
+	return causeIn(ctx, func(ctx context.Context) (*LogStream, error) { return c.VersionLogs(ctx, version, 0, false) })
 }
 
-func causeIn(ctx context.Context, stream *LogStream, err error) (string, error) {
+func causeIn(ctx context.Context, open func(context.Context) (*LogStream, error)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
+	defer cancel()
+	stream, err := open(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -31,19 +31,13 @@ type WorkspacePage struct {
 
 // WorkspacePage reads one page of all workspaces. It contains no deleted workspaces.
 func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (WorkspacePage, error) {
-	limit = max(1, min(limit, MaxWorkspacePage))
-	return c.workspacePage(ctx, "listing the workspaces", limit, map[string]string{
-		"q": "", "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
-	})
+	return c.searchWorkspaces(ctx, "listing the workspaces", "", offset, limit)
 }
 
 // DisconnectedWorkspaces reads one page of the workspaces that have a disconnected agent. Stopped
 // workspaces have no agents.
 func (c *Client) DisconnectedWorkspaces(ctx context.Context, offset, limit int) (WorkspacePage, error) {
-	limit = max(1, min(limit, MaxWorkspacePage))
-	return c.workspacePage(ctx, "listing the workspaces with a disconnected agent", limit, map[string]string{
-		"q": "has-agent:disconnected", "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
-	})
+	return c.searchWorkspaces(ctx, "listing the workspaces with a disconnected agent", "has-agent:disconnected", offset, limit)
 }
 
 // WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Workspaces that are deleted, or
@@ -69,10 +63,15 @@ func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspa
 // the last one, which contains only the count, so that Coder does not read the details of any
 // workspace.
 func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
-	page, err := c.workspacePage(ctx, "counting the workspaces", 1, map[string]string{
-		"q": "", "offset": strconv.Itoa(math.MaxInt32), "limit": "1",
-	})
+	page, err := c.searchWorkspaces(ctx, "counting the workspaces", "", math.MaxInt32, 1)
 	return page.Count, err
+}
+
+func (c *Client) searchWorkspaces(ctx context.Context, op, query string, offset, limit int) (WorkspacePage, error) {
+	limit = max(1, min(limit, MaxWorkspacePage))
+	return c.workspacePage(ctx, op, limit, map[string]string{
+		"q": query, "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
+	})
 }
 
 func (c *Client) workspacePage(ctx context.Context, op string, limit int, query map[string]string) (WorkspacePage, error) {

@@ -82,25 +82,24 @@ func (s *Server) WriteAgentLog(id uuid.UUID, agent, script string, lines ...stri
 	})
 }
 
-func (s *Server) routeAgents(closed route) {
-	closed("GET /api/v2/workspaceagents/{agent}", func(r *request) {
-		_, agent := s.pathAgent(r)
-		r.write(http.StatusOK, agent)
-	})
-	// The log of an agent of an older build is still available.
-	closed("GET /api/v2/workspaceagents/{agent}/logs", func(r *request) {
-		w := s.agentWorkspaces[r.id("agent")]
-		if w == nil {
-			w, _ = s.pathAgent(r)
-		}
-		w, agent := r.visible(w), r.id("agent")
-		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
-		if !r.URL.Query().Has("follow") {
-			r.write(http.StatusOK, s.agentLinesAfter(agent, after))
-			return
-		}
-		r.unlocked = func() { s.followAgentLogs(r, w.ID, agent, after) }
-	})
+func (s *Server) getAgent(r *request) {
+	_, agent := s.pathAgent(r)
+	r.write(http.StatusOK, agent)
+}
+
+// getAgentLogs also returns the log of an agent of an older build.
+func (s *Server) getAgentLogs(r *request) {
+	w := s.agentWorkspaces[r.id("agent")]
+	if w == nil {
+		w, _ = s.pathAgent(r)
+	}
+	w, agent := r.visible(w), r.id("agent")
+	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if !r.URL.Query().Has("follow") {
+		r.write(http.StatusOK, s.agentLinesAfter(agent, after))
+		return
+	}
+	r.unlocked = func() { s.followAgentLogs(r, w.ID, agent, after) }
 }
 
 // pathAgent returns the agent in the path. Agents of older builds are not found.

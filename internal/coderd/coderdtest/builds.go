@@ -24,28 +24,27 @@ type build struct {
 	deadline   codersdk.NullTime
 }
 
-func (s *Server) routeBuilds(closed route) {
-	closed("POST /api/v2/workspaces/{workspace}/builds", s.postBuild)
-	closed("GET /api/v2/workspacebuilds/{build}", func(r *request) {
-		w, b := s.pathBuild(r)
-		r.write(http.StatusOK, s.buildSDK(w, b))
-	})
-	closed("GET /api/v2/users/{user}/workspace/{name}/builds/{number}", s.getBuildByNumber)
-	closed("GET /api/v2/workspacebuilds/{build}/parameters", func(r *request) {
-		_, b := s.pathBuild(r)
-		r.write(http.StatusOK, append([]codersdk.WorkspaceBuildParameter{}, b.parameters...))
-	})
-	closed("GET /api/v2/workspacebuilds/{build}/logs", func(r *request) {
-		_, b := s.pathBuild(r)
-		s.getLogs(r, b.job)
-	})
-	closed("PATCH /api/v2/workspacebuilds/{build}/cancel", func(r *request) {
-		w, b := s.pathBuild(r)
-		if !w.template.AllowUserCancelWorkspaceJobs && !r.user.has("owner") {
-			refuse(http.StatusForbidden, "User is not allowed to cancel workspace builds. Owner role is required.")
-		}
-		s.cancel(r, b.job)
-	})
+func (s *Server) getBuild(r *request) {
+	w, b := s.pathBuild(r)
+	r.write(http.StatusOK, s.buildSDK(w, b))
+}
+
+func (s *Server) getBuildParameters(r *request) {
+	_, b := s.pathBuild(r)
+	r.write(http.StatusOK, append([]codersdk.WorkspaceBuildParameter{}, b.parameters...))
+}
+
+func (s *Server) getBuildLogs(r *request) {
+	_, b := s.pathBuild(r)
+	s.getLogs(r, b.job)
+}
+
+func (s *Server) cancelBuild(r *request) {
+	w, b := s.pathBuild(r)
+	if !w.template.AllowUserCancelWorkspaceJobs && !r.user.has("owner") {
+		refuse(http.StatusForbidden, "User is not allowed to cancel workspace builds. Owner role is required.")
+	}
+	s.cancel(r, b.job)
 }
 
 func (s *Server) getBuildByNumber(r *request) {

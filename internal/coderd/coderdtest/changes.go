@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
 )
@@ -55,8 +56,7 @@ func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
 	s.change(id, func(w *workspace) {
 		w.TTLMillis = nil
 		if ttl != nil {
-			millis := ttl.Milliseconds()
-			w.TTLMillis = &millis
+			w.TTLMillis = ptr.To(ttl.Milliseconds())
 		}
 	})
 }
@@ -80,13 +80,7 @@ func (s *Server) SetAgents(id uuid.UUID, agents ...Agent) {
 
 // SetDormant makes a workspace dormant, or active again.
 func (s *Server) SetDormant(id uuid.UUID, dormant bool) {
-	s.change(id, func(w *workspace) {
-		w.DormantAt = nil
-		if dormant {
-			now := s.now()
-			w.DormantAt = &now
-		}
-	})
+	s.change(id, func(w *workspace) { s.setDormant(w, dormant) })
 }
 
 // SetLastUsed sets the time when a workspace was used last.

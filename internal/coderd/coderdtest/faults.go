@@ -1,6 +1,7 @@
 package coderdtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,13 +68,7 @@ func (s *Server) ClearFaults() {
 }
 
 func (s *Server) forget(f *activeFault) {
-	var kept []*activeFault
-	for _, other := range s.faults {
-		if other != f {
-			kept = append(kept, other)
-		}
-	}
-	s.faults = kept
+	s.faults = slices.DeleteFunc(s.faults, func(other *activeFault) bool { return other == f })
 }
 
 func (s *Server) faultFor(r *http.Request) *activeFault {
@@ -129,10 +124,7 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 	if f.DropConnection {
 		panic(http.ErrAbortHandler)
 	}
-	status := f.Status
-	if status == 0 {
-		status = http.StatusInternalServerError
-	}
+	status := cmp.Or(f.Status, http.StatusInternalServerError)
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())))
 	}
@@ -144,13 +136,9 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 		_, _ = fmt.Fprintf(w, "<html><body>%d %s</body></html>", status, http.StatusText(status))
 		return
 	}
-	message := f.Message
-	if message == "" {
-		message = "A fault of the test."
-	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(codersdk.Response{Message: message})
+	_ = json.NewEncoder(w).Encode(codersdk.Response{Message: cmp.Or(f.Message, "A fault of the test.")})
 }
 
 // onlyDelays reports whether the request is handled normally after the delay.

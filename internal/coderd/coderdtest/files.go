@@ -80,11 +80,6 @@ func (f *file) problem() string {
 	}
 }
 
-func (s *Server) routeFiles(closed route) {
-	closed("POST /api/v2/files", s.postFile)
-	closed("GET /api/v2/files/{file}", s.getFile)
-}
-
 func (s *Server) postFile(r *request) {
 	contentType := r.Header.Get("Content-Type")
 	if contentType != codersdk.ContentTypeTar && contentType != codersdk.ContentTypeZip {
@@ -151,27 +146,21 @@ func (s *Server) getFile(r *request) {
 	_, _ = r.w.Write(f.data)
 }
 
-// archiveVersion archives an unused version, or unarchives it.
-func (s *Server) archiveVersion(archive bool) handlerFunc {
-	verb := "archived"
-	if !archive {
-		verb = "unarchived"
+// archiveVersion archives an unused version.
+func (s *Server) archiveVersion(r *request) {
+	v := s.pathVersion(r)
+	r.needsRole("owner", "template-admin")
+	switch {
+	case v.Archived:
+		refuse(http.StatusBadRequest, "Template version already archived")
+	case v.template == uuid.Nil:
+		refuse(http.StatusBadRequest, "Cannot archive template versions not associate with a template.")
+	case s.inUse(v):
+		refuseDetailed(http.StatusInternalServerError, "Internal error fetching template version.",
+			"Unable to archive specified version, the version is likely in use by a workspace or currently set to the active version")
 	}
-	return func(r *request) {
-		v := s.pathVersion(r)
-		r.needsRole("owner", "template-admin")
-		switch {
-		case v.Archived == archive:
-			refuse(http.StatusBadRequest, "Template version already "+verb)
-		case v.template == uuid.Nil:
-			refuse(http.StatusBadRequest, "Cannot archive template versions not associate with a template.")
-		case archive && s.inUse(v):
-			refuseDetailed(http.StatusInternalServerError, "Internal error fetching template version.",
-				"Unable to archive specified version, the version is likely in use by a workspace or currently set to the active version")
-		}
-		v.Archived, v.UpdatedAt = archive, s.now()
-		r.write(http.StatusOK, fmt.Sprintf("template version %q %s", v.ID, verb))
-	}
+	v.Archived, v.UpdatedAt = true, s.now()
+	r.write(http.StatusOK, fmt.Sprintf("template version %q archived", v.ID))
 }
 
 // inUse reports whether a version is the active one, is being built, or is used by the latest build

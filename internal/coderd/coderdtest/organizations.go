@@ -38,11 +38,6 @@ func (s *Server) pathOrganization(r *request) *codersdk.Organization {
 	return found(org)
 }
 
-func (s *Server) routeOrganizations(closed route) {
-	closed("GET /api/v2/organizations", func(r *request) { r.write(http.StatusOK, s.organizations) })
-	closed("GET /api/v2/organizations/{organization}", func(r *request) { r.write(http.StatusOK, s.pathOrganization(r)) })
-}
-
 // AddOrganization adds an organization, as another user of Coder would. An owner may do everything
 // in it without being a member.
 func (s *Server) AddOrganization(name string) uuid.UUID {

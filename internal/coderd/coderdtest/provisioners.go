@@ -53,23 +53,20 @@ func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
 	}
 }
 
-func (s *Server) routeDaemons(closed route) {
-	closed("GET /api/v2/organizations/{organization}/provisionerdaemons", func(r *request) {
-		org := s.pathOrganization(r)
-		if !r.mayProvision() {
-			notFound()
+func (s *Server) getDaemons(r *request) {
+	org := s.pathOrganization(r)
+	if !r.mayProvision() {
+		notFound()
+	}
+	limit := r.limit()
+	out := []codersdk.ProvisionerDaemon{}
+	for _, d := range slices.Backward(s.daemons) {
+		if d.OrganizationID == org.ID && (limit == 0 || len(out) < limit) {
+			out = append(out, *d)
+			out[len(out)-1].LastSeenAt = codersdk.NewNullTime(s.clock.Now(), true)
 		}
-		limit := r.limit()
-		out := []codersdk.ProvisionerDaemon{}
-		for _, d := range slices.Backward(s.daemons) {
-			if d.OrganizationID == org.ID && (limit == 0 || len(out) < limit) {
-				out = append(out, *d)
-				out[len(out)-1].LastSeenAt = codersdk.NewNullTime(s.clock.Now(), true)
-			}
-		}
-		r.write(http.StatusOK, out)
-	})
-	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
+	}
+	r.write(http.StatusOK, out)
 }
 
 // limit returns the number of items that the client wants: 50 by default, and 0 for all.

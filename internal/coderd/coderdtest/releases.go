@@ -127,14 +127,17 @@ func (l Later) change(body any) any {
 
 // plain returns a body as a client without types would decode it.
 func plain(body any) (decoded any) {
-	data, err := json.Marshal(body)
-	if err == nil {
-		err = json.Unmarshal(data, &decoded)
-	}
+	_ = json.Unmarshal(encoded(body), &decoded)
+	return decoded
+}
+
+// encoded returns a value as JSON. All values of this package can be encoded.
+func encoded(value any) []byte {
+	data, err := json.Marshal(value)
 	if err != nil {
 		panic(err)
 	}
-	return decoded
+	return data
 }
 
 func (l Later) walk(key string, value any) any {

@@ -5,15 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/coder/coder/v2/codersdk"
 )
-
-func (s *Server) routeWorkspaceSettings(closed route) {
-	closed("PUT /api/v2/workspaces/{workspace}/ttl", s.putTTL)
-	closed("PUT /api/v2/workspaces/{workspace}/autostart", s.putAutostart)
-	closed("PUT /api/v2/workspaces/{workspace}/autoupdates", s.putAutomaticUpdates)
-	closed("PUT /api/v2/workspaces/{workspace}/dormant", s.putDormant)
-}
 
 func validUpdates(updates codersdk.AutomaticUpdates) bool {
 	return updates == codersdk.AutomaticUpdatesAlways || updates == codersdk.AutomaticUpdatesNever
@@ -37,12 +32,15 @@ func (s *Server) putDormant(r *request) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	w.DormantAt = nil
-	if body.Dormant {
-		now := s.now()
-		w.DormantAt = &now
-	}
+	s.setDormant(w, body.Dormant)
 	r.write(http.StatusOK, s.workspaceSDK(w))
+}
+
+func (s *Server) setDormant(w *workspace, dormant bool) {
+	w.DormantAt = nil
+	if dormant {
+		w.DormantAt = ptr.To(s.now())
+	}
 }
 
 func (s *Server) putTTL(r *request) {
@@ -94,8 +92,7 @@ func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
 	case whole > 30*24*time.Hour:
 		return nil, "time until shutdown must be less than 30 days"
 	}
-	kept := whole.Milliseconds()
-	return &kept, ""
+	return ptr.To(whole.Milliseconds()), ""
 }
 
 // scheduleProblem implements a small part of Coder's validation of a weekly schedule.

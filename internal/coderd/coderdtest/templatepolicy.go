@@ -1,6 +1,7 @@
 package coderdtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -16,7 +17,8 @@ func (s *Server) patchTemplate(r *request) {
 	r.needsRole("owner", "template-admin")
 	var body codersdk.UpdateTemplateMeta
 	if s.has(partialTemplatePatch) {
-		body = presentPolicy(t.Template)
+		// Fields that the body omits keep their values.
+		_ = json.Unmarshal(encoded(t.Template), &body)
 	}
 	r.readInto(&body)
 	s.checkPolicy(t, body)
@@ -33,22 +35,6 @@ func (s *Server) patchTemplate(r *request) {
 	t.Template = after
 	t.UpdatedAt = s.now()
 	r.write(http.StatusOK, t.Template)
-}
-
-// presentPolicy returns the initial values of a body in which omitted fields keep their values.
-func presentPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
-	return codersdk.UpdateTemplateMeta{
-		Name:                           t.Name,
-		DefaultTTLMillis:               t.DefaultTTLMillis,
-		ActivityBumpMillis:             t.ActivityBumpMillis,
-		FailureTTLMillis:               t.FailureTTLMillis,
-		TimeTilDormantMillis:           t.TimeTilDormantMillis,
-		TimeTilDormantAutoDeleteMillis: t.TimeTilDormantAutoDeleteMillis,
-		AllowUserAutostart:             t.AllowUserAutostart,
-		AllowUserAutostop:              t.AllowUserAutostop,
-		AllowUserCancelWorkspaceJobs:   t.AllowUserCancelWorkspaceJobs,
-		RequireActiveVersion:           t.RequireActiveVersion,
-	}
 }
 
 // checkNewPolicy validates the policy of a new template.

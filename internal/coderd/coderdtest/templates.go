@@ -116,15 +116,8 @@ func (s *Server) pathTemplate(r *request) *template {
 	return found(s.templateByID(r.id("template")))
 }
 
-func (s *Server) routeTemplates(closed route) {
-	closed("GET /api/v2/templates", s.getTemplates)
-	closed("GET /api/v2/organizations/{organization}/templates/{name}", func(r *request) {
-		r.write(http.StatusOK, found(s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))).Template)
-	})
-	closed("POST /api/v2/organizations/{organization}/templates", s.postTemplate)
-	closed("GET /api/v2/templates/{template}", func(r *request) { r.write(http.StatusOK, s.pathTemplate(r).Template) })
-	closed("PATCH /api/v2/templates/{template}", s.patchTemplate)
-	closed("DELETE /api/v2/templates/{template}", s.deleteTemplate)
+func (s *Server) getTemplateByName(r *request) {
+	r.write(http.StatusOK, found(s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))).Template)
 }
 
 func (s *Server) getTemplates(r *request) {

@@ -116,17 +116,6 @@ func (s *Server) identify(r *request) {
 	}
 }
 
-func (s *Server) routeTokens(closed route) {
-	closed("POST /api/v2/users/{user}/keys/tokens", s.postToken)
-	closed("GET /api/v2/users/{user}/keys/tokens", s.getTokens)
-	closed("GET /api/v2/users/{user}/keys/tokens/tokenconfig", func(r *request) {
-		r.write(http.StatusOK, codersdk.TokenConfig{MaxTokenLifetime: s.maxLifetime(s.pathUser(r))})
-	})
-	closed("GET /api/v2/users/{user}/keys/tokens/{name}", s.getTokenByName)
-	closed("GET /api/v2/users/{user}/keys/{key}", s.getKey)
-	closed("DELETE /api/v2/users/{user}/keys/{key}", s.deleteKey)
-}
-
 func (s *Server) postLogin(r *request) {
 	body := read[codersdk.LoginWithPasswordRequest](r)
 	u := s.userWithEmail(body.Email)
@@ -152,6 +141,10 @@ func (s *Server) maxLifetime(u *user) time.Duration {
 		return s.ownerTokenLifetime
 	}
 	return s.tokenLifetime
+}
+
+func (s *Server) getTokenConfig(r *request) {
+	r.write(http.StatusOK, codersdk.TokenConfig{MaxTokenLifetime: s.maxLifetime(s.pathUser(r))})
 }
 
 func (s *Server) postToken(r *request) {

@@ -100,19 +100,6 @@ func (u *user) join(org uuid.UUID) {
 	}
 }
 
-func (s *Server) routeUserAdmin(closed route) {
-	closed("PUT /api/v2/users/{user}/profile", s.putProfile)
-	closed("PUT /api/v2/users/{user}/password", s.putPassword)
-	closed("PUT /api/v2/users/{user}/status/suspend", func(r *request) { s.putStatus(r, true) })
-	closed("PUT /api/v2/users/{user}/status/activate", func(r *request) { s.putStatus(r, false) })
-	closed("DELETE /api/v2/users/{user}", s.deleteUser)
-	closed("GET /api/v2/users/{user}/roles", s.getRoles)
-	closed("GET /api/v2/organizations/{organization}/members", s.getMembers)
-	closed("POST /api/v2/organizations/{organization}/members/{user}", s.postMember)
-	closed("DELETE /api/v2/organizations/{organization}/members/{user}", s.deleteMember)
-	closed("PUT /api/v2/organizations/{organization}/members/{user}/roles", s.putMemberRoles)
-}
-
 func (s *Server) putProfile(r *request) {
 	u := s.pathUser(r)
 	body := read[codersdk.UpdateUserProfileRequest](r)

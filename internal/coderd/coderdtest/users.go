@@ -130,19 +130,6 @@ func (u *user) sdk() codersdk.User {
 	return out
 }
 
-func (s *Server) routeUsers(open, closed route) {
-	open("GET /api/v2/users/first", s.getFirstUser)
-	open("POST /api/v2/users/first", s.postFirstUser)
-	open("POST /api/v2/users/login", s.postLogin)
-	closed("POST /api/v2/users/logout", s.postLogout)
-	closed("POST /api/v2/users", s.postUser)
-	closed("POST /api/v2/authcheck", s.postAuthCheck)
-	closed("GET /api/v2/users", s.getUsers)
-	closed("GET /api/v2/users/{user}", func(r *request) { r.write(http.StatusOK, s.pathUser(r).sdk()) })
-	closed("PUT /api/v2/users/{user}/roles", s.putRoles)
-	s.routeUserAdmin(closed)
-}
-
 // getUsers searches users by a part of their name or email address, as Coder does: sorted by name,
 // in pages. A caller that may not see other users finds only itself.
 func (s *Server) getUsers(r *request) {

@@ -64,20 +64,6 @@ func (v *version) sdk() codersdk.TemplateVersion {
 	return out
 }
 
-func (s *Server) routeVersions(closed route) {
-	closed("POST /api/v2/organizations/{organization}/templateversions", s.postVersion)
-	closed("GET /api/v2/templateversions/{version}", func(r *request) { r.write(http.StatusOK, s.versionSDK(s.pathVersion(r))) })
-	closed("GET /api/v2/templateversions/{version}/rich-parameters", s.getParameters)
-	closed("GET /api/v2/templateversions/{version}/presets", s.getPresets)
-	closed("GET /api/v2/templateversions/{version}/variables", s.getVariables)
-	closed("GET /api/v2/templateversions/{version}/logs", func(r *request) { s.getLogs(r, s.pathVersion(r).job) })
-	closed("PATCH /api/v2/templateversions/{version}/cancel", func(r *request) { s.cancel(r, s.pathVersion(r).job) })
-	closed("POST /api/v2/templateversions/{version}/archive", s.archiveVersion(true))
-	closed("POST /api/v2/templateversions/{version}/unarchive", s.archiveVersion(false))
-	closed("GET /api/v2/templates/{template}/versions", s.getVersions)
-	closed("PATCH /api/v2/templates/{template}/versions", s.patchActiveVersion)
-}
-
 func (s *Server) postVersion(r *request) {
 	org := s.pathOrganization(r)
 	r.needsRole("owner", "template-admin")

@@ -51,19 +51,16 @@ func (w *workspace) visibleTo(u *user) bool {
 	return w.owner == u || u.has("owner") || u.has("template-admin")
 }
 
-func (s *Server) routeWorkspaces(closed route) {
-	closed("GET /api/v2/workspaces", s.getWorkspaces)
-	closed("GET /api/v2/workspaces/{workspace}", func(r *request) {
-		w := s.pathWorkspace(r)
-		if w.deleted {
-			refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?deleted=true' and trying again.", w.ID))
-		}
-		r.write(http.StatusOK, s.workspaceSDK(w))
-	})
-	closed("GET /api/v2/users/{user}/workspace/{name}", func(r *request) {
-		r.write(http.StatusOK, s.workspaceSDK(found(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))))
-	})
-	closed("POST /api/v2/users/{user}/workspaces", s.postWorkspace)
+func (s *Server) getWorkspace(r *request) {
+	w := s.pathWorkspace(r)
+	if w.deleted {
+		refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?deleted=true' and trying again.", w.ID))
+	}
+	r.write(http.StatusOK, s.workspaceSDK(w))
+}
+
+func (s *Server) getWorkspaceByName(r *request) {
+	r.write(http.StatusOK, s.workspaceSDK(found(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))))
 }
 
 // getWorkspaces returns a page in Coder's order.

@@ -138,19 +138,15 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 
 // refuse drops a client whose token Coder refused, and calls OnUnauthorized once for it.
 func (d *Dynamic) refuse(e *entry, controlPlane types.NamespacedName) {
-	if d.markRefused(e) && d.opts.OnUnauthorized != nil {
+	d.mu.Lock()
+	first := e.refusedAt.IsZero()
+	if first {
+		e.refusedAt = d.opts.Clock.Now()
+	}
+	d.mu.Unlock()
+	if first && d.opts.OnUnauthorized != nil {
 		d.opts.OnUnauthorized(controlPlane)
 	}
-}
-
-func (d *Dynamic) markRefused(e *entry) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !e.refusedAt.IsZero() {
-		return false
-	}
-	e.refusedAt = d.opts.Clock.Now()
-	return true
 }
 
 func (d *Dynamic) forget(uid types.UID) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -167,12 +168,10 @@ func (m *Sessions) due() (due []retired) {
 // revoke revokes each token with itself, because the operator's token may already be invalid. If
 // that is unauthorized, it uses the operator's token. A token that cannot be revoked expires.
 func (m *Sessions) revoke(ctx context.Context, tokens []retired) {
-	var group sync.WaitGroup
-	places := make(chan struct{}, revocations)
+	var group errgroup.Group
+	group.SetLimit(revocations)
 	for _, r := range tokens {
-		places <- struct{}{}
-		group.Go(func() {
-			defer func() { <-places }()
+		group.Go(func() error {
 			err := r.client.DeleteToken(coderd.Apart(ctx), coderd.Me, r.id)
 			if coderd.IsUnauthorized(err) && r.operator != nil {
 				// The user may be suspended.
@@ -181,9 +180,10 @@ func (m *Sessions) revoke(ctx context.Context, tokens []retired) {
 			if err != nil && !coderd.IsUnauthorized(err) && !coderd.IsNotFound(err) {
 				log.FromContext(ctx).Info("Could not revoke the token of a Coder user; it expires by itself", "error", err.Error())
 			}
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait()
 }
 
 // Close revokes all tokens. No token is created after that.

@@ -23,7 +23,8 @@ import (
 // provider provides a single control plane.
 type provider struct {
 	connection connections.Connection
-	gone       bool
+	// gone reports that the control plane is being deleted, away that it has no connection.
+	gone, away bool
 }
 
 func (p *provider) ForNamespace(context.Context, string) ([]connections.Connection, error) {
@@ -31,7 +32,11 @@ func (p *provider) ForNamespace(context.Context, string) ([]connections.Connecti
 }
 
 func (p *provider) Members(context.Context) ([]connections.Member, error) {
-	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Connection: &p.connection, Deleting: p.gone}}, nil
+	m := connections.Member{ControlPlane: p.connection.ControlPlane, Connection: &p.connection, Deleting: p.gone}
+	if p.away {
+		m.Connection = nil
+	}
+	return []connections.Member{m}, nil
 }
 
 type fixture struct {
@@ -58,10 +63,10 @@ func (s skewed) Now() time.Time                  { return s.PassiveClock.Now().A
 func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
 // newSkewed makes a fixture whose Coder has another time.
-func newSkewed(t *testing.T, by time.Duration) *fixture {
+func newSkewed(t *testing.T, by time.Duration, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))}
-	f.coder = coderdtest.New(t, coderdtest.WithClock(skewed{f.clock, by}))
+	f.coder = coderdtest.New(t, append(options, coderdtest.WithClock(skewed{f.clock, by}))...)
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada")
 	client, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: token})

@@ -1,7 +1,6 @@
 package usertokens
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 func TestWorkspaceTokenNames(t *testing.T) {
@@ -52,47 +50,23 @@ func TestWorkspaceTokenNames(t *testing.T) {
 	}
 }
 
-// workspaceProvider provides one control plane.
-type workspaceProvider struct {
-	connections.Provider
-	connection connections.Connection
-	away       bool
-}
-
-func (p *workspaceProvider) Members(context.Context) ([]connections.Member, error) {
-	m := connections.Member{ControlPlane: p.connection.ControlPlane, Connection: &p.connection}
-	if p.away {
-		m.Connection = nil
-	}
-	return []connections.Member{m}, nil
-}
-
 type workspaceFixture struct {
 	*WorkspaceTokens
 	t        *testing.T
 	coder    *coderdtest.Server
 	client   *coderd.Client
-	provider *workspaceProvider
+	provider *provider
 	clock    *clocktesting.FakePassiveClock
 	ada      coderd.User
 }
 
 func newWorkspaceFixture(t *testing.T, options ...coderdtest.Option) *workspaceFixture {
 	t.Helper()
-	f := &workspaceFixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))}
-	f.coder = coderdtest.New(t, append(options, coderdtest.WithClock(f.clock))...)
-	var err error
-	if f.client, err = coderd.New(coderd.Config{URL: f.coder.URL, Token: f.coder.AddUser("operator", "owner")}); err != nil {
-		t.Fatal(err)
+	f := newSkewed(t, 0, options...)
+	return &workspaceFixture{
+		WorkspaceTokens: NewWorkspaceTokens(f.provider, f.clock), t: t, coder: f.coder, client: f.provider.connection.Client,
+		provider: f.provider, clock: f.clock, ada: f.ada,
 	}
-	f.coder.AddUser("ada")
-	f.coder.AddUser("bob")
-	if f.ada, err = f.client.UserByName(t.Context(), "ada"); err != nil {
-		t.Fatal(err)
-	}
-	f.provider = &workspaceProvider{connection: connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, Client: f.client}}
-	f.WorkspaceTokens = NewWorkspaceTokens(f.provider, f.clock)
-	return f
 }
 
 func (f *workspaceFixture) create(id uuid.UUID) (string, WorkspaceToken) {
