@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -73,7 +74,7 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("the record is %+v", did)
 		}
 		for _, value := range []string{did.target, did.namespace, did.name} {
-			if short := cut(value); len(short) > maxLogged+len("…") || (len(value) > maxLogged && !utf8.ValidString(short)) {
+			if short := Cut(value); len(short) > maxLogged+len("…") || (len(value) > maxLogged && !utf8.ValidString(short)) {
 				t.Errorf("%q is written", short)
 			}
 		}
@@ -136,7 +137,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 				}
 				// A hidden tool can still be called: the API server decides.
 				if result := c.call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
-					t.Errorf("calling a tool that is not shown gives %s", textOf(result))
+					t.Errorf("calling a tool that is not shown gives %s", mcptest.Text(result))
 				}
 			})
 		}
