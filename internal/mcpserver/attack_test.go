@@ -21,6 +21,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -58,41 +60,33 @@ func isOurs(u *url.URL) bool {
 
 // withEverything makes the API server return an object for every request, so that a call
 // continues to its next request.
-func withEverything(h *kubeAPI) func(*Config) {
+func withEverything(t testing.TB, h *kubeAPI) func(*Config) {
+	infos := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	return func(c *Config) {
 		mapper := testrestmapper.TestOnlyStaticRESTMapper(c.Scheme)
 		c.Mapper = mapper
 		h.set(func(k *kubeAPI) {
 			k.otherwise = func(w http.ResponseWriter, r *http.Request) {
-				group, path := groupOf(r.URL.Path)
-				namespace := ""
-				if len(path) > 2 && path[0] == "namespaces" {
-					namespace, path = path[1], path[2:]
+				info, err := infos.NewRequestInfo(r)
+				if err != nil {
+					t.Error(err)
 				}
-				kind, err := mapper.KindFor(group.WithResource(path[0]))
+				group := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+				kind, err := mapper.KindFor(group.WithResource(info.Resource))
 				switch {
 				case err != nil:
 					writeStatus(w, http.StatusNotFound, "NotFound")
-				case len(path) == 1:
+				case len(info.Parts) == 1:
 					writeJSON(w, http.StatusOK, map[string]any{"apiVersion": group.String(), "kind": kind.Kind + "List", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
 				default:
 					writeJSON(w, http.StatusOK, map[string]any{
 						"apiVersion": group.String(), "kind": kind.Kind,
-						"metadata": map[string]any{"namespace": namespace, "name": path[1], "uid": "1", "resourceVersion": "1"},
+						"metadata": map[string]any{"namespace": info.Namespace, "name": info.Parts[1], "uid": "1", "resourceVersion": "1"},
 					})
 				}
 			}
 		})
 	}
-}
-
-// groupOf returns the group and version of an API path, and the rest of the path.
-func groupOf(path string) (schema.GroupVersion, []string) {
-	parts := append(strings.Split(strings.Trim(path, "/"), "/"), "", "", "", "")
-	if parts[0] == "apis" {
-		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, strings.Split(strings.Trim(strings.Join(parts[3:], "/"), "/"), "/")
-	}
-	return schema.GroupVersion{Version: parts[1]}, strings.Split(strings.Trim(strings.Join(parts[2:], "/"), "/"), "/")
 }
 
 // send sends one message, as a client of the older protocol without a session.
@@ -166,7 +160,7 @@ func (tool listedTool) plausible() map[string]any {
 // and resource, and checks the requests to the Kubernetes API.
 func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	kube := newKubeAPI(t)
-	h := newReplica(t, kube, withEverything(kube), func(c *Config) { c.Options.MaxInFlight = 0 })
+	h := newReplica(t, kube, withEverything(t, kube), func(c *Config) { c.Options.MaxInFlight = 0 })
 	calls := 0
 	ask := func(method string, params map[string]any) {
 		t.Helper()
@@ -369,7 +363,7 @@ func (h *harness) confirming(t testing.TB, token, tool, arguments, state string)
 // calls, which must be rejected.
 func TestAYesCountsForWhatWasAskedAlone(t *testing.T) {
 	kube := newKubeAPI(t)
-	h := newReplica(t, kube, withEverything(kube)).start(t)
+	h := newReplica(t, kube, withEverything(t, kube)).start(t)
 	const tool, arguments = "delete_workspace", `{"namespace":"coder","name":"default.alice.dev"}`
 	_, rest, found := strings.Cut(h.confirming(t, aliceToken, tool, arguments, ""), `"requestState":"`)
 	state, _, _ := strings.Cut(rest, `"`)
@@ -471,7 +465,7 @@ func FuzzTheServer(f *testing.F) {
 	}
 	kube := newKubeAPI(f)
 	var alarm atomic.Value
-	h := newReplica(f, kube, withEverything(kube), func(c *Config) {
+	h := newReplica(f, kube, withEverything(f, kube), func(c *Config) {
 		c.Options.MaxSessions = 4
 		c.Logger = funcr.New(func(_, line string) {
 			if strings.Contains(line, "panic") || strings.Contains(line, "bug:") {

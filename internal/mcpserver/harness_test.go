@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -197,16 +196,6 @@ func call(ctx context.Context, t testing.TB, session *mcp.ClientSession, tool st
 		t.Fatalf("calling %s: %v", tool, err)
 	}
 	return result
-}
-
-func text(result *mcp.CallToolResult) string {
-	var parts []string
-	for _, content := range result.Content {
-		if c, ok := content.(*mcp.TextContent); ok {
-			parts = append(parts, c.Text)
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 // callBody returns the body of a tool call by an older client without a session.

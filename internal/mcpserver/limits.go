@@ -30,7 +30,6 @@ const (
 	maxStreamBodyBytes = 64 << 10
 )
 
-// userLimits enforces the limits of each user.
 type userLimits struct {
 	cfg MiddlewareConfig
 	// calls counts the requests in flight.
@@ -167,7 +166,6 @@ func limited(next http.Handler) http.Handler {
 	})
 }
 
-// deadlineBody is a request's body with a deadline.
 type deadlineBody struct {
 	io.ReadCloser
 	controller *http.ResponseController

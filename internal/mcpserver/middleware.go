@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
-	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -105,17 +104,12 @@ func logged(cfg MiddlewareConfig, next http.Handler) http.Handler {
 			if status >= http.StatusBadRequest {
 				level = 0
 			}
-			logger.V(level).Info("Handled a request", "method", cut(r.Method), "path", cut(r.URL.Path),
+			logger.V(level).Info("Handled a request", "method", protocol.Cut(r.Method), "path", protocol.Cut(r.URL.Path),
 				"status", status, "user", rec.user, "durationMs", cfg.Clock.Since(start).Milliseconds())
 		}()
 		next.ServeHTTP(a, r)
 	})
 }
-
-// maxLogged limits the size of a client's text in one value of a log line, in bytes.
-const maxLogged = 256 + len(redaction.Ellipsis)
-
-func cut(s string) string { return redaction.Truncate(s, maxLogged) }
 
 // recovered responds with 500 after a panic of an inner handler. If the response has begun,
 // it closes the connection instead, so that the client does not take a part for the whole.

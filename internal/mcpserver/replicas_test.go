@@ -57,7 +57,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 			session := dial(t, service(t, one, two), protocol, aliceToken, nil)
 			for range 10 {
 				if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
-					t.Fatal(text(result))
+					t.Fatal(mcptest.Text(result))
 				}
 				if _, err := session.ListTools(t.Context(), nil); err != nil {
 					t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAConfirmationMayBeAnsweredOnAnotherReplica(t *testing.T) {
 	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
 	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 || deletions.Load() != 1 {
-		t.Errorf("the user was asked %d times, and %d deletions came: %s", asked.Load(), deletions.Load(), text(result))
+		t.Errorf("the user was asked %d times, and %d deletions came: %s", asked.Load(), deletions.Load(), mcptest.Text(result))
 	}
 	if a, b := one.calls("delete_workspace"), two.calls("delete_workspace"); a != 1 || b != 1 {
 		t.Errorf("the replicas had %d and %d of the calls, want 1 each", a, b)
@@ -126,7 +126,7 @@ func TestAConfirmationOfAReplicaWithAnotherKeyIsNone(t *testing.T) {
 	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_workspace", Arguments: map[string]any{"namespace": "coder", "name": "default.alice.dev"}})
 	if err == nil && !result.IsError {
-		t.Errorf("the answer is %s", text(result))
+		t.Errorf("the answer is %s", mcptest.Text(result))
 	}
 	if got := deletions.Load(); got != 0 {
 		t.Errorf("%d deletions came", got)
@@ -146,11 +146,11 @@ func TestAClientThatCannotAskConfirmsByName(t *testing.T) {
 			session := dial(t, service(t, newReplica(t, kube).start(t), newReplica(t, kube).start(t)), protocol, aliceToken, nil)
 			args := map[string]any{"namespace": "coder", "name": "default.alice.dev"}
 			if result := call(t.Context(), t, session, "delete_workspace", args); !result.IsError || deletions.Load() != 0 {
-				t.Errorf("without a confirmation the answer is %s", text(result))
+				t.Errorf("without a confirmation the answer is %s", mcptest.Text(result))
 			}
 			args["confirm"] = "default.alice.dev"
 			if result := call(t.Context(), t, session, "delete_workspace", args); result.IsError || deletions.Load() != 1 {
-				t.Errorf("with a confirmation the answer is %s", text(result))
+				t.Errorf("with a confirmation the answer is %s", mcptest.Text(result))
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
@@ -54,8 +55,8 @@ func TestBothErasListAndCallTools(t *testing.T) {
 				t.Errorf("%d tools are offered, want %d", len(listed.Tools), want)
 			}
 			result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"})
-			if result.IsError || !strings.Contains(text(result), `"name":"default.alice.dev"`) {
-				t.Errorf("the answer is %s", text(result))
+			if result.IsError || !strings.Contains(mcptest.Text(result), `"name":"default.alice.dev"`) {
+				t.Errorf("the answer is %s", mcptest.Text(result))
 			}
 			content, err := session.ListResources(t.Context(), nil)
 			if err != nil || len(content.Resources) == 0 {
@@ -99,7 +100,7 @@ func TestCallsActAsTheCallerAndKeepTheToken(t *testing.T) {
 			h.kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList())
 			session := h.connect(t, modernProtocol, tc.token)
 			if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
-				t.Fatal(text(result))
+				t.Fatal(mcptest.Text(result))
 			}
 			seen := h.kube.requests(http.MethodGet, workspacesPath)
 			if len(seen) != 1 {

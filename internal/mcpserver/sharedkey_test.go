@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
 const namespace = "coder-system"
@@ -31,13 +31,12 @@ const namespace = "coder-system"
 type replica struct {
 	*sharedKey
 	clock *clocktesting.FakePassiveClock
-	logs  *strings.Builder
+	logs  *mcptest.LogBuffer
 }
 
 func newKeyReplica(kube *fake.Clientset) *replica {
-	r := &replica{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &strings.Builder{}}
-	logger := funcr.New(func(_, args string) { fmt.Fprintln(r.logs, args) }, funcr.Options{Verbosity: 10})
-	r.sharedKey = newSharedKey(kube.CoreV1().Secrets(namespace), r.clock, logger)
+	r := &replica{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &mcptest.LogBuffer{}}
+	r.sharedKey = newSharedKey(kube.CoreV1().Secrets(namespace), r.clock, r.logs.Logger())
 	return r
 }
 
@@ -207,7 +206,7 @@ func TestALocalServerAsksAndLeavesNoSecret(t *testing.T) {
 	session := dial(t, h.url, modernProtocol, "", agreeing(&asked))
 	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 {
-		t.Errorf("the user was asked %d times: %s", asked.Load(), text(result))
+		t.Errorf("the user was asked %d times: %s", asked.Load(), mcptest.Text(result))
 	}
 	if n := len(h.kube.requests(http.MethodGet, secretsPath+"/coder-k8s-mcp")) + len(h.kube.requests(http.MethodPost, secretsPath)); n != 0 {
 		t.Errorf("the cluster got %d requests about the Secret", n)

@@ -6,16 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -231,27 +232,11 @@ func (r *Reviewer) rulesIn(ctx context.Context, namespaces []string) ([]authoriz
 	return rules, true, nil
 }
 
-// all is the wildcard in RBAC rules.
-const all = "*"
-
 // grants reports whether a rule grants the permission, for all objects or only for the ones
 // that it names.
 func grants(rule authorizationv1.ResourceRule, right Right) bool {
-	return has(rule.Verbs, right.Verb) && has(rule.APIGroups, right.Group) &&
-		slices.ContainsFunc(rule.Resources, func(resource string) bool { return covers(resource, right.Resource) })
-}
-
-func has(values []string, value string) bool {
-	return slices.Contains(values, all) || slices.Contains(values, value)
-}
-
-// covers reports whether a rule's resource matches the wanted one. "*" matches every
-// resource and subresource, and "*/log" matches the subresource log of every resource.
-// "pods/*" matches nothing, because RBAC does not support it.
-func covers(resource, wanted string) bool {
-	if resource == all || resource == wanted {
-		return true
-	}
-	_, subresource, ok := strings.Cut(wanted, "/")
-	return ok && resource == all+"/"+subresource
+	covered, _ := validation.Covers(
+		[]rbacv1.PolicyRule{{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources}},
+		[]rbacv1.PolicyRule{{Verbs: []string{right.Verb}, APIGroups: []string{right.Group}, Resources: []string{right.Resource}}})
+	return covered
 }

@@ -135,7 +135,6 @@ func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Co
 	return known.caller, known.good, err
 }
 
-// validLately reports whether the token was valid when it was last checked.
 func (k *knownTokens) validLately(token string) bool {
 	_, ok := k.lately.Get(k.hash(token))
 	return ok
@@ -191,7 +190,6 @@ const (
 // errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
 var errTooManyNewTokens = errors.New("too many unknown tokens are being checked")
 
-// tokenReviewer checks tokens with the TokenReview API.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
 	clock   clock.PassiveClock

@@ -51,6 +51,17 @@ func Connect(t testing.TB, server *mcp.Server, client *mcp.ClientOptions, sessio
 	return connected
 }
 
+// Text returns the text in the answer of a tool.
+func Text(result *mcp.CallToolResult) string {
+	var parts []string
+	for _, content := range result.Content {
+		if c, ok := content.(*mcp.TextContent); ok {
+			parts = append(parts, c.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
 // LogBuffer collects log lines. Its zero value is empty.
 type LogBuffer struct {
 	mu    sync.Mutex

@@ -30,7 +30,6 @@ const (
 	methodPing         = "ping"
 )
 
-// maxLogged limits the size of a client's text in one value of a log line, in bytes.
 const maxLogged = 256 + len(redaction.Ellipsis)
 
 // audit logs each tool call, prompt and read of a resource, including refused ones: the
@@ -95,12 +94,13 @@ func deedOf(req mcp.Request) (deed, bool) {
 }
 
 func (d deed) log(ctx context.Context, method, outcome string, took time.Duration) {
-	log.FromContext(ctx).Info("Handled a call", "method", method, "user", callers.NameOf(ctx), d.kind, cut(d.target),
-		"namespace", cut(d.namespace), "name", cut(d.name), "dryRun", d.dryRun,
+	log.FromContext(ctx).Info("Handled a call", "method", method, "user", callers.NameOf(ctx), d.kind, Cut(d.target),
+		"namespace", Cut(d.namespace), "name", Cut(d.name), "dryRun", d.dryRun,
 		"outcome", outcome, "durationMs", took.Milliseconds())
 }
 
-func cut(s string) string { return redaction.Truncate(s, maxLogged) }
+// Cut limits the size of a client's text in one value of a log line.
+func Cut(s string) string { return redaction.Truncate(s, maxLogged) }
 
 // outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
 // call ended with an error outside of the handler.
@@ -180,11 +180,11 @@ func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
 	switch params := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:
 		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
-			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", cut(params.Name))
+			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", Cut(params.Name))
 		}
 	case *mcp.GetPromptParams:
 		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
-			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", cut(params.Name))
+			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", Cut(params.Name))
 		}
 	case *mcp.ReadResourceParams:
 		if isNoResource(rpc) {
@@ -203,7 +203,7 @@ func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not
 func noResource(rpc *jsonrpc.Error, uri string) error {
 	return &jsonrpc.Error{
 		Code:    rpc.Code,
-		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", cut(uri)),
+		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", Cut(uri)),
 		Data:    rpc.Data,
 	}
 }

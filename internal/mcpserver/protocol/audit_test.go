@@ -194,7 +194,7 @@ func TestEachCallIsASpan(t *testing.T) {
 			}
 			ids := map[string]bool{}
 			for range 2 {
-				ids[textOf(session.call(t, "which", nil))] = true
+				ids[mcptest.Text(session.call(t, "which", nil))] = true
 			}
 			if len(ids) != 2 || ids[""] {
 				t.Errorf("the calls have the ids %v, want two", ids)

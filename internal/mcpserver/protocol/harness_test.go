@@ -176,16 +176,6 @@ func (c *client) call(t *testing.T, tool string, arguments map[string]any) *mcp.
 	return result
 }
 
-func textOf(result *mcp.CallToolResult) string {
-	var parts []string
-	for _, content := range result.Content {
-		if c, ok := content.(*mcp.TextContent); ok {
-			parts = append(parts, c.Text)
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
 // toolFunc implements a test tool whose answer is text.
 type toolFunc func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
 

@@ -274,7 +274,6 @@ func (r *running) begin() bool {
 	return !r.refusing
 }
 
-// refuse rejects further requests.
 func (r *running) refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

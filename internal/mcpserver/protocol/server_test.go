@@ -158,7 +158,7 @@ func TestAPanicEndsTheRequestAlone(t *testing.T) {
 			if !errors.As(err, &rpc) || rpc.Message != "internal error; see the log of the server for details" {
 				t.Errorf("the client got %v", err)
 			}
-			if got := textOf(c.call(t, "whoami", nil)); got != "alice of " {
+			if got := mcptest.Text(c.call(t, "whoami", nil)); got != "alice of " {
 				t.Errorf("after that it answers %q", got)
 			}
 			if got := h.logs.Lines("Recovered from a panic"); len(got) != 1 || !strings.Contains(got[0], "10.1.2.3:443") || !strings.Contains(got[0], "server_test.go") {
@@ -327,7 +327,7 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 					answers <- err.Error()
 					return
 				}
-				answers <- textOf(result)
+				answers <- mcptest.Text(result)
 			}()
 			receive(t, "the tool", began)
 			closed := make(chan error, 1)

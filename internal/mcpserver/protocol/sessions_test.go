@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -24,7 +25,7 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 			c := h.connect(t, w.protocol, "alice/first", nil)
 			for _, group := range []string{"first", "second", "third"} {
 				c.credentials.token.Store("alice/" + group)
-				if got := textOf(c.call(t, "whoami", nil)); got != "alice of "+group {
+				if got := mcptest.Text(c.call(t, "whoami", nil)); got != "alice of "+group {
 					t.Errorf("the tool was called as %q", got)
 				}
 			}
@@ -308,7 +309,7 @@ func TestTheUserIsAsked(t *testing.T) {
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 				},
 			})
-			if got := textOf(c.call(t, "ask", nil)); got != "accept state" {
+			if got := mcptest.Text(c.call(t, "ask", nil)); got != "accept state" {
 				t.Errorf("the tool got %q", got)
 			}
 			// Without a session, there are two requests.
