@@ -252,7 +252,7 @@ func ImageOf(pod *corev1.Pod, container string) string {
 func (p *Problem) Sentence(clean func(string) string) string {
 	switch p.Kind {
 	case ImagePull:
-		return fmt.Sprintf("image %q of container %q cannot be pulled (%s)%s", clean(p.Image), p.Container, p.Reason, withColon(p.PullCause().String()))
+		return fmt.Sprintf("image %q of container %q cannot be pulled (%s)%s", clean(p.Image), p.Container, p.Reason, withColon(string(p.PullCause())))
 	case Config:
 		return fmt.Sprintf("container %q cannot be created (%s)%s", p.Container, p.Reason, withColon(clean(p.Message)))
 	case Unschedulable:

@@ -124,18 +124,18 @@ func TestIsStuck(t *testing.T) {
 
 func TestPullCauses(t *testing.T) {
 	for said, want := range map[string]PullCause{
-		"ErrImageNeverPull Container image is not present with pull policy of Never":       NeverPulled,
-		`InvalidImageName couldn't parse image name "x:y:z": invalid reference format`:     InvalidName,
-		"dial tcp: lookup nowhere.example.com: no such host":                               UnknownRegistry,
-		"manifest unknown: manifest unknown":                                               NoSuchImage,
-		"pull access denied, repository does not exist or may require authorization":       AccessDenied,
-		"tls: failed to verify certificate: x509: certificate signed by unknown authority": UntrustedCertificate,
-		"429 Too Many Requests":                              RateLimited,
-		"dial tcp 10.0.0.1:443: connect: connection refused": NoAnswer,
+		"ErrImageNeverPull Container image is not present with pull policy of Never":       "it is not on the node, and the pull policy is Never",
+		`InvalidImageName couldn't parse image name "x:y:z": invalid reference format`:     "the image name is not valid",
+		"dial tcp: lookup nowhere.example.com: no such host":                               "the name of the registry does not resolve",
+		"manifest unknown: manifest unknown":                                               "the registry has no such image or tag",
+		"pull access denied, repository does not exist or may require authorization":       "the registry refuses access, or has no such image",
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority": "the certificate of the registry is not trusted",
+		"429 Too Many Requests":                              "the rate limit of the registry is exceeded",
+		"dial tcp 10.0.0.1:443: connect: connection refused": "the registry does not respond",
 		"Back-off pulling image":                             PullCauseUnknown,
 	} {
 		if got := PullCauseOf(said); got != want {
-			t.Errorf("%s: got %d (%s), want %d", said, got, got, want)
+			t.Errorf("%s: got %q, want %q", said, got, want)
 		}
 	}
 }

@@ -1,46 +1,50 @@
 package podproblem
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// PullCause is the reason why an image cannot be pulled, as far as the runtime reports it.
-type PullCause int
+// PullCause describes why an image cannot be pulled, as far as the runtime reports it.
+type PullCause string
 
-// The causes. The messages differ between runtimes.
-const (
-	PullCauseUnknown PullCause = iota
-	NeverPulled
-	InvalidName
-	UnknownRegistry
-	NoSuchImage
-	AccessDenied
-	UntrustedCertificate
-	RateLimited
-	NoAnswer
-)
+// PullCauseUnknown means that the runtime reports no cause.
+const PullCauseUnknown PullCause = ""
 
-// pullCauses are ordered. The more certain signs come first.
+// pullCauses are ordered. The more certain signs come first. The messages differ between
+// runtimes. IMAGE in a remedy is replaced by the place where the image is configured.
 var pullCauses = []struct {
 	cause         PullCause
-	text          string
+	remedy        string
 	signs, unless []string
 }{
-	{NeverPulled, "it is not on the node, and the pull policy is Never", []string{"errimageneverpull", "never pull"}, nil},
-	{InvalidName, "the image name is not valid", []string{"invalidimagename", "invalid reference format", "couldn't parse image"}, nil},
-	{UnknownRegistry, "the name of the registry does not resolve", []string{"no such host", "server misbehaving", "name or service not known"}, nil},
 	{
-		NoSuchImage, "the registry has no such image or tag", []string{"not found", "manifest unknown", "does not exist"},
+		"it is not on the node, and the pull policy is Never", "load it onto the node, or change the pull policy beside IMAGE",
+		[]string{"errimageneverpull", "never pull"}, nil,
+	},
+	{"the image name is not valid", "correct IMAGE", []string{"invalidimagename", "invalid reference format", "couldn't parse image"}, nil},
+	{
+		"the name of the registry does not resolve", "correct the registry in IMAGE, or the DNS of the node",
+		[]string{"no such host", "server misbehaving", "name or service not known"}, nil,
+	},
+	{
+		"the registry has no such image or tag", "correct the name or the tag in IMAGE", []string{"not found", "manifest unknown", "does not exist"},
 		[]string{"access denied", "unauthorized", "authorization failed"},
 	},
 	{
-		AccessDenied, "the registry refuses access, or has no such image",
+		"the registry refuses access, or has no such image", "correct IMAGE, or give the pod pull secrets for the registry",
 		[]string{"unauthorized", "authentication required", "denied", "forbidden", "no basic auth", "authorization failed"}, nil,
 	},
-	{UntrustedCertificate, "the certificate of the registry is not trusted", []string{"x509", "certificate"}, nil},
-	{RateLimited, "the rate limit of the registry is exceeded", []string{"too many requests", "toomanyrequests", "rate limit"}, nil},
-	{NoAnswer, "the registry does not respond", []string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil},
+	{"the certificate of the registry is not trusted", "have the node trust it, or correct IMAGE", []string{"x509", "certificate"}, nil},
+	{
+		"the rate limit of the registry is exceeded", "wait, log in to the registry with pull secrets, or use a mirror",
+		[]string{"too many requests", "toomanyrequests", "rate limit"}, nil,
+	},
+	{
+		"the registry does not respond", "check that the node can reach the registry, or correct it in IMAGE",
+		[]string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil,
+	},
 }
 
 // PullCauseOf returns the cause that a message of a kubelet or a runtime reports.
@@ -57,14 +61,15 @@ func PullCauseOf(said string) PullCause {
 	return PullCauseUnknown
 }
 
-// String describes the cause. It is empty if the cause is unknown.
-func (c PullCause) String() string {
+// Remedy returns what to do. image is the place where the image is configured.
+func (c PullCause) Remedy(image string) string {
+	remedy := ""
 	for _, known := range pullCauses {
 		if known.cause == c {
-			return known.text
+			remedy = known.remedy
 		}
 	}
-	return ""
+	return strings.ReplaceAll(cmp.Or(remedy, "check the Events of the pod, and correct IMAGE"), "IMAGE", image)
 }
 
 // PullCause returns why the image cannot be pulled.

@@ -102,7 +102,7 @@ func imageTrouble(pod *corev1.Pod) *Problem {
 	if found == nil {
 		return nil
 	}
-	cause := found.PullCause().String()
+	cause := string(found.PullCause())
 	if cause != "" {
 		cause = ": " + cause
 	}

@@ -39,7 +39,7 @@ func lostAgents(f *workspaceFacts) []conclusion {
 	case aggregationv1alpha1.ReasonAgentsConnecting:
 		severity = severityWarning
 	default:
-		return nothing()
+		return nil
 	}
 	what, do := "the agent process does not run or cannot reach Coder",
 		"check the pod or machine of the workspace: it must run the agent's script, and be able to reach "+f.accessURL()
@@ -104,9 +104,9 @@ func failedStartup(f *workspaceFacts) []conclusion {
 			Severity: severity, Where: f.where(), What: fmt.Sprintf(what, agent.Name),
 			Evidence: cmp.Or(evidence(f.scriptLog), fmt.Sprintf("agent %s: status %s, lifecycle %s", agent.Name, cmp.Or(agent.Status, "unknown"), agent.LifecycleState)),
 			Do:       "correct coder_script or startup_script in the template",
-		}, f.readScripts(agent.Name), f.callTemplate())
+		}, f.readBuild().with("agent", agent.Name), f.callTemplate())
 	}
-	return nothing()
+	return nil
 }
 
 // The lifecycle states of an agent whose startup script did not succeed.
@@ -123,10 +123,4 @@ func failedAgent(ws *aggregationv1alpha1.CoderWorkspace) (name string, found boo
 		}
 	}
 	return "", false
-}
-
-func (f *workspaceFacts) readScripts(agent string) Next {
-	next := f.readBuild()
-	next.Arguments["agent"] = agent
-	return next
 }

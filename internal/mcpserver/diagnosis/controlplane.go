@@ -43,24 +43,20 @@ func (e examiner) controlPlane(ctx context.Context, namespace, name string) (*Re
 	return reportControlPlane(f), nil
 }
 
-// reportControlPlane builds the report from the facts.
 func reportControlPlane(f *controlPlaneFacts) *Report {
 	cp := f.object
 	w := writing{
 		subject:     fmt.Sprintf("CoderControlPlane %s/%s", cp.Namespace, cp.Name),
-		conclusions: conclude(f, controlPlaneRules()),
-		ready:       findCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady),
+		conclusions: ranked(apply(f, controlPlaneRules())),
+		conditions:  cp.Status.Conditions,
+		pods:        f.pods,
+		events:      f.events,
 		gaps:        f.gaps,
 	}
 	r := w.report()
-	r.Conditions = describeConditions(cp.Status.Conditions)
-	r.Pods = describePods(f.pods)
-	r.Events = describeEvents(f.events)
-	r.Logs = containerLogsShown(f.logs)
+	r.addContainerLogs(f.logs)
 	for _, t := range f.templates {
-		if t.log != "" {
-			r.Logs = append(r.Logs, shownLog(Log{Where: "the newest version of CoderTemplate/" + t.object.Name, Text: t.log}))
-		}
+		r.addLog("the newest version of CoderTemplate/"+t.object.Name, t.log)
 	}
 	return fitted(r)
 }
@@ -75,7 +71,6 @@ const (
 	versionFailed      = "failed"
 )
 
-// controlPlaneFacts contains the data that was read about a control plane.
 type controlPlaneFacts struct {
 	object *coderv1alpha1.CoderControlPlane
 	// deployment is nil if it does not exist or could not be read.
@@ -89,7 +84,6 @@ type controlPlaneFacts struct {
 	gaps         []gap
 }
 
-// failedTemplate is a template whose newest version failed to build.
 type failedTemplate struct {
 	object *aggregationv1alpha1.CoderTemplate
 	// log is the end of the log of that build.
@@ -100,22 +94,18 @@ type failedTemplate struct {
 func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) *controlPlaneFacts {
 	f := &controlPlaneFacts{object: cp}
 	f.remedy = controlPlaneRemedies()
-	g.part(func() {
-		d := &appsv1.Deployment{}
-		found, read := g.get(ctx, d, deployments, client.ObjectKeyFromObject(cp))
-		if f.deploymentMissing = read && !found; found {
-			f.deployment = d
-		}
+	g.parts.Go(func() {
+		f.deployment, f.deploymentMissing = get(ctx, g, &appsv1.Deployment{}, deployments, client.ObjectKeyFromObject(cp))
 	})
-	g.part(func() {
+	g.parts.Go(func() {
 		f.pods, f.sets = g.podsOfControlPlane(ctx, cp)
 		f.current, f.earlier = byRevision(f.pods, podproblem.NewestReplicaSet(f.sets))
 		f.logs = g.containerLogs(ctx, suspects(f.current, !isTrue(cp.Status.Conditions, coderv1alpha1.ConditionReady)))
 	})
 	var all []corev1.Event
-	g.part(func() { all = g.eventsOf(ctx, cp.Namespace) })
-	g.part(func() { f.provisioners = g.provisionersOf(ctx, cp.Namespace, cp.Name) })
-	g.part(func() { f.templates = g.failedTemplates(ctx, cp) })
+	g.parts.Go(func() { all = g.eventsOf(ctx, cp.Namespace) })
+	g.parts.Go(func() { f.provisioners = g.provisionersOf(ctx, cp.Namespace, cp.Name) })
+	g.parts.Go(func() { f.templates = g.failedTemplates(ctx, cp) })
 	f.gaps = g.wait()
 	f.events = concerning(all, aboutControlPlane(cp, f.pods, f.sets))
 	return f

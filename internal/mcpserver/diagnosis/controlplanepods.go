@@ -15,33 +15,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// missingReferences reports Secrets, ConfigMaps and keys that the spec references and that
-// do not exist. It uses the operator's conditions, because this package reads no Secrets.
-func missingReferences(f *controlPlaneFacts) []conclusion {
-	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
-	if !fails {
-		return nothing()
-	}
-	switch c.Reason {
-	case coderv1alpha1.ReasonDatabaseMissing:
-		return one(f.finding(severityError, c, "the spec configures no database", "set spec.database, or CODER_PG_CONNECTION_URL from a Secret in spec.extraEnv"))
-	case coderv1alpha1.ReasonDatabaseSecretMissing:
-		return one(f.finding(severityError, c, "the Secret with the connection URL of the database, or its key, is missing", "create the Secret or the key, or correct spec.database"))
-	case coderv1alpha1.ReasonSecretMissing, coderv1alpha1.ReasonConfigMapMissing:
-		return one(f.finding(severityError, c, "the pods refer to something that does not exist", "create it, or correct the field of the spec that refers to it"))
-	}
-	return nothing()
-}
-
 // refusedByCondition reports pods that the API server rejects according to the Deployment's
 // conditions, if there is no Event about it.
 func refusedByCondition(f *controlPlaneFacts) []conclusion {
 	if len(refusedPods(f.podFacts)) > 0 || f.deployment == nil {
-		return nothing()
+		return nil
 	}
 	found := podproblem.FindRefused(f.deployment)
 	if found == nil {
-		return nothing()
+		return nil
 	}
 	return one(Finding{
 		Severity: severityError, Where: "Deployment/" + f.deployment.Name,
@@ -82,7 +64,7 @@ func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
 			Evidence: proof(c), Do: cmp.Or(remedy, podproblem.SeeDatabase) + do,
 		})
 	}
-	return nothing()
+	return nil
 }
 
 // coderComplains reports whether Coder responds but reports a failed connection of its own.
@@ -112,31 +94,34 @@ func podTroubles(f *controlPlaneFacts) []conclusion { return apply(f.podFacts, p
 func podsByCondition(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
 	if !fails || len(podTroubles(f)) > 0 || len(refusedByCondition(f)) > 0 {
-		return nothing()
+		return nil
 	}
+	what, do := "", ""
 	switch c.Reason {
 	case coderv1alpha1.ReasonCrashLooping:
-		return one(f.finding(severityError, c, "Coder exits repeatedly", "fix what its last log line reports, in "+f.remedy.process))
+		what, do = "Coder exits repeatedly", "fix what its last log line reports, in "+f.remedy.process
 	case coderv1alpha1.ReasonImagePullFailed:
-		return one(f.finding(severityError, c, "the image cannot be pulled", "correct spec.image, or give spec.imagePullSecrets"))
+		what, do = "the image cannot be pulled", "correct spec.image, or give spec.imagePullSecrets"
 	case coderv1alpha1.ReasonContainerConfigInvalid:
-		return one(f.finding(severityError, c, "the container cannot be created", "correct "+f.remedy.references))
+		what, do = "the container cannot be created", "correct "+f.remedy.references
 	case coderv1alpha1.ReasonUnschedulable:
-		return one(f.finding(severityError, c, "no node accepts the pod", schedulingRemedy(c.Message, f.remedy)))
+		what, do = "no node accepts the pod", schedulingRemedy(c.Message, f.remedy)
 	case coderv1alpha1.ReasonPodsRefused:
-		return one(f.finding(severityError, c, "the pods are rejected", refusalRemedy(c.Message, f.remedy)))
+		what, do = "the pods are rejected", refusalRemedy(c.Message, f.remedy)
+	default:
+		return nil
 	}
-	return nothing()
+	return one(f.finding(severityError, c, what, do))
 }
 
 func missingDeployment(f *controlPlaneFacts) []conclusion {
 	if !f.deploymentMissing || !f.object.DeletionTimestamp.IsZero() || f.condition(coderv1alpha1.ConditionReady).Status == "" {
-		return nothing()
+		return nil
 	}
 	return aSymptom(Finding{
 		Severity: severityError, Where: "Deployment/" + f.object.Name, What: "the Deployment does not exist",
 		Do: "the operator creates it when the objects that the spec refers to exist: see the other findings, and check that the operator runs",
-	}, Next{Tool: "check_health", Arguments: map[string]any{}})
+	}, checkHealth())
 }
 
 // stuckRollout reports a rollout that does not progress, and pods of earlier revisions that
@@ -147,7 +132,7 @@ func stuckRollout(f *controlPlaneFacts) []conclusion {
 		return c.Type == appsv1.DeploymentProgressing && c.Reason == coderv1alpha1.ReasonProgressDeadlineExceeded
 	})
 	if expired = expired || fails && c.Reason == coderv1alpha1.ReasonProgressDeadlineExceeded; !expired && len(f.earlier) == 0 {
-		return nothing()
+		return nil
 	}
 	severity, what := severityWarning, "a rollout is in progress"
 	if expired {
@@ -160,7 +145,7 @@ func stuckRollout(f *controlPlaneFacts) []conclusion {
 	return aSymptom(Finding{
 		Severity: severity, Where: "Deployment/" + f.object.Name, What: what, Evidence: proof(c),
 		Do: "fix why the new pods are not ready, or revert the spec",
-	}, Next{Tool: "get_control_plane_deployment_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
+	}, f.call("get_control_plane_deployment_status"))
 }
 
 func ready(all []corev1.Pod) int {

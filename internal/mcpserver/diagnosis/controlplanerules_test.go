@@ -61,15 +61,15 @@ func TestControlPlaneRules(t *testing.T) {
 		Message: `pods "coder-r1-" is forbidden: exceeded quota: compute, requested: cpu=2, used: cpu=8, limited: cpu=8`,
 	}}
 	for name, c := range map[string]struct {
-		facts func() *controlPlaneFacts
+		facts *controlPlaneFacts
 		want  expectation
 	}{
 		"works": {
-			func() *controlPlaneFacts { return factsOf(aControlPlane(working()...), aPod("1", runs(true))) },
+			factsOf(aControlPlane(working()...), aPod("1", runs(true))),
 			expectation{healthy: true},
 		},
 		"never seen": {
-			func() *controlPlaneFacts { f := factsOf(aControlPlane(), nil); f.deploymentMissing = true; return f },
+			func() *controlPlaneFacts { f := factsOf(aControlPlane(), nil); f.deploymentMissing = true; return f }(),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "has not reconciled it", do: "operator"},
 		},
 		"behind": {
@@ -77,7 +77,7 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(working()...), aPod("1", runs(true)))
 				f.object.Generation = 2
 				return f
-			},
+			}(),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "newest change", evidence: "generation is 2", healthy: true},
 		},
 		"being deleted": {
@@ -85,19 +85,15 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(no("Ready", "Deleting", "the control plane is being deleted and waits until its token is revoked in Coder")), nil)
 				f.object.DeletionTimestamp, f.object.Finalizers = &now, []string{coderv1alpha1.FinalizerCleanup}
 				return f
-			},
+			}(),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "waits until its token is revoked", evidence: "Deleting"},
 		},
 		"name conflict": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("ResourcesApplied", "NotOwned", `Service "coder" in namespace "coder" was not created by this operator`)...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("ResourcesApplied", "NotOwned", `Service "coder" in namespace "coder" was not created by this operator`)...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `belongs to another owner: Service "coder"`, do: "delete or rename"},
 		},
 		"invalid spec": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("ResourcesApplied", "InvalidSpec", "spec.volumes[0].name: must be a DNS label")...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("ResourcesApplied", "InvalidSpec", "spec.volumes[0].name: must be a DNS label")...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "spec.volumes[0].name", do: "correct the field"},
 		},
 		"scaled to zero": {
@@ -105,79 +101,57 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(yes("Ready", "ScaledToZero", "spec.replicas is 0, so no pod runs")), nil)
 				f.object.Spec.Replicas = ptr.To[int32](0)
 				return f
-			},
+			}(),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "spec.replicas is 0", do: "replicas", healthy: true},
 		},
 		"no database": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseMissing", "the spec configures no database")...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseMissing", "the spec configures no database")...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "configures no database", do: "spec.database"},
 		},
 		"no Secret of the database": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseSecretMissing", `Secret "db" of spec.database does not exist`)...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseSecretMissing", `Secret "db" of spec.database does not exist`)...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "db"`, do: "create the Secret"},
 		},
 		"missing Secret": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "SecretMissing", `Secret "s" has no key "k"`)...),
-					aPod("1", waits("CreateContainerConfigError", `couldn't find key k in Secret coder/s`)))
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "SecretMissing", `Secret "s" has no key "k"`)...),
+				aPod("1", waits("CreateContainerConfigError", `couldn't find key k in Secret coder/s`))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "s" has no key "k"`, do: "create it"},
 		},
 		"missing Secret, seen by the kubelet alone": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", waits("CreateContainerConfigError", `secret "s" not found`)))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", waits("CreateContainerConfigError", `secret "s" not found`))),
 			expectation{severity: "error", where: coderPod, what: `secret "s" not found`, evidence: "CreateContainerConfigError", do: "Secret"},
 		},
 		"image, in back-off": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", waits("ImagePullBackOff", `Back-off pulling image "x"`)),
-					anEvent("Pod", "coder-r1-x", "Failed", "Error: ImagePullBackOff"),
-					anEvent("Pod", "coder-r1-x", "Failed", `Failed to pull image "ghcr.io/coder/coder:v2.30.0": rpc error: code = NotFound desc = failed to resolve reference: ghcr.io/coder/coder:v2.30.0: not found`))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", waits("ImagePullBackOff", `Back-off pulling image "x"`)),
+				anEvent("Pod", "coder-r1-x", "Failed", "Error: ImagePullBackOff"),
+				anEvent("Pod", "coder-r1-x", "Failed", `Failed to pull image "ghcr.io/coder/coder:v2.30.0": rpc error: code = NotFound desc = failed to resolve reference: ghcr.io/coder/coder:v2.30.0: not found`)),
 			expectation{severity: "error", where: coderPod, what: `image "ghcr.io/coder/coder:v2.30.0" cannot be pulled: the registry has no such image or tag`, evidence: "code = NotFound", do: "spec.image"},
 		},
 		"image, registry does not resolve": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", waits("ErrImagePull",
-					`failed to pull and unpack image "registry.invalid/coder:none": failed to resolve reference: dial tcp: lookup registry.invalid on 10.0.0.2:53: no such host`)))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", waits("ErrImagePull",
+				`failed to pull and unpack image "registry.invalid/coder:none": failed to resolve reference: dial tcp: lookup registry.invalid on 10.0.0.2:53: no such host`))),
 			expectation{severity: "error", where: coderPod, what: "the name of the registry does not resolve", evidence: "registry.invalid", do: "DNS"},
 		},
 		"image, private": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", waits("ErrImagePull",
-					`pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`)))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", waits("ErrImagePull",
+				`pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`))),
 			expectation{severity: "error", where: coderPod, what: "refuses access, or has no such image", do: "pull secrets"},
 		},
 		"image, by the condition alone": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", `image "x:none" of container "coder" cannot be fetched`)...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", `image "x:none" of container "coder" cannot be fetched`)...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "x:none", do: "spec.image"},
 		},
 		"no node": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), unschedulable("0/3 nodes are available: 3 Insufficient cpu."))
-			},
+			factsOf(aControlPlane(progressing...), unschedulable("0/3 nodes are available: 3 Insufficient cpu.")),
 			expectation{severity: "error", where: "Pod/coder-r1-x", what: "3 Insufficient cpu", evidence: "Unschedulable", do: "spec.resources"},
 		},
 		"no volume": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), unschedulable(`0/1 nodes are available: persistentvolumeclaim "data" not found.`))
-			},
+			factsOf(aControlPlane(progressing...), unschedulable(`0/1 nodes are available: persistentvolumeclaim "data" not found.`)),
 			expectation{severity: "error", where: "Pod/coder-r1-x", what: `persistentvolumeclaim "data" not found`, do: "PersistentVolumeClaim"},
 		},
 		"volume not mounted": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", waits("ContainerCreating", "")),
-					anEvent("Pod", "coder-r1-x", "FailedMount", `MountVolume.SetUp failed for volume "ca" : secret "ca" not found`))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", waits("ContainerCreating", "")),
+				anEvent("Pod", "coder-r1-x", "FailedMount", `MountVolume.SetUp failed for volume "ca" : secret "ca" not found`)),
 			expectation{severity: "error", where: "Pod/coder-r1-x", what: `secret "ca" not found`, evidence: "FailedMount", do: "spec.volumes"},
 		},
 		"quota, by an Event": {
@@ -186,14 +160,12 @@ func TestControlPlaneRules(t *testing.T) {
 					anEvent("ReplicaSet", "coder-r1", "FailedCreate", `Error creating: pods "coder-r1-abc" is forbidden: exceeded quota: compute, requested: cpu=2`))
 				f.sets[0].Status.Replicas = 0
 				return f
-			},
+			}(),
 			expectation{severity: "error", where: "ReplicaSet/coder-r1", what: "exceeded quota: compute", do: "ResourceQuota"},
 		},
 		"a quota that was raised meanwhile": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(working()...), aPod("1", runs(true)),
-					anEvent("ReplicaSet", "coder-r1", "FailedCreate", `Error creating: pods "coder-r1-abc" is forbidden: exceeded quota: compute`))
-			},
+			factsOf(aControlPlane(working()...), aPod("1", runs(true)),
+				anEvent("ReplicaSet", "coder-r1", "FailedCreate", `Error creating: pods "coder-r1-abc" is forbidden: exceeded quota: compute`)),
 			expectation{healthy: true},
 		},
 		"quota, by the Deployment": {
@@ -201,7 +173,7 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(progressing...), nil)
 				f.deployment = replicaFailure
 				return f
-			},
+			}(),
 			expectation{severity: "error", where: "Deployment/coder", what: "exceeded quota: compute", do: "ResourceQuota"},
 		},
 		"evicted": {
@@ -209,15 +181,12 @@ func TestControlPlaneRules(t *testing.T) {
 				pod := aPod("1", corev1.ContainerStatus{})
 				pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: ephemeral-storage."}
 				return factsOf(aControlPlane(progressing...), pod)
-			},
+			}(),
 			expectation{severity: "error", where: "Pod/coder-r1-x", what: "Evicted", evidence: "ephemeral-storage", do: "spec.resources"},
 		},
 		"crash loop": {
-			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 4)))
-				f.logs = []containerLog{aLog("Started\n"+crashLine+"\n", true)}
-				return f
-			},
+			withLog(factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 4))),
+				aLog("Started\n"+crashLine+"\n", true)),
 			expectation{severity: "error", where: coderPod, what: "code 1, 4 restarts: create oidc config", evidence: crashLine, do: "last log lines"},
 		},
 		"crash loop, words kept by the kubelet": {
@@ -225,81 +194,57 @@ func TestControlPlaneRules(t *testing.T) {
 				status := crashed(2, "Error", 1)
 				status.LastTerminationState.Terminated.Message = "error: unknown flag: --nope\n"
 				return factsOf(aControlPlane(progressing...), aPod("1", status))
-			},
+			}(),
 			expectation{severity: "error", where: coderPod, what: "code 2, 1 restart: unknown flag: --nope"},
 		},
 		"crash loop, by the condition alone": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" exited with code 1: no such flag`)...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" exited with code 1: no such flag`)...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "no such flag"},
 		},
 		"not the program": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", crashed(127, "Error", 2)))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", crashed(127, "Error", 2))),
 			expectation{severity: "error", where: coderPod, what: "code 127", evidence: "without a message", do: "no such program"},
 		},
 		"out of memory": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(progressing...), aPod("1", crashed(137, "OOMKilled", 2)))
-			},
+			factsOf(aControlPlane(progressing...), aPod("1", crashed(137, "OOMKilled", 2))),
 			expectation{severity: "error", where: coderPod, what: "OOMKilled", do: "raise the memory limit in spec.resources"},
 		},
 		"not ready": {
-			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(progressing...), aPod("1", runs(false)),
-					anEvent("Pod", "coder-r1-x", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503"))
-				f.logs = []containerLog{aLog("waiting for something\n", false)}
-				return f
-			},
+			withLog(factsOf(aControlPlane(progressing...), aPod("1", runs(false)),
+				anEvent("Pod", "coder-r1-x", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")),
+				aLog("waiting for something\n", false)),
 			expectation{severity: "error", where: coderPod, what: "Readiness probe failed", evidence: "waiting for something"},
 		},
 		"database, before the crash that it causes": {
-			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 3)))
-				f.logs = []containerLog{aLog(databaseLog+"\nerror: connect to postgres: connect to postgres: unable to connect after 11 tries; last error: dial tcp 10.96.0.7:5432: connect: connection refused\n", true)}
-				return f
-			},
+			withLog(factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 3))),
+				aLog(databaseLog+"\nerror: connect to postgres: connect to postgres: unable to connect after 11 tries; last error: dial tcp 10.96.0.7:5432: connect: connection refused\n", true)),
 			expectation{severity: "error", where: coderPod, what: "cannot use its database: no server listens", evidence: "10.96.0.7:5432", do: "spec.database"},
 		},
 		"database, while it still tries": {
-			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(progressing...), aPod("1", runs(false)),
-					anEvent("Pod", "coder-r1-x", "Unhealthy", "Readiness probe failed"))
-				f.logs = []containerLog{aLog(databaseLog, false)}
-				return f
-			},
+			withLog(factsOf(aControlPlane(progressing...), aPod("1", runs(false)),
+				anEvent("Pod", "coder-r1-x", "Unhealthy", "Readiness probe failed")),
+				aLog(databaseLog, false)),
 			expectation{severity: "error", where: coderPod, what: "cannot use its database", evidence: "retrying"},
 		},
 		"database, by the condition alone": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable",
-					`Coder cannot use its database: pq: password authentication failed for user "coder"; check the database`)...), nil)
-			},
+			factsOf(aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable",
+				`Coder cannot use its database: pq: password authentication failed for user "coder"; check the database`)...), nil),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "refuses the user or the password", evidence: "password authentication failed", do: "correct the user and the password"},
 		},
 		"database, gone under a running Coder": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(no("Ready", "Unreachable", "x"), yes("CoderReachable", "Reachable", "Coder v2.30.0 answers"),
-					no("OperatorAccess", "Unreachable", "reading the user of the token: Internal error fetching API key by id (dial tcp 10.96.0.7:5432: connect: connection refused) (HTTP 500)")),
-					aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(no("Ready", "Unreachable", "x"), yes("CoderReachable", "Reachable", "Coder v2.30.0 answers"),
+				no("OperatorAccess", "Unreachable", "reading the user of the token: Internal error fetching API key by id (dial tcp 10.96.0.7:5432: connect: connection refused) (HTTP 500)")),
+				aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "no server listens at the host and port of the database", evidence: "10.96.0.7:5432"},
 		},
 		"a database that was found after all": {
-			func() *controlPlaneFacts {
-				f := factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 3)))
-				f.logs = []containerLog{aLog(databaseLog+"\n"+crashLine+"\n", true)}
-				return f
-			},
+			withLog(factsOf(aControlPlane(progressing...), aPod("1", crashed(1, "Error", 3))),
+				aLog(databaseLog+"\n"+crashLine+"\n", true)),
 			expectation{severity: "error", where: coderPod, what: "create oidc config"},
 		},
 		"Coder does not answer, and the operator's own connection is refused": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(no("Ready", "Unreachable", "x"), no("CoderReachable", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused"),
-					no("OperatorAccess", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused")), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(no("Ready", "Unreachable", "x"), no("CoderReachable", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused"),
+				no("OperatorAccess", "Unreachable", "dial tcp 10.96.0.8:80: connect: connection refused")), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not respond to the operator"},
 		},
 		"ended well, and runs again": {
@@ -307,31 +252,23 @@ func TestControlPlaneRules(t *testing.T) {
 				status := runs(false)
 				status.RestartCount, status.LastTerminationState.Terminated = 1, &corev1.ContainerStateTerminated{ExitCode: 0, Reason: "Completed"}
 				return factsOf(aControlPlane(progressing...), aPod("1", status))
-			},
+			}(),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "0 of 1 pods are ready"},
 		},
 		"Coder does not answer": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("CoderReachable", "Unreachable", "asking for the version: no answer from http://coder.coder.svc")...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(brokenPart("CoderReachable", "Unreachable", "asking for the version: no answer from http://coder.coder.svc")...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "does not respond to the operator", do: "NetworkPolicies"},
 		},
 		"credentials refused": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("OperatorAccess", "CredentialsRefused", "Coder does not accept the password")...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(brokenPart("OperatorAccess", "CredentialsRefused", "Coder does not accept the password")...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "own account", do: "tokenSecretRef"},
 		},
 		"token refused": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenRefused", "it is revoked")...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenRefused", "it is revoked")...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "rejects the operator's token", do: "owner"},
 		},
 		"token lost": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenSecretMissing", `Secret "t" does not exist`)...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(brokenPart("OperatorAccess", "TokenSecretMissing", `Secret "t" does not exist`)...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "t"`, do: "create it"},
 		},
 		"rollout stuck": {
@@ -339,35 +276,27 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not complete before its deadline")...), nil)
 				f.earlier = []corev1.Pod{*aPod("0", runs(true))}
 				return f
-			},
+			}(),
 			expectation{severity: "error", where: "Deployment/coder", what: "0 of 1 pods of the newest revision are ready, and 1 of the earlier one still serve requests", do: "revert"},
 		},
 		"starting": {
-			func() *controlPlaneFacts { return factsOf(aControlPlane(progressing...), aPod("1", runs(false))) },
+			factsOf(aControlPlane(progressing...), aPod("1", runs(false))),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "0 of 1 pods are ready", do: "try again"},
 		},
 		"license expired": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(append(working()[1:], no("Ready", "LicenseExpired", "x"), no("LicenseApplied", "LicenseExpired", "the license ended on 2026-01-01"))...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(append(working()[1:], no("Ready", "LicenseExpired", "x"), no("LicenseApplied", "LicenseExpired", "the license ended on 2026-01-01"))...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "the license has expired: the license ended on 2026-01-01", do: "licenseSecretRef"},
 		},
 		"license ends soon": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(append(working(), yes("LicenseApplied", "LicenseExpiring", "it ends in 3 days"))...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(append(working(), yes("LicenseApplied", "LicenseExpiring", "it ends in 3 days"))...), aPod("1", runs(true))),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "expires soon", healthy: true},
 		},
 		"not exposed": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(append(working()[1:], no("Ready", "RouteRefused", "x"), no("Exposed", "RouteRefused", `Gateway "g" refuses the HTTPRoute`))...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(append(working()[1:], no("Ready", "RouteRefused", "x"), no("Exposed", "RouteRefused", `Gateway "g" refuses the HTTPRoute`))...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Gateway "g" refuses`, do: "Gateway"},
 		},
 		"rights of workspaces": {
-			func() *controlPlaneFacts {
-				return factsOf(aControlPlane(append(working(), no("WorkspaceAccess", "NamespaceMissing", `namespace "w" does not exist`))...), aPod("1", runs(true)))
-			},
+			factsOf(aControlPlane(append(working(), no("WorkspaceAccess", "NamespaceMissing", `namespace "w" does not exist`))...), aPod("1", runs(true))),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: `namespace "w" does not exist`, healthy: true},
 		},
 		"restarted": {
@@ -375,7 +304,7 @@ func TestControlPlaneRules(t *testing.T) {
 				status := runs(true)
 				status.RestartCount, status.LastTerminationState.Terminated = 2, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
 				return factsOf(aControlPlane(working()...), aPod("1", status))
-			},
+			}(),
 			expectation{severity: "warning", where: coderPod, what: "code 137 (OOMKilled), 2 restarts", healthy: true},
 		},
 		"a provisioner": {
@@ -383,7 +312,7 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(working()...), aPod("1", runs(true)))
 				f.provisioners = []coderv1alpha1.CoderProvisioner{aProvisioner(false, nil)}
 				return f
-			},
+			}(),
 			expectation{severity: "warning", where: "CoderProvisioner/builders", what: "no license allows", healthy: true},
 		},
 		"no Deployment": {
@@ -391,11 +320,11 @@ func TestControlPlaneRules(t *testing.T) {
 				f := factsOf(aControlPlane(no("Ready", "Waiting", "waits"), no("DeploymentAvailable", "Waiting", "waiting until the Deployment is applied")), nil)
 				f.deployment, f.deploymentMissing = nil, true
 				return f
-			},
+			}(),
 			expectation{severity: "error", where: "Deployment/coder", what: "does not exist"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { c.want.check(t, reportControlPlane(c.facts())) })
+		t.Run(name, func(t *testing.T) { c.want.check(t, reportControlPlane(c.facts)) })
 	}
 }
 

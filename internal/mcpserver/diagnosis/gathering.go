@@ -1,17 +1,22 @@
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -26,7 +31,8 @@ type examiner struct {
 	limit time.Duration
 }
 
-// gathering reads the data in parts that run concurrently.
+// gathering reads the data in parts that run concurrently. Each part must write to its own
+// fields.
 type gathering struct {
 	kube  *callers.Kube
 	parts sync.WaitGroup
@@ -35,22 +41,20 @@ type gathering struct {
 	gaps []gap
 }
 
-// part runs read concurrently with the other parts. Each part must write to its own fields.
-func (g *gathering) part(read func()) { g.parts.Go(read) }
-
 // wait waits for all parts, which end at the latest when their context ends, and returns
 // the gaps.
 func (g *gathering) wait() []gap {
 	g.parts.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	slices.SortFunc(g.gaps, compareGaps)
+	slices.SortFunc(g.gaps, func(a, b gap) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.sentence, b.sentence))
+	})
 	return slices.Compact(g.gaps)
 }
 
-// miss records that something could not be read.
 func (g *gathering) miss(ctx context.Context, call *toolset.CallError) {
-	g.note(newGap(ctx, call))
+	g.note(gap{call.Resource, toolset.Gap(ctx, call)})
 }
 
 func (g *gathering) note(missing gap) {
@@ -59,15 +63,18 @@ func (g *gathering) note(missing gap) {
 	g.gaps = append(g.gaps, missing)
 }
 
-// get reads an object. found reports whether it exists; read is false if that is unknown. A
-// missing object is not a gap.
-func (g *gathering) get(ctx context.Context, obj client.Object, resource string, key client.ObjectKey) (found, read bool) {
+// get reads an object and returns it. It returns nil if the object does not exist or could
+// not be read. A missing object is not a gap.
+func get[T client.Object](ctx context.Context, g *gathering, obj T, resource string, key client.ObjectKey) (found T, missing bool) {
 	err := g.kube.Get(ctx, key, obj)
-	if err == nil || apierrors.IsNotFound(err) {
-		return err == nil, true
+	switch {
+	case err == nil:
+		return obj, false
+	case apierrors.IsNotFound(err):
+		return found, true
 	}
 	g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: key.Namespace, Name: key.Name, Err: err})
-	return false, false
+	return found, false
 }
 
 // list reads the first objects of a list. An empty namespace means all namespaces.
@@ -142,4 +149,94 @@ func describeConditions(all []metav1.Condition) []Condition {
 		described = append(described, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: oneLine(c.Message, longestMessage)})
 	}
 	return described
+}
+
+const (
+	containerLogLines = 40
+	buildLogLines     = 60
+	// logBytes limits the size of a log that is kept.
+	logBytes = 16 << 10
+	// containerLogBytes limits the size of the kubelet's response. The kubelet cuts off the
+	// newest lines at this limit, so it is far above the size of containerLogLines lines.
+	containerLogBytes = 1 << 20
+	// mostLogs is the maximum number of containers whose logs are read.
+	mostLogs = 3
+)
+
+type containerLog struct {
+	pod, container string
+	// previous reports that this is the log of the container before its last restart.
+	previous bool
+	text     string
+}
+
+// containerLogs reads the logs of the suspects: of the present container and of the
+// previous one.
+func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []containerLog {
+	suspects = suspects[:min(len(suspects), mostLogs)]
+	logs := make([]containerLog, 0, 2*len(suspects))
+	for _, s := range suspects {
+		for _, previous := range []bool{false, true} {
+			if previous && !hasPrevious(s) || !previous && !hasStarted(s) {
+				continue
+			}
+			if words := g.containerLog(ctx, s, previous); words != "" {
+				logs = append(logs, containerLog{pod: s.Pod.Name, container: s.Status.Name, previous: previous, text: words})
+			}
+		}
+	}
+	return logs
+}
+
+func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) string {
+	query := url.Values{
+		"container":  {s.Status.Name},
+		"tailLines":  {strconv.Itoa(containerLogLines)},
+		"limitBytes": {strconv.Itoa(containerLogBytes)},
+	}
+	if previous {
+		query.Set("previous", "true")
+	}
+	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.Pod.Namespace, pods, s.Pod.Name, "log")
+	words, err := g.rawTail(ctx, path, query, containerLogLines)
+	// 400 means that there is no such log yet or any more, 404 that the pod was deleted.
+	if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
+		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.Pod.Namespace, Name: s.Pod.Name, Err: err})
+	}
+	return words
+}
+
+// buildLog returns the end of the build log of a workspace or template. A missing log is a
+// gap, because buildLog is only called if there was a build.
+func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string, query url.Values) string {
+	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, kind, name, "log")
+	words, err := g.rawTail(ctx, path, query, buildLogLines)
+	if err != nil {
+		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err})
+	}
+	return words
+}
+
+// rawTail returns the last lines of a text that the API serves.
+func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, lines int) (string, error) {
+	reader, err := g.kube.Raw.Get(ctx, path, query)
+	if err != nil {
+		return "", err
+	}
+	defer reader.Close()
+	kept, _, err := toolset.ReadTail(reader, lines, logBytes)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return toolset.CleanText(kept), nil
+}
+
+// hasStarted reports whether the current container has started, so that it has a log.
+func hasStarted(s suspect) bool {
+	return s.Status.State.Running != nil || s.Status.State.Terminated != nil
+}
+
+// hasPrevious reports whether the container was restarted, so that there is a previous log.
+func hasPrevious(s suspect) bool {
+	return s.Status.LastTerminationState.Terminated != nil && s.Status.RestartCount > 0
 }

@@ -380,13 +380,7 @@ func TestOldPods(t *testing.T) {
 // TestFailedTemplates checks that the diagnosis of a control plane reports templates that
 // failed to build.
 func TestFailedTemplates(t *testing.T) {
-	broken := aTemplate()
-	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
-	broken.Status.LatestVersionID, broken.Status.LatestVersionName = "b", "v4"
-	w := &fixture{
-		objects: []client.Object{aControlPlane(working()...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)), broken},
-		raw:     map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s/log": initError},
-	}
+	w := templateFixture()
 	r := w.controlPlane(t)
 	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "version v4 failed: Error: Invalid block definition") || !r.Healthy || len(r.Logs) != 1 {
 		t.Errorf("%+v", r)

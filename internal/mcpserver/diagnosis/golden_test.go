@@ -280,6 +280,11 @@ func factsOf(cp *coderv1alpha1.CoderControlPlane, pod *corev1.Pod, events ...*co
 	return f
 }
 
+func withLog(f *controlPlaneFacts, log containerLog) *controlPlaneFacts {
+	f.logs = append(f.logs, log)
+	return f
+}
+
 // aWorkspace returns coder/coder.ada.dev, whose newest build has this status.
 func aWorkspace(status string, conditions ...metav1.Condition) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{

@@ -38,8 +38,33 @@ type remedies struct {
 // creation, scheduling, volumes, image, configuration, process.
 func podRules() []rule[podFacts] {
 	return []rule[podFacts]{
-		refusedPods, unschedulablePods, evictedPods, unmountedVolumes, failedSandboxes, unpulledImages, invalidConfigs,
-		outOfMemory, crashes, unreadyProcesses, restarted,
+		refusedPods, forPods(unschedulablePod), forPods(evictedPod), forPods(unmountedVolume), forPods(failedSandbox),
+		forUnready(unpulledImage), forUnready(invalidConfig), forUnready(outOfMemory), forUnready(crash), forUnready(unreadyProcess), restarted,
+	}
+}
+
+// forPods returns a rule that applies look to the current pods until it finds something.
+func forPods(look func(podFacts, *corev1.Pod) []conclusion) rule[podFacts] {
+	return func(f podFacts) []conclusion {
+		for i := range f.current {
+			if found := look(f, &f.current[i]); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+}
+
+// forUnready returns a rule that applies look to the containers that are not ready, until it
+// finds something.
+func forUnready(look func(podFacts, suspect) []conclusion) rule[podFacts] {
+	return func(f podFacts) []conclusion {
+		for _, s := range inTrouble(f.current) {
+			if found := look(f, s); found != nil {
+				return found
+			}
+		}
+		return nil
 	}
 }
 
@@ -83,21 +108,21 @@ func whereContainer(s suspect) string {
 }
 
 func showLog(s suspect, previous bool) Next {
-	arguments := map[string]any{"namespace": s.Pod.Namespace, "name": s.Pod.Name, "container": s.Status.Name}
+	next := about("get_pod_logs", s.Pod.Namespace, s.Pod.Name).with("container", s.Status.Name)
 	if previous {
-		arguments["previous"] = true
+		next = next.with("previous", true)
 	}
-	return Next{Tool: "get_pod_logs", Arguments: arguments}
+	return next
 }
 
 // showEvents returns the call that shows the Events of an object, or of all objects of the
 // kind if name is empty.
 func showEvents(namespace, kind, name string) Next {
-	arguments := map[string]any{"namespace": namespace, "kind": kind}
+	next := inNamespace("get_events", namespace).with("kind", kind)
 	if name != "" {
-		arguments["name"] = name
+		next = next.with("name", name)
 	}
-	return Next{Tool: "get_events", Arguments: arguments}
+	return next
 }
 
 const (
@@ -133,9 +158,8 @@ func running(all []corev1.Pod) []suspect {
 func isEnding(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
 func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	c := podCondition(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
@@ -200,7 +224,7 @@ func stateOf(pod *corev1.Pod) string {
 	if isEnding(pod) {
 		return "Terminating"
 	}
-	for _, s := range inTrouble([]corev1.Pod{*pod}) {
+	for _, s := range podproblem.FindUnready(pod) {
 		switch {
 		case s.Status.State.Waiting != nil && s.Status.State.Waiting.Reason != "":
 			return s.Status.State.Waiting.Reason
@@ -217,7 +241,6 @@ func stateOf(pod *corev1.Pod) string {
 // mostEvents is the maximum number of Events in a report.
 const mostEvents = 50
 
-// eventsOf reads the Events of a namespace.
 func (g *gathering) eventsOf(ctx context.Context, namespace string) []corev1.Event {
 	all, next, failed := toolset.ReadEvents(ctx, g.kube, client.ListOptions{Namespace: namespace})
 	switch {

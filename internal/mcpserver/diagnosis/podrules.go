@@ -12,7 +12,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// refusedPods reports pods that the API server rejects.
 func refusedPods(f podFacts) []conclusion {
 	for i := range f.sets {
 		set := &f.sets[i]
@@ -26,7 +25,7 @@ func refusedPods(f podFacts) []conclusion {
 			Evidence: evidence("Event FailedCreate: " + refused.Message), Do: refusalRemedy(message, f.remedy),
 		}, showEvents(set.Namespace, "ReplicaSet", set.Name))
 	}
-	return nothing()
+	return nil
 }
 
 func refusalRemedy(message string, r remedies) string {
@@ -42,20 +41,12 @@ func refusalRemedy(message string, r remedies) string {
 	}
 }
 
-// unschedulablePods reports pods that cannot be scheduled.
-func unschedulablePods(f podFacts) []conclusion {
-	for i := range f.current {
-		pod := &f.current[i]
-		c := podproblem.FindUnschedulable(pod)
-		if c == nil {
-			continue
-		}
-		return one(Finding{
-			Severity: severityError, Where: wherePod(pod), What: "no node accepts the pod: " + oneLine(c.Message, longestSentence),
-			Evidence: evidence("condition PodScheduled, " + c.Reason + ": " + c.Message), Do: schedulingRemedy(c.Message, f.remedy),
-		}, showEvents(pod.Namespace, "Pod", pod.Name))
+func unschedulablePod(f podFacts, pod *corev1.Pod) []conclusion {
+	c := podproblem.FindUnschedulable(pod)
+	if c == nil {
+		return nil
 	}
-	return nothing()
+	return podFinding(pod, wherePod(pod), "no node accepts the pod", c.Message, "condition PodScheduled, "+c.Reason, schedulingRemedy(c.Message, f.remedy))
 }
 
 func schedulingRemedy(message string, r remedies) string {
@@ -72,75 +63,66 @@ func schedulingRemedy(message string, r remedies) string {
 	}
 }
 
-// evictedPods reports pods that their node evicted.
-func evictedPods(f podFacts) []conclusion {
-	for i := range f.current {
-		pod := &f.current[i]
-		found := podproblem.FindEvicted(pod)
-		if found == nil {
-			continue
-		}
-		return one(Finding{
-			Severity: severityError, Where: wherePod(pod), Evidence: evidence(found.Message),
-			What: fmt.Sprintf("the node terminated the pod (%s): %s", oneLine(found.Reason, longestSentence), oneLine(found.Message, longestSentence)),
-			Do:   "free the resource that the node is short of, or set requests for the pod in " + f.remedy.resources,
-		}, showEvents(pod.Namespace, "Pod", pod.Name))
+func evictedPod(f podFacts, pod *corev1.Pod) []conclusion {
+	found := podproblem.FindEvicted(pod)
+	if found == nil {
+		return nil
 	}
-	return nothing()
+	return one(Finding{
+		Severity: severityError, Where: wherePod(pod), Evidence: evidence(found.Message),
+		What: fmt.Sprintf("the node terminated the pod (%s): %s", oneLine(found.Reason, longestSentence), oneLine(found.Message, longestSentence)),
+		Do:   "free the resource that the node is short of, or set requests for the pod in " + f.remedy.resources,
+	}, showEvents(pod.Namespace, "Pod", pod.Name))
 }
 
-// unmountedVolumes reports volumes that cannot be mounted, which prevents the start of
-// containers.
-func unmountedVolumes(f podFacts) []conclusion {
-	return fromEvents(f, podproblem.MountReasons(), "a volume cannot be mounted",
+// unmountedVolume reports a volume that cannot be mounted, which prevents the start of containers.
+func unmountedVolume(f podFacts, pod *corev1.Pod) []conclusion {
+	return fromEvents(f, pod, podproblem.MountReasons(), "a volume cannot be mounted",
 		"check that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
 }
 
-// failedSandboxes reports pods for which the node cannot create a network or a sandbox.
-func failedSandboxes(f podFacts) []conclusion {
-	return fromEvents(f, podproblem.SandboxReasons(), "the node cannot create the pod's sandbox",
+// failedSandbox reports a pod for which the node cannot create a network or a sandbox.
+func failedSandbox(f podFacts, pod *corev1.Pod) []conclusion {
+	return fromEvents(f, pod, podproblem.SandboxReasons(), "the node cannot create the pod's sandbox",
 		"check the network plugin and the container runtime of the node")
 }
 
-// fromEvents reports Events with these reasons about pending pods of which no container was
-// created.
-func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
-	for i := range f.current {
-		pod := &f.current[i]
-		if pod.Status.Phase != corev1.PodPending || slices.ContainsFunc(podproblem.Containers(pod), podproblem.WasCreated) {
-			continue
-		}
-		if e := f.eventOf("Pod", pod.Name, reasons...); e != nil {
-			return one(Finding{
-				Severity: severityError, Where: wherePod(pod), What: what + ": " + oneLine(e.Message, longestSentence),
-				Evidence: evidence("Event " + e.Reason + ": " + e.Message), Do: do,
-			}, showEvents(pod.Namespace, "Pod", pod.Name))
-		}
+// fromEvents reports an Event with one of these reasons about a pending pod of which no
+// container was created.
+func fromEvents(f podFacts, pod *corev1.Pod, reasons []string, what, do string) []conclusion {
+	e := f.eventOf("Pod", pod.Name, reasons...)
+	if e == nil || pod.Status.Phase != corev1.PodPending || slices.ContainsFunc(podproblem.Containers(pod), podproblem.WasCreated) {
+		return nil
 	}
-	return nothing()
+	return podFinding(pod, wherePod(pod), what, e.Message, "Event "+e.Reason, do)
 }
 
-// unpulledImages reports images that a node cannot pull.
-func unpulledImages(f podFacts) []conclusion {
-	for _, s := range inTrouble(f.current) {
-		waiting := s.Status.State.Waiting
-		if waiting == nil || !podproblem.IsImagePull(waiting.Reason) {
-			continue
-		}
-		said := waiting.Message
-		// During back-off, the kubelet's message does not contain the cause. The Event of
-		// the last attempt contains the registry's message.
-		if e := f.failedPull(s.Pod.Name); e != nil {
-			said = e.Message
-		}
-		cause, do := pullCause(waiting.Reason+" "+waiting.Message+" "+said, f.remedy)
-		return one(Finding{
-			Severity: severityError, Where: whereContainer(s),
-			What:     fmt.Sprintf("image %q cannot be pulled: %s", podproblem.ImageOf(s.Pod, s.Status.Name), cause),
-			Evidence: evidence(waiting.Reason + ": " + said), Do: do,
-		}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
+// podFinding returns an error with the message of Kubernetes as evidence. source is where the
+// message comes from.
+func podFinding(pod *corev1.Pod, where, what, message, source, do string) []conclusion {
+	return one(Finding{
+		Severity: severityError, Where: where, What: what + ": " + oneLine(message, longestSentence),
+		Evidence: evidence(source + ": " + message), Do: do,
+	}, showEvents(pod.Namespace, "Pod", pod.Name))
+}
+
+func unpulledImage(f podFacts, s suspect) []conclusion {
+	waiting := s.Status.State.Waiting
+	if waiting == nil || !podproblem.IsImagePull(waiting.Reason) {
+		return nil
 	}
-	return nothing()
+	said := waiting.Message
+	// During back-off, the kubelet's message does not contain the cause. The Event of the
+	// last attempt contains the registry's message.
+	if e := f.failedPull(s.Pod.Name); e != nil {
+		said = e.Message
+	}
+	cause := podproblem.PullCauseOf(waiting.Reason + " " + waiting.Message + " " + said)
+	return one(Finding{
+		Severity: severityError, Where: whereContainer(s),
+		What:     fmt.Sprintf("image %q cannot be pulled: %s", podproblem.ImageOf(s.Pod, s.Status.Name), cmp.Or(string(cause), "the kubelet reports no reason")),
+		Evidence: evidence(waiting.Reason + ": " + said), Do: cause.Remedy(f.remedy.image),
+	}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
 }
 
 // failedPull returns the Event of the last attempt to pull an image. Other Events of the
@@ -155,85 +137,45 @@ func (f podFacts) failedPull(pod string) *corev1.Event {
 	return nil
 }
 
-// pullCause returns why an image cannot be pulled, and what to do.
-func pullCause(said string, r remedies) (text, do string) {
-	cause := podproblem.PullCauseOf(said)
-	text = cmp.Or(cause.String(), "the kubelet reports no reason")
-	switch cause {
-	case podproblem.NeverPulled:
-		return text, "load it onto the node, or change the pull policy beside " + r.image
-	case podproblem.InvalidName:
-		return text, "correct " + r.image
-	case podproblem.UnknownRegistry:
-		return text, "correct the registry in " + r.image + ", or the DNS of the node"
-	case podproblem.NoSuchImage:
-		return text, "correct the name or the tag in " + r.image
-	case podproblem.AccessDenied:
-		return text, "correct " + r.image + ", or give the pod pull secrets for the registry"
-	case podproblem.UntrustedCertificate:
-		return text, "have the node trust it, or correct " + r.image
-	case podproblem.RateLimited:
-		return text, "wait, log in to the registry with pull secrets, or use a mirror"
-	case podproblem.NoAnswer:
-		return text, "check that the node can reach the registry, or correct it in " + r.image
-	case podproblem.PullCauseUnknown:
-		return text, "check the Events of the pod, and correct " + r.image
-	default:
-		return text, "check the Events of the pod, and correct " + r.image
+func invalidConfig(f podFacts, s suspect) []conclusion {
+	waiting := s.Status.State.Waiting
+	if waiting == nil || !podproblem.IsConfig(waiting.Reason) {
+		return nil
 	}
+	return podFinding(s.Pod, whereContainer(s), "the container cannot be created", waiting.Message, waiting.Reason,
+		"create the Secret, ConfigMap or key that the message names, or correct "+f.remedy.references)
 }
 
-// invalidConfigs reports containers that the kubelet cannot create.
-func invalidConfigs(f podFacts) []conclusion {
-	for _, s := range inTrouble(f.current) {
-		waiting := s.Status.State.Waiting
-		if waiting == nil || !podproblem.IsConfig(waiting.Reason) {
-			continue
-		}
-		return one(Finding{
-			Severity: severityError, Where: whereContainer(s), What: "the container cannot be created: " + oneLine(waiting.Message, longestSentence),
-			Evidence: evidence(waiting.Reason + ": " + waiting.Message),
-			Do:       "create the Secret, ConfigMap or key that the message names, or correct " + f.remedy.references,
-		}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
+// outOfMemory reports a container that was killed because of its memory limit.
+func outOfMemory(f podFacts, s suspect) []conclusion {
+	if ended := podproblem.LastTermination(s.Status); ended == nil || !podproblem.IsOutOfMemory(ended) {
+		return nil
 	}
-	return nothing()
+	return one(Finding{
+		Severity: severityError, Where: whereContainer(s),
+		What:     fmt.Sprintf("the container was killed because it exceeded its memory limit (OOMKilled), %s", restarts(s)),
+		Evidence: evidence(f.lastOutput(s)), Do: "raise the memory limit in " + f.remedy.resources,
+	}, showLog(s, hasPrevious(s)))
 }
 
-// outOfMemory reports containers that were killed because of their memory limit.
-func outOfMemory(f podFacts) []conclusion {
-	for _, s := range inTrouble(f.current) {
-		if ended := podproblem.LastTermination(s.Status); ended != nil && podproblem.IsOutOfMemory(ended) {
-			return one(Finding{
-				Severity: severityError, Where: whereContainer(s),
-				What:     fmt.Sprintf("the container was killed because it exceeded its memory limit (OOMKilled), %s", restarts(s)),
-				Evidence: evidence(f.lastOutput(s)), Do: "raise the memory limit in " + f.remedy.resources,
-			}, showLog(s, hasPrevious(s)))
-		}
+func crash(f podFacts, s suspect) []conclusion {
+	ended := podproblem.Ended(s.Status)
+	if ended == nil || podproblem.IsOutOfMemory(ended) {
+		return nil
 	}
-	return nothing()
-}
-
-// crashes reports containers that terminated and are not ready.
-func crashes(f podFacts) []conclusion {
-	for _, s := range inTrouble(f.current) {
-		ended := podproblem.Ended(s.Status)
-		if ended == nil || podproblem.IsOutOfMemory(ended) {
-			continue
-		}
-		words := f.lastOutput(s)
-		what := fmt.Sprintf("the container exited with code %d", ended.ExitCode)
-		if s.Status.RestartCount > 0 {
-			what = fmt.Sprintf("the container exits repeatedly with code %d, %s", ended.ExitCode, restarts(s))
-		}
-		if line := podproblem.LastLine(words); line != "" {
-			what += ": " + oneLine(line, longestSentence)
-		}
-		return one(Finding{
-			Severity: severityError, Where: whereContainer(s), What: what,
-			Evidence: cmp.Or(evidence(words), endedEvidence(ended)), Do: crashRemedy(f, s, ended),
-		}, showLog(s, hasPrevious(s)))
+	words := f.lastOutput(s)
+	what := fmt.Sprintf("the container exited with code %d", ended.ExitCode)
+	if s.Status.RestartCount > 0 {
+		what = fmt.Sprintf("the container exits repeatedly with code %d, %s", ended.ExitCode, restarts(s))
 	}
-	return nothing()
+	if line := podproblem.LastLine(words); line != "" {
+		what += ": " + oneLine(line, longestSentence)
+	}
+	noOutput := fmt.Sprintf("%s, exit code %d, without a message", ended.Reason, ended.ExitCode)
+	return one(Finding{
+		Severity: severityError, Where: whereContainer(s), What: what,
+		Evidence: cmp.Or(evidence(words), noOutput), Do: crashRemedy(f, s, ended),
+	}, showLog(s, hasPrevious(s)))
 }
 
 func restarts(s suspect) string {
@@ -241,10 +183,6 @@ func restarts(s suspect) string {
 		return "1 restart"
 	}
 	return fmt.Sprintf("%d restarts", s.Status.RestartCount)
-}
-
-func endedEvidence(ended *corev1.ContainerStateTerminated) string {
-	return fmt.Sprintf("%s, exit code %d, without a message", ended.Reason, ended.ExitCode)
 }
 
 func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) string {
@@ -259,23 +197,17 @@ func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) 
 	}
 }
 
-// unreadyProcesses reports containers that run but do not become ready.
-func unreadyProcesses(f podFacts) []conclusion {
-	for _, s := range inTrouble(f.current) {
-		unhealthy := f.eventOf("Pod", s.Pod.Name, "Unhealthy", "ProbeWarning")
-		if s.Status.State.Running == nil || unhealthy == nil {
-			continue
-		}
-		return []conclusion{{
-			Finding: Finding{
-				Severity: severityError, Where: whereContainer(s),
-				What:     "the container is running but not ready: " + oneLine(unhealthy.Message, longestSentence),
-				Evidence: evidence(cmp.Or(f.logOf(s, false), unhealthy.Message)), Do: "check in its log what it waits for",
-			},
-			symptom: true, next: []Next{showLog(s, false)},
-		}}
+// unreadyProcess reports a container that runs but does not become ready.
+func unreadyProcess(f podFacts, s suspect) []conclusion {
+	unhealthy := f.eventOf("Pod", s.Pod.Name, "Unhealthy", "ProbeWarning")
+	if s.Status.State.Running == nil || unhealthy == nil {
+		return nil
 	}
-	return nothing()
+	return aSymptom(Finding{
+		Severity: severityError, Where: whereContainer(s),
+		What:     "the container is running but not ready: " + oneLine(unhealthy.Message, longestSentence),
+		Evidence: evidence(cmp.Or(f.logOf(s, false), unhealthy.Message)), Do: "check in its log what it waits for",
+	}, showLog(s, false))
 }
 
 // restarted reports containers that are ready now but terminated with an error before.
@@ -291,5 +223,5 @@ func restarted(f podFacts) []conclusion {
 			Evidence: evidence(f.lastOutput(s)), Do: "check the log of the previous container for the reason",
 		}, showLog(s, true))
 	}
-	return nothing()
+	return nil
 }

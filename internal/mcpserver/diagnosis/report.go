@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
@@ -17,19 +16,16 @@ const (
 	severityInfo    = "info"
 )
 
-// Finding is a problem, or a possible problem.
+// Finding is a problem, or a possible problem, and what to do next. Severity is error, warning
+// or info.
 type Finding struct {
-	// Severity is error, warning or info.
 	Severity string `json:"severity"`
 	// Where names the object as kind/name, and the container if there is one.
 	Where string `json:"where"`
-	// What describes the problem in one sentence.
-	What string `json:"what"`
-	// Evidence shows the problem: a condition, an event or lines of a log. It has at most
-	// 600 bytes.
+	What  string `json:"what"`
+	// Evidence shows the problem: a condition, an event or lines of a log, at most 600 bytes.
 	Evidence string `json:"evidence,omitempty"`
-	// Do describes what to do next.
-	Do string `json:"do,omitempty"`
+	Do       string `json:"do,omitempty"`
 }
 
 // Condition is a condition of the diagnosed object.
@@ -53,9 +49,9 @@ type Pod struct {
 	State string `json:"state,omitempty"`
 }
 
-// Event is an Event about the diagnosed object or one of its pods.
+// Event is an Event about the diagnosed object or one of its pods. Time is that of the last
+// occurrence.
 type Event struct {
-	// Time is the time of the last occurrence, in RFC 3339.
 	Time    string `json:"time"`
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
@@ -69,9 +65,8 @@ type Log struct {
 	// Where names the source: pod and container, or a build.
 	Where string `json:"where"`
 	// Previous reports that this is the log of the container before its last restart.
-	Previous bool `json:"previous,omitempty"`
-	// Text contains the last lines of the log.
-	Text string `json:"text"`
+	Previous bool   `json:"previous,omitempty"`
+	Text     string `json:"text"`
 }
 
 // Build is the newest build of a workspace.
@@ -79,8 +74,7 @@ type Build struct {
 	Number     int32  `json:"number"`
 	Transition string `json:"transition"`
 	Status     string `json:"status"`
-	// Version is the name of the template version.
-	Version string `json:"version,omitempty"`
+	Version    string `json:"version,omitempty"`
 	// Error is Terraform's error if the build log contains one, and Coder's error
 	// otherwise.
 	Error string `json:"error,omitempty"`
@@ -92,6 +86,25 @@ type Next struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
+// about returns a call of a tool about an object.
+func about(tool, namespace, name string) Next {
+	return inNamespace(tool, namespace).with("name", name)
+}
+
+// inNamespace returns a call of a tool about the objects of a namespace.
+func inNamespace(tool, namespace string) Next {
+	return Next{Tool: tool, Arguments: map[string]any{"namespace": namespace}}
+}
+
+// with adds an argument to the call and returns the call.
+func (n Next) with(argument string, value any) Next {
+	n.Arguments[argument] = value
+	return n
+}
+
+// checkHealth returns the call that shows whether the operator and the APIs respond.
+func checkHealth() Next { return Next{Tool: "check_health", Arguments: map[string]any{}} }
+
 // Report is the diagnosis of one object. It has at most 16 KiB as JSON.
 type Report struct {
 	// Summary is the result in a few sentences. The most likely cause comes first.
@@ -100,21 +113,17 @@ type Report struct {
 	// error.
 	Healthy bool `json:"healthy"`
 	// Findings are sorted by severity, and then from causes to effects.
-	Findings []Finding `json:"findings"`
-	// Conditions are the conditions of the object.
+	Findings   []Finding   `json:"findings"`
 	Conditions []Condition `json:"conditions"`
-	// Build is the newest build of a workspace.
-	Build *Build `json:"build,omitempty"`
+	Build      *Build      `json:"build,omitempty"`
 	// Pods are the pods of the object. Those that are not ready come first.
 	Pods []Pod `json:"pods,omitempty"`
 	// Events are the newest Events of the object and its pods, newest first.
 	Events []Event `json:"events,omitempty"`
 	// Logs are the ends of the logs of failing containers and failed builds.
-	Logs []Log `json:"logs,omitempty"`
-	// Gaps lists what could not be read, and why.
-	Gaps []string `json:"gaps,omitempty"`
-	// NextTools are the tool calls that show or do more.
-	NextTools []Next `json:"nextTools,omitempty"`
+	Logs      []Log    `json:"logs,omitempty"`
+	Gaps      []string `json:"gaps,omitempty"`
+	NextTools []Next   `json:"nextTools,omitempty"`
 	// Truncated reports that something was left out to limit the size of the report.
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -126,18 +135,16 @@ type conclusion struct {
 	symptom bool
 	// fallback reports that the finding is dropped if another error was found.
 	fallback bool
-	// next contains the tool calls that show more about the finding.
-	next []Next
+	next     []Next
 }
 
 // rule derives conclusions from facts. It is a pure function: it has no side effects and
 // does not read the clock.
 type rule[F any] func(facts F) []conclusion
 
-// conclude applies all rules and sorts the conclusions by severity. Rules are ordered from
-// causes to effects, so within a severity an earlier finding explains later ones.
-func conclude[F any](facts F, rules []rule[F]) []conclusion {
-	all := apply(facts, rules)
+// ranked sorts the conclusions by severity. They are in the order of the rules, which are
+// ordered from causes to effects, so within a severity an earlier finding explains later ones.
+func ranked(all []conclusion) []conclusion {
 	if slices.ContainsFunc(all, func(c conclusion) bool { return c.Severity == severityError && !c.fallback }) {
 		all = slices.DeleteFunc(all, func(c conclusion) bool { return c.fallback })
 	}
@@ -163,10 +170,6 @@ func weight(severity string) int {
 	return slices.Index([]string{severityError, severityWarning, severityInfo}, severity)
 }
 
-// nothing is the result of a rule that does not apply.
-func nothing() []conclusion { return nil }
-
-// one returns a single conclusion.
 func one(f Finding, next ...Next) []conclusion { return []conclusion{{Finding: f, next: next}} }
 
 // aFallback returns a conclusion for the case that no other error was found.
@@ -181,18 +184,9 @@ func aSymptom(f Finding, next ...Next) []conclusion {
 
 // gap is something that could not be read.
 type gap struct {
-	// resource is the resource that could not be read.
 	resource string
 	// sentence names the object and the reason.
 	sentence string
-}
-
-func compareGaps(a, b gap) int {
-	return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.sentence, b.sentence))
-}
-
-func newGap(ctx context.Context, call *toolset.CallError) gap {
-	return gap{call.Resource, toolset.Gap(ctx, call)}
 }
 
 // missing returns the resources of the gaps without duplicates.

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 const (
@@ -20,13 +23,18 @@ type writing struct {
 	// subject names the diagnosed object.
 	subject     string
 	conclusions []conclusion
-	ready       metav1.Condition
+	conditions  []metav1.Condition
+	pods        []corev1.Pod
+	events      []corev1.Event
 	gaps        []gap
 }
 
 // report returns a report with its summary, its findings and the next calls.
 func (w writing) report() *Report {
-	r := &Report{Findings: []Finding{}, Conditions: []Condition{}, Healthy: w.healthy()}
+	r := &Report{
+		Findings: []Finding{}, Healthy: w.healthy(),
+		Conditions: describeConditions(w.conditions), Pods: describePods(w.pods), Events: describeEvents(w.events),
+	}
 	for _, c := range w.conclusions[:min(len(w.conclusions), mostFindings)] {
 		r.Findings = append(r.Findings, c.Finding)
 	}
@@ -39,8 +47,26 @@ func (w writing) report() *Report {
 	return r
 }
 
+func (r *Report) addLog(where, text string) {
+	if text != "" {
+		r.Logs = append(r.Logs, Log{Where: where, Text: shownLog(text)})
+	}
+}
+
+func (r *Report) addContainerLogs(logs []containerLog) {
+	for _, l := range logs {
+		r.Logs = append(r.Logs, Log{Where: fmt.Sprintf("Pod/%s, container %s", l.pod, l.container), Previous: l.previous, Text: shownLog(l.text)})
+	}
+}
+
+// shownLog limits the size of a log for the report.
+func shownLog(text string) string {
+	const longest = 4 << 10
+	return tail(strings.TrimSpace(text), longest)
+}
+
 func (w writing) healthy() bool {
-	return w.ready.Status == metav1.ConditionTrue && !w.has(severityError)
+	return isTrue(w.conditions, coderv1alpha1.ConditionReady) && !w.has(severityError)
 }
 
 func (w writing) has(severity string) bool {
@@ -57,7 +83,7 @@ func (w writing) verdict() string {
 		state = "is not ready"
 	}
 	if len(w.conclusions) == 0 {
-		return fmt.Sprintf("%s %s: %s.", w.subject, state, oneLine(w.ready.Message, longestSentence))
+		return fmt.Sprintf("%s %s: %s.", w.subject, state, oneLine(findCondition(w.conditions, coderv1alpha1.ConditionReady).Message, longestSentence))
 	}
 	first := w.conclusions[0]
 	says := fmt.Sprintf("%s %s: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
@@ -118,7 +144,6 @@ func fitted(r *Report) *Report {
 	return r
 }
 
-// size returns the size of the report with the notice.
 func size(r *Report) int {
 	raw, err := json.Marshal(r)
 	if err != nil {

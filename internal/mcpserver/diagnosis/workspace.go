@@ -54,35 +54,27 @@ func subjectWorkspace(namespace, name string) string {
 	return fmt.Sprintf("CoderWorkspace %s/%s", namespace, name)
 }
 
-// reportWorkspace builds the report from the facts.
 func reportWorkspace(f *workspaceFacts) *Report {
 	ws := f.object
 	w := writing{
 		subject:     subjectWorkspace(ws.Namespace, ws.Name),
-		conclusions: conclude(f, workspaceRules()),
-		ready:       findCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionReady),
+		conclusions: ranked(apply(f, workspaceRules())),
+		conditions:  ws.Status.Conditions,
+		pods:        f.pods,
+		events:      f.events,
 		gaps:        f.gaps,
 	}
 	r := w.report()
-	r.Conditions = describeConditions(ws.Status.Conditions)
-	r.Pods = describePods(f.pods)
-	r.Events = describeEvents(f.events)
 	if b := ws.Status.LatestBuild; b != nil {
 		r.Build = &Build{
 			Number: b.Number, Transition: b.Transition, Status: b.Status, Version: b.TemplateVersionName,
 			Error: oneLine(cmp.Or(terraformError(f.buildLog), b.Error), longestEvidence),
 		}
 	}
-	if f.buildLog != "" {
-		r.Logs = append(r.Logs, shownLog(Log{Where: fmt.Sprintf("build %d", f.build().Number), Text: f.buildLog}))
-	}
-	if f.scriptLog != "" {
-		r.Logs = append(r.Logs, shownLog(Log{Where: "the scripts of the agent", Text: f.scriptLog}))
-	}
-	if f.versionLog != "" {
-		r.Logs = append(r.Logs, shownLog(Log{Where: "the newest version of CoderTemplate/" + f.template.Name, Text: f.versionLog}))
-	}
-	r.Logs = append(r.Logs, containerLogsShown(f.logs)...)
+	r.addLog(fmt.Sprintf("build %d", f.build().Number), f.buildLog)
+	r.addLog("the scripts of the agent", f.scriptLog)
+	r.addLog("the newest version of CoderTemplate/"+templateName(ws), f.versionLog)
+	r.addContainerLogs(f.logs)
 	return fitted(r)
 }
 
@@ -96,20 +88,12 @@ func (g *gathering) unavailable(ctx context.Context, namespace, name string, err
 		What:     "it is not available: " + oneLine(toolset.Message(err), longestSentence),
 		Evidence: "the aggregated API answers 503",
 		Do:       "check why its control plane does not respond (diagnose_control_plane); if none is named, check whether the aggregated API runs (check_health)",
-	}, Next{Tool: "check_health", Arguments: map[string]any{}})
+	}, checkHealth())
 	for i := range list.Items {
-		cp := &list.Items[i]
-		if troubled := troubledControlPlane(cp); troubled != nil {
-			conclusions[0].symptom = true
-			conclusions = append(conclusions, *troubled)
-		}
+		conclusions = append(conclusions, troubledControlPlane(&list.Items[i])...)
 	}
-	said := conclusions
-	w := writing{
-		subject:     subjectWorkspace(namespace, name),
-		conclusions: conclude(said, []rule[[]conclusion]{func(all []conclusion) []conclusion { return all }}),
-		gaps:        g.wait(),
-	}
+	conclusions[0].symptom = len(conclusions) > 1
+	w := writing{subject: subjectWorkspace(namespace, name), conclusions: ranked(conclusions), gaps: g.wait()}
 	return fitted(w.report())
 }
 
@@ -126,7 +110,6 @@ const (
 	buildFailed  = "failed"
 )
 
-// workspaceFacts contains the data that was read about a workspace.
 type workspaceFacts struct {
 	object *aggregationv1alpha1.CoderWorkspace
 	// template is nil if it does not exist or could not be read.
@@ -150,8 +133,8 @@ type workspaceFacts struct {
 func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) *workspaceFacts {
 	f := &workspaceFacts{object: ws}
 	f.remedy = workspaceRemedies()
-	g.part(func() { g.templateOf(ctx, f) })
-	g.part(func() {
+	g.parts.Go(func() { g.templateOf(ctx, f) })
+	g.parts.Go(func() {
 		if status := ws.Status.LatestBuildStatus; ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, status) {
 			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, nil)
 		}
@@ -159,13 +142,16 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 			f.scriptLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
 		}
 	})
-	g.part(func() {
-		g.controlPlaneOf(ctx, f)
+	g.parts.Go(func() {
+		if name := controlPlaneName(ws); name != "" {
+			key := client.ObjectKey{Namespace: ws.Namespace, Name: name}
+			f.controlPlane, f.controlPlaneMissing = get(ctx, g, &coderv1alpha1.CoderControlPlane{}, controlPlanes, key)
+		}
 		if f.build().Transition == transitionStart {
 			g.podsOfWorkspace(ctx, f)
 		}
 	})
-	g.part(func() { f.provisioners = g.provisionersOf(ctx, ws.Namespace, controlPlaneName(ws)) })
+	g.parts.Go(func() { f.provisioners = g.provisionersOf(ctx, ws.Namespace, controlPlaneName(ws)) })
 	f.gaps = g.wait()
 	return f
 }
@@ -179,7 +165,6 @@ func workspaceRemedies() remedies {
 	}
 }
 
-// build returns the newest build, or an empty one.
 func (f *workspaceFacts) build() aggregationv1alpha1.WorkspaceBuild {
 	return ptr.Deref(f.object.Status.LatestBuild, aggregationv1alpha1.WorkspaceBuild{})
 }
@@ -202,26 +187,9 @@ func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
 
 func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
 	key := client.ObjectKey{Namespace: f.object.Namespace, Name: templateName(f.object)}
-	template := &aggregationv1alpha1.CoderTemplate{}
-	found, read := g.get(ctx, template, templates, key)
-	if f.templateMissing = read && !found; !found {
-		return
-	}
-	f.template = template
-	if template.Status.LatestVersionStatus == versionFailed {
+	f.template, f.templateMissing = get(ctx, g, &aggregationv1alpha1.CoderTemplate{}, templates, key)
+	if f.template != nil && f.template.Status.LatestVersionStatus == versionFailed {
 		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name, nil)
-	}
-}
-
-func (g *gathering) controlPlaneOf(ctx context.Context, f *workspaceFacts) {
-	name := controlPlaneName(f.object)
-	if name == "" {
-		return
-	}
-	cp := &coderv1alpha1.CoderControlPlane{}
-	found, read := g.get(ctx, cp, controlPlanes, client.ObjectKey{Namespace: f.object.Namespace, Name: name})
-	if f.controlPlaneMissing = read && !found; found {
-		f.controlPlane = cp
 	}
 }
 
@@ -295,7 +263,6 @@ func (g *gathering) eventsOfPods(ctx context.Context, f *workspaceFacts) []corev
 	})
 }
 
-// agentsConnected reports whether all agents of a workspace are connected.
 func agentsConnected(ws *aggregationv1alpha1.CoderWorkspace) bool {
 	return !slices.ContainsFunc(ws.Status.Agents, func(a aggregationv1alpha1.WorkspaceAgent) bool { return a.Status != "connected" })
 }

@@ -28,27 +28,22 @@ func (f *workspaceFacts) condition(kind string) metav1.Condition {
 	return findCondition(f.object.Status.Conditions, kind)
 }
 
-// call returns a call of a tool about the workspace.
 func (f *workspaceFacts) call(tool string) Next {
-	return Next{Tool: tool, Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}}
+	return about(tool, f.object.Namespace, f.object.Name)
 }
+
+func (f *workspaceFacts) start() Next { return f.call("set_workspace_running").with("running", true) }
 
 func (f *workspaceFacts) readBuild() Next {
-	return Next{Tool: "get_build_logs", Arguments: map[string]any{"namespace": f.object.Namespace, "workspace": f.object.Name}}
-}
-
-func (f *workspaceFacts) start() Next {
-	next := f.call("set_workspace_running")
-	next.Arguments["running"] = true
-	return next
+	return inNamespace("get_build_logs", f.object.Namespace).with("workspace", f.object.Name)
 }
 
 func (f *workspaceFacts) callControlPlane() Next {
-	return Next{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": f.object.Namespace, "name": controlPlaneName(f.object)}}
+	return about("diagnose_control_plane", f.object.Namespace, controlPlaneName(f.object))
 }
 
 func (f *workspaceFacts) callTemplate() Next {
-	return Next{Tool: "get_template", Arguments: map[string]any{"namespace": f.object.Namespace, "name": templateName(f.object)}}
+	return about("get_template", f.object.Namespace, templateName(f.object))
 }
 
 // finding returns a finding about the workspace with a condition as evidence.
@@ -58,57 +53,53 @@ func (f *workspaceFacts) finding(severity string, c metav1.Condition, what, do s
 
 func missingControlPlane(f *workspaceFacts) []conclusion {
 	if !f.controlPlaneMissing {
-		return nothing()
+		return nil
 	}
 	return one(Finding{
 		Severity: severityError, Where: "CoderControlPlane/" + controlPlaneName(f.object), What: "the control plane of the workspace no longer exists",
 		Do: "create the control plane again with the same name and database, or ignore the object of the workspace",
-	}, Next{Tool: "list_control_planes", Arguments: map[string]any{"namespace": f.object.Namespace}})
+	}, inNamespace("list_control_planes", f.object.Namespace))
 }
 
 // silentCoder reports that Coder does not respond, so that the workspace's state is stale.
 func silentCoder(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionSynced)
 	if c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
-		return nothing()
+		return nil
 	}
 	all := one(f.finding(severityError, c, "Coder is not available, so the workspace is in its last known state",
 		"check why its control plane does not respond (diagnose_control_plane)"), f.callControlPlane())
-	if f.controlPlane == nil {
-		return all
-	}
-	if troubled := troubledControlPlane(f.controlPlane); troubled != nil {
-		all[0].symptom = true
-		all = append(all, *troubled)
-	}
-	return all
+	troubled := troubledControlPlane(f.controlPlane)
+	all[0].symptom = len(troubled) > 0
+	return append(all, troubled...)
 }
 
-// troubledControlPlane returns a conclusion if the control plane does not work, and nil
-// otherwise.
-func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) *conclusion {
+// troubledControlPlane returns a conclusion if the control plane is known and does not work.
+func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) []conclusion {
+	if cp == nil {
+		return nil
+	}
 	c := findCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
 	if c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero {
 		return nil
 	}
-	return &conclusion{Finding: Finding{
+	return one(Finding{
 		Severity: severityError, Where: "CoderControlPlane/" + cp.Name,
 		What:     "the control plane has a problem: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not reconciled it yet"),
 		Evidence: proof(c), Do: "diagnose it with diagnose_control_plane, and fix it first",
-	}, next: []Next{{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": cp.Namespace, "name": cp.Name}}}}
+	}, about("diagnose_control_plane", cp.Namespace, cp.Name))
 }
 
 // troubledBeside reports a control plane that is not ready although its Coder responds.
 func troubledBeside(f *workspaceFacts) []conclusion {
-	if f.controlPlane == nil || f.condition(aggregationv1alpha1.ConditionSynced).Reason == aggregationv1alpha1.ReasonCoderUnreachable {
-		return nothing()
+	if f.condition(aggregationv1alpha1.ConditionSynced).Reason == aggregationv1alpha1.ReasonCoderUnreachable {
+		return nil
 	}
 	troubled := troubledControlPlane(f.controlPlane)
-	if troubled == nil {
-		return nothing()
+	for i := range troubled {
+		troubled[i].Severity = severityWarning
 	}
-	troubled.Severity = severityWarning
-	return []conclusion{*troubled}
+	return troubled
 }
 
 func deletionOfWorkspace(f *workspaceFacts) []conclusion {
@@ -122,7 +113,7 @@ func deletionOfWorkspace(f *workspaceFacts) []conclusion {
 		}
 		return one(found, f.readBuild())
 	case f.object.DeletionTimestamp.IsZero():
-		return nothing()
+		return nil
 	}
 	return one(f.finding(severityWarning, f.condition(aggregationv1alpha1.ConditionReady), "it has been in deletion since "+
 		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), "wait; if finalizers are listed, check which controllers must remove them"), f.call("get_workspace"))
@@ -131,7 +122,7 @@ func deletionOfWorkspace(f *workspaceFacts) []conclusion {
 func refusedChange(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionSynced)
 	if c.Reason != aggregationv1alpha1.ReasonChangeRefused {
-		return nothing()
+		return nil
 	}
 	return one(f.finding(severityError, c, "Coder rejects the spec", "correct the field that the message names with update_workspace; get_template shows the parameters"),
 		f.callTemplate(), f.call("update_workspace"))
@@ -146,13 +137,13 @@ func podsBehindBuild(f *workspaceFacts) []conclusion {
 	if f.buildFailed() && waitsForPods.MatchString(f.build().Error+"\n"+f.buildLog) {
 		return f.podTroubles()
 	}
-	return nothing()
+	return nil
 }
 
 // workspacePods reports problems of the pods if no build waited for them.
 func workspacePods(f *workspaceFacts) []conclusion {
 	if len(podsBehindBuild(f)) > 0 {
-		return nothing()
+		return nil
 	}
 	return f.podTroubles()
 }
@@ -161,7 +152,7 @@ func workspacePods(f *workspaceFacts) []conclusion {
 func reportedPods(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionPodsHealthy)
 	if c.Status != metav1.ConditionFalse || slices.ContainsFunc(f.podTroubles(), func(c conclusion) bool { return c.Severity == severityError }) {
-		return nothing()
+		return nil
 	}
 	return one(f.finding(severityError, c, "its pods are not healthy", "correct "+f.remedy.process+", or what the message names, and restart the workspace"),
 		f.callTemplate(), showEvents(f.object.Namespace, "Pod", ""))
@@ -176,7 +167,7 @@ func brokenBuild(f *workspaceFacts) []conclusion {
 	case c.Reason == aggregationv1alpha1.ReasonBuildCanceled:
 		return one(f.finding(severityError, c, fmt.Sprintf("build %d was canceled", b.Number), "start it again if it should run"), f.start())
 	case !f.buildFailed():
-		return nothing()
+		return nil
 	}
 	what, shown, do := failedBuild(b.Error, f.buildLog)
 	found := Finding{
@@ -191,24 +182,18 @@ func orUnknown(name string) string { return cmp.Or(name, "(unknown)") }
 
 func dormancy(f *workspaceFacts) []conclusion {
 	if !ptr.Deref(f.object.Spec.Dormant, false) {
-		return nothing()
+		return nil
 	}
 	return one(Finding{
 		Severity: severityWarning, Where: f.where(), What: "the workspace is dormant: it cannot start until dormant is false",
 		Evidence: proof(f.condition(aggregationv1alpha1.ConditionReady)), Do: "set dormant to false with update_workspace, and then start it",
-	}, f.wake(), f.start())
-}
-
-func (f *workspaceFacts) wake() Next {
-	next := f.call("update_workspace")
-	next.Arguments["dormant"] = false
-	return next
+	}, f.call("update_workspace").with("dormant", false), f.start())
 }
 
 func waitingChange(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionSynced)
 	if c.Reason != aggregationv1alpha1.ReasonChangeWaits {
-		return nothing()
+		return nil
 	}
 	return one(f.finding(severityWarning, c, "a change is pending", "wait until the running build has finished"), f.readBuild())
 }
@@ -216,7 +201,7 @@ func waitingChange(f *workspaceFacts) []conclusion {
 func unfinishedBuild(f *workspaceFacts) []conclusion {
 	b := f.build()
 	if f.condition(aggregationv1alpha1.ConditionBuildSucceeded).Reason != aggregationv1alpha1.ReasonBuildRunning {
-		return nothing()
+		return nil
 	}
 	return one(Finding{
 		Severity: severityInfo, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number),
@@ -228,7 +213,7 @@ func unfinishedBuild(f *workspaceFacts) []conclusion {
 func stoppedWorkspace(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionReady)
 	if c.Reason != aggregationv1alpha1.ReasonStopped || c.Status != metav1.ConditionTrue {
-		return nothing()
+		return nil
 	}
 	return one(f.finding(severityInfo, c, fmt.Sprintf("it is stopped (build %d, asked for by %s)", f.build().Number, orUnknown(f.build().Reason)),
 		"start it with set_workspace_running"), f.start())
@@ -236,19 +221,13 @@ func stoppedWorkspace(f *workspaceFacts) []conclusion {
 
 func outdated(f *workspaceFacts) []conclusion {
 	if !f.object.Status.Outdated {
-		return nothing()
+		return nil
 	}
 	return one(Finding{
 		Severity: severityInfo, Where: f.where(),
 		What:     fmt.Sprintf("its template has a newer active version than its own, %s", orUnknown(f.build().TemplateVersionName)),
 		Evidence: proof(f.condition(aggregationv1alpha1.ConditionOutdated)), Do: "update it with update_workspace",
-	}, f.update())
-}
-
-func (f *workspaceFacts) update() Next {
-	next := f.call("update_workspace")
-	next.Arguments["versionID"] = "active"
-	return next
+	}, f.call("update_workspace").with("versionID", "active"))
 }
 
 // workspaceNotReady reports that the workspace is not ready, if no other error was found.
@@ -262,7 +241,7 @@ func workspaceNotReady(f *workspaceFacts) []conclusion {
 			f.condition(aggregationv1alpha1.ConditionPodsHealthy).Reason,
 		}, c.Reason)
 	if reported {
-		return nothing()
+		return nil
 	}
 	return aFallback(f.finding(severityError, c, "it is not ready", "see its conditions"), f.call("get_workspace"))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -60,7 +61,13 @@ func collectionNamed(name string) (collection, bool) {
 	return all[i], true
 }
 
-// address is a parsed URI.
+// metadataList returns an empty list of the objects' metadata.
+func (c collection) metadataList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+	return list
+}
+
 type address struct {
 	collection collection
 	// In the address of a list, name is empty. In the address of a list of all namespaces,
@@ -119,7 +126,6 @@ func (a address) leadsSomewhere() bool {
 	return a.file == ""
 }
 
-// object returns the address of the object that contains this part.
 func (a address) object() address {
 	a.part, a.file = "", ""
 	return a

@@ -42,7 +42,6 @@ func (r *Resources) Complete(ctx context.Context, req *mcp.CompleteRequest) (*mc
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: sentence}
 }
 
-// question is a parsed completion request.
 type question struct {
 	collection collection
 	// argument is namespace, name or path.
@@ -61,34 +60,24 @@ func newQuestion(params *mcp.CompleteParams) (question, bool) {
 	if params.Context != nil {
 		q.namespace, q.name = params.Context.Arguments["namespace"], params.Context.Arguments["name"]
 	}
-	of, ok := collectionOf(params.Ref)
-	q.collection = of
-	return q, ok && q.canBeChosen()
-}
-
-// canBeChosen reports whether the namespace and the name are valid in a path. A slash in
-// one of them would direct the request to another resource.
-func (q question) canBeChosen() bool {
-	return len(content.IsPathSegmentName(q.namespace)) == 0 && len(content.IsPathSegmentName(q.name)) == 0
+	var ok bool
+	q.collection, ok = collectionOf(params.Ref)
+	// A slash in the namespace or the name would direct the request to another resource.
+	return q, ok && len(content.IsPathSegmentName(q.namespace)) == 0 && len(content.IsPathSegmentName(q.name)) == 0
 }
 
 // collectionOf returns the collection that a resource template or a prompt refers to.
 func collectionOf(ref *mcp.CompleteReference) (collection, bool) {
-	if ref.Type == "ref/prompt" {
-		return collectionNamed(promptSubjects()[ref.Name])
-	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(ref.URI, scheme), "/")
-	return collectionNamed(name)
-}
-
-// promptSubjects returns, by prompt, the collection that its arguments namespace and name
-// refer to.
-func promptSubjects() map[string]string {
-	return map[string]string{
-		"diagnose_control_plane": "controlplanes",
-		"diagnose_workspace":     "workspaces",
-		"review_template":        "templates",
+	if ref.Type == "ref/prompt" {
+		name = ""
+		for _, p := range prompts() {
+			if p.name == ref.Name {
+				name = p.collection
+			}
+		}
 	}
+	return collectionNamed(name)
 }
 
 // values returns all possible values. more reports that there are further ones.
@@ -110,8 +99,7 @@ func (r *Resources) eachObject(
 ) (values []string, more bool, err error) {
 	next := ""
 	for range completionPages {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+		page := c.metadataList()
 		err := r.kube.List(ctx, page, client.InNamespace(namespace), client.Limit(completionPage), client.Continue(next))
 		if err != nil {
 			return nil, false, address{collection: c, namespace: namespace}.failed("list", err)

@@ -21,7 +21,6 @@ import (
 // maxBytes limits the text of one resource.
 const maxBytes = 256 << 10
 
-// object reads one object.
 func (r *Resources) object(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	obj, err := r.get(ctx, a)
 	if err != nil {
@@ -134,9 +133,9 @@ func (r *Resources) file(ctx context.Context, a address) (*mcp.ResourceContents,
 
 // archived reads a file from the archive of a template's source.
 func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
-	stream, err := r.kube.Raw.Get(ctx, a.partPath("files"), nil)
+	stream, err := r.open(ctx, a, "files")
 	if err != nil {
-		return nil, a.partFailed("files", err)
+		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
 	archive := tar.NewReader(io.LimitReader(stream, maxSourceBytes))

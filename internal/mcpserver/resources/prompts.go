@@ -16,31 +16,31 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// subject is the object that a prompt refers to.
 type subject struct{ namespace, name string }
 
 // prompt is a prompt with the function that writes its message.
 type prompt struct {
 	name, title, description string
-	// object is the kind of object that the arguments name, such as "control plane".
-	object string
-	write  func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
+	// object is the kind of object that the arguments name, such as "control plane", and
+	// collection the name of its collection.
+	object, collection string
+	write              func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
 }
 
-func all() []prompt {
+func prompts() []prompt {
 	return []prompt{
 		{
-			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane",
+			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane", collection: "controlplanes",
 			description: "Fetches conditions, pods, events and log lines of a control plane, and asks what is wrong and what to do.",
-			write:       diagnoseControlPlane,
+			write:       diagnose("CoderControlPlane", diagnosis.ControlPlane),
 		},
 		{
-			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace",
+			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace", collection: "workspaces",
 			description: "Fetches the build, its log, the template, agents and pods of a workspace, and asks what is wrong and what to do.",
-			write:       diagnoseWorkspace,
+			write:       diagnose("CoderWorkspace", diagnosis.Workspace),
 		},
 		{
-			name: "review_template", title: "Review a template", object: "template",
+			name: "review_template", title: "Review a template", object: "template", collection: "templates",
 			description: "Fetches the files, parameters and versions of a template, and asks for a review.",
 			write:       reviewTemplate,
 		},
@@ -50,7 +50,7 @@ func all() []prompt {
 // RegisterPrompts registers the prompts with an MCP server. They read through kube, which
 // impersonates the caller.
 func RegisterPrompts(server *mcp.Server, kube *callers.Kube) {
-	for _, p := range all() {
+	for _, p := range prompts() {
 		server.AddPrompt(&mcp.Prompt{
 			Name: p.name, Title: p.title, Description: p.description,
 			Arguments: []*mcp.PromptArgument{
@@ -101,25 +101,21 @@ be known, call the tools that nextTools names. Propose each change before you ma
 
 %s`
 
-func diagnoseControlPlane(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
-	report, err := diagnosis.ControlPlane(ctx, kube, of.namespace, of.name)
-	return diagnosisPrompt("CoderControlPlane", of, report, err)
-}
-
-func diagnoseWorkspace(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
-	report, err := diagnosis.Workspace(ctx, kube, of.namespace, of.name)
-	return diagnosisPrompt("CoderWorkspace", of, report, err)
-}
-
-func diagnosisPrompt(kind string, of subject, report *diagnosis.Report, err error) (string, error) {
-	if err != nil {
-		return "", err
+// diagnose returns the function that writes a prompt with a report about an object.
+func diagnose(
+	kind string, examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
+) func(context.Context, *callers.Kube, subject) (string, error) {
+	return func(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
+		report, err := examine(ctx, kube, of.namespace, of.name)
+		if err != nil {
+			return "", err
+		}
+		raw, err := json.MarshalIndent(report, "", "  ")
+		if err != nil {
+			return "", fmt.Errorf("writing a report: %w", err)
+		}
+		return fmt.Sprintf(diagnosisTask, kind, of.namespace, of.name, block("the report", "json", string(raw))), nil
 	}
-	raw, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("writing a report: %w", err)
-	}
-	return fmt.Sprintf(diagnosisTask, kind, of.namespace, of.name, block("the report", "json", string(raw))), nil
 }
 
 // backticks matches runs of backticks.

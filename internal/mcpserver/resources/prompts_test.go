@@ -169,7 +169,7 @@ func TestFilesAreBounded(t *testing.T) {
 
 func TestErrorsAreSentences(t *testing.T) {
 	session := connectPrompts(t, nil)
-	for _, prompt := range all() {
+	for _, prompt := range prompts() {
 		for _, c := range []struct{ namespace, name, want string }{
 			{"", "x", "namespace is required"}, {"coder", "", "name is required"}, {"coder", "none", "coder/none"}, {"coder", "forbidden", `user "alice" may not get`},
 		} {

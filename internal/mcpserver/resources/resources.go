@@ -42,15 +42,15 @@ func New(kube *callers.Kube, c clock.Clock) *Resources {
 
 // Register registers the resources with an MCP server.
 func (r *Resources) Register(server *mcp.Server) {
-	for _, fixed := range fixedResources() {
-		server.AddResource(&fixed, r.read)
-	}
+	server.AddResource(&mcp.Resource{
+		URI: "coder://controlplanes", Name: "controlplanes", Title: "Control planes", MIMEType: jsonType,
+		Description: "All control planes that the caller may list: names, readiness, and the URI of each.",
+	}, r.read)
 	for _, template := range resourceTemplates() {
 		server.AddResourceTemplate(&template, r.read)
 	}
 }
 
-// read handles resources/read.
 func (r *Resources) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	a, ok := parseAddress(uri)
@@ -97,13 +97,6 @@ func clientError(ctx context.Context, uri string, err error) error {
 		code = jsonrpc.CodeInvalidParams
 	}
 	return &jsonrpc.Error{Code: code, Message: sentence}
-}
-
-func fixedResources() []mcp.Resource {
-	return []mcp.Resource{{
-		URI: "coder://controlplanes", Name: "controlplanes", Title: "Control planes", MIMEType: jsonType,
-		Description: "All control planes that the caller may list: names, readiness, and the URI of each.",
-	}}
 }
 
 func resourceTemplates() []mcp.ResourceTemplate {
@@ -178,7 +171,6 @@ type controlPlaneList struct {
 	Notice        string         `json:"notice,omitempty"`
 }
 
-// controlPlanes lists the control planes of a namespace, or of all namespaces.
 func (r *Resources) controlPlanes(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	list := &coderv1alpha1.CoderControlPlaneList{}
 	if err := r.kube.List(ctx, list, client.InNamespace(a.namespace), client.Limit(mostControlPlanes)); err != nil {

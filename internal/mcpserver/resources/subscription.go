@@ -65,15 +65,6 @@ type watching struct {
 	news chan struct{}
 }
 
-// list returns an empty list of the watched objects. Only metadata is read, because it
-// changes with every change of the object.
-func (w *watching) list() *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	kind := w.address.collection.kind
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	return list
-}
-
 func (w *watching) options(further client.ListOption) []client.ListOption {
 	options := []client.ListOption{client.InNamespace(w.address.namespace), further}
 	if w.address.name != "" {
@@ -86,7 +77,7 @@ func (w *watching) options(further client.ListOption) []client.ListOption {
 // an object may be too old to start a watch. It returns NotFound if the watched object does
 // not exist.
 func (w *watching) version(ctx context.Context) (string, error) {
-	list := w.list()
+	list := w.address.collection.metadataList()
 	if err := w.resources.kube.List(ctx, list, w.options(client.Limit(1))...); err != nil {
 		return "", w.address.failed("list", err)
 	}
@@ -100,7 +91,8 @@ func (w *watching) version(ctx context.Context) (string, error) {
 
 func (w *watching) open(ctx context.Context, version string) (watch.Interface, error) {
 	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}}
-	stream, err := w.resources.kube.Watch(ctx, w.list(), w.options(from)...)
+	// Only metadata is read, because it changes with every change of the object.
+	stream, err := w.resources.kube.Watch(ctx, w.address.collection.metadataList(), w.options(from)...)
 	if err != nil {
 		return nil, w.address.failed("watch", err)
 	}
@@ -148,7 +140,8 @@ func (w *watching) run(ctx context.Context, stream watch.Interface, version stri
 		delay = min(2*delay, longestDelay)
 		var err error
 		stream, version, err = w.reopen(ctx, version)
-		if isRefused(err) {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			// The caller may no longer watch the resource.
 			w.changed()
 			return
 		}
@@ -157,9 +150,6 @@ func (w *watching) run(ctx context.Context, stream watch.Interface, version stri
 		}
 	}
 }
-
-// isRefused reports whether the caller may no longer watch the resource.
-func isRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // reopen starts a watch at a resource version. If the version is empty because the old one
 // expired, it reports a change, because changes may have been missed.
@@ -193,7 +183,10 @@ func (w *watching) follow(ctx context.Context, stream watch.Interface, version s
 			}
 			obj, err := meta.Accessor(event.Object)
 			if event.Type == watch.Error || err != nil {
-				return w.afterError(event, version)
+				if err := apierrors.FromObject(event.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+					version = ""
+				}
+				return version
 			}
 			version = obj.GetResourceVersion()
 			if event.Type != watch.Bookmark && (w.address.name == "" || obj.GetName() == w.address.name) {
@@ -201,11 +194,4 @@ func (w *watching) follow(ctx context.Context, stream watch.Interface, version s
 			}
 		}
 	}
-}
-
-func (w *watching) afterError(event watch.Event, version string) string {
-	if err := apierrors.FromObject(event.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return ""
-	}
-	return version
 }

@@ -3,7 +3,10 @@ package resources
 import (
 	"context"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,6 +17,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // mostPods is the maximum number of pods in a list.
@@ -48,7 +52,6 @@ type podList struct {
 	Notice    string `json:"notice,omitempty"`
 }
 
-// pods lists the pods of a control plane.
 func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	obj, err := r.get(ctx, a.object())
 	if err != nil {
@@ -135,11 +138,10 @@ const (
 	logBytes = 64 << 10
 )
 
-// log reads the end of the log of a workspace's newest build.
 func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, error) {
-	stream, err := r.kube.Raw.Get(ctx, a.partPath("log"), nil)
+	stream, err := r.open(ctx, a, "log")
 	if err != nil {
-		return nil, a.partFailed("log", err)
+		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
 	lines, cut, err := toolset.ReadTail(stream, logLines, logBytes)
@@ -153,7 +155,15 @@ func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, 
 	return &mcp.ResourceContents{MIMEType: textType, Text: lines}, nil
 }
 
-// partPath returns the API path of a subresource of the object.
+// open requests a subresource of the object. The caller must close the reader.
+func (r *Resources) open(ctx context.Context, a address, subresource string) (io.ReadCloser, error) {
+	stream, err := r.kube.Raw.Get(ctx, a.partPath(subresource), nil)
+	if err != nil {
+		return nil, a.partFailed(subresource, err)
+	}
+	return stream, nil
+}
+
 func (a address) partPath(subresource string) string {
 	return callers.SubresourcePath(a.collection.kind.GroupVersion(), a.namespace, a.collection.resource, a.name, subresource)
 }
@@ -162,5 +172,84 @@ func (a address) partPath(subresource string) string {
 func (a address) partFailed(subresource string, err error) error {
 	return &toolset.CallError{
 		Verb: "get", Resource: a.collection.resource + "/" + subresource, Namespace: a.namespace, Name: a.name, Err: err,
+	}
+}
+
+// mostEvents is the maximum number of Events in an answer.
+const mostEvents = 50
+
+type event struct {
+	// Time is the time of the last occurrence, in RFC 3339.
+	Time    string `json:"time"`
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Object  string `json:"object"`
+	Message string `json:"message"`
+	Count   int32  `json:"count"`
+}
+
+type eventList struct {
+	// Events are sorted, newest first.
+	Events    []event `json:"events"`
+	Truncated bool    `json:"truncated,omitempty"`
+	Notice    string  `json:"notice,omitempty"`
+}
+
+// events returns the newest Events about a control plane and the objects that it owns.
+func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	if _, err := r.get(ctx, a.object()); err != nil {
+		return nil, err
+	}
+	all, next, failed := toolset.ReadEvents(ctx, r.kube, client.ListOptions{Namespace: a.namespace})
+	if failed != nil {
+		return nil, failed
+	}
+	about := slices.DeleteFunc(all, func(e corev1.Event) bool { return !isAbout(e.InvolvedObject, a) })
+	slices.SortFunc(about, podproblem.CompareEvents)
+	items := make([]event, 0, min(len(about), mostEvents))
+	for i := range about[:min(len(about), mostEvents)] {
+		items = append(items, describeEvent(&about[i]))
+	}
+	return fitting(items, func(shown []event) any {
+		answer := eventList{Events: shown}
+		switch {
+		case next != "":
+			answer.Truncated, answer.Notice = true, "the namespace has more events than were read; get_events with the name of an object finds others"
+		case len(shown) < len(about):
+			answer.Truncated, answer.Notice = true, "older events are left out; get_events returns more"
+		}
+		return answer
+	})
+}
+
+// The suffixes that a Deployment appends to its name for its ReplicaSets, and a ReplicaSet
+// for its pods. Kubernetes generates them from these characters.
+var (
+	replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}$`)
+	podSuffix        = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+)
+
+// isAbout reports whether an object is the control plane or belongs to it. It compares
+// names, so that it also recognizes pods that no longer exist.
+func isAbout(object corev1.ObjectReference, a address) bool {
+	suffix, ok := strings.CutPrefix(object.Name, a.name)
+	if !ok {
+		return false
+	}
+	switch object.Kind {
+	case a.collection.kind.Kind, "Deployment", "Service":
+		return suffix == ""
+	case "ReplicaSet":
+		return replicaSetSuffix.MatchString(suffix)
+	case "Pod":
+		return podSuffix.MatchString(suffix)
+	}
+	return false
+}
+
+func describeEvent(e *corev1.Event) event {
+	return event{
+		Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
+		Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: redactText(e.Message),
 	}
 }

@@ -2,8 +2,10 @@ package podproblem
 
 import (
 	"cmp"
+	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -34,4 +36,23 @@ func EventCount(e *corev1.Event) int32 {
 // CompareEvents sorts Events by EventTime, newest first, and then by name.
 func CompareEvents(a, b corev1.Event) int {
 	return cmp.Or(EventTime(&b).Compare(EventTime(&a)), cmp.Compare(a.Name, b.Name))
+}
+
+// RevisionAnnotation is the annotation in which the Deployment controller counts revisions.
+const RevisionAnnotation = "deployment.kubernetes.io/revision"
+
+// NewestReplicaSet returns the ReplicaSet with the newest revision, or nil.
+func NewestReplicaSet(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	var newest *appsv1.ReplicaSet
+	highest := -1
+	for i := range sets {
+		revision, err := strconv.Atoi(sets[i].Annotations[RevisionAnnotation])
+		if err != nil {
+			revision = 0
+		}
+		if revision > highest {
+			newest, highest = &sets[i], revision
+		}
+	}
+	return newest
 }
