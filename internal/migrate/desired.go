@@ -73,7 +73,7 @@ func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 		if err := read(cp); err != nil {
 			return w, err
 		}
-		w = workload.ControlPlane(cp, workload.ControlPlaneInputs{})
+		w = workload.ControlPlane(cp, workload.Cluster{})
 		w.Adopted = workload.AdoptedFrom(w, live)
 	}
 	return w, nil
