@@ -18,6 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -98,9 +99,10 @@ func (env *environment) addControllers(ctx context.Context) error {
 		return err
 	}
 	kit, err := workload.New(env.manager, workload.Options{
-		Optional: optional, Metrics: env.metrics, Tracing: env.tracing, ClusterDomain: env.options.ClusterDomain,
-		OperatorNamespace: env.namespace, Namespaces: env.options.WatchNamespaces,
-		PodIPv6: podIPv6(os.Getenv),
+		Optional: optional, Metrics: env.metrics, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
+		Cluster: resources.Cluster{
+			ClusterDomain: env.options.ClusterDomain, OperatorNamespace: env.namespace, PodIPv6: podIPv6(os.Getenv),
+		},
 	})
 	if err != nil {
 		return err
@@ -108,26 +110,11 @@ func (env *environment) addControllers(ctx context.Context) error {
 	if err := workload.SetUpIndexes(ctx, env.manager); err != nil {
 		return err
 	}
-	controlPlanes, err := controlplane.New(env.manager, kit, controlplane.Options{})
-	if err != nil {
-		return err
-	}
+	controlPlanes := controlplane.New(kit)
 	env.refused = controlPlanes.Refused
-	provisioners, err := provisioner.New(env.manager, kit, provisioner.Options{
-		Refused: controlPlanes.Refused, UserAgent: version.UserAgent(),
-	})
-	if err != nil {
-		return err
-	}
-	proxies, err := workspaceproxy.New(env.manager, kit, workspaceproxy.Options{
-		Refused: controlPlanes.Refused, UserAgent: version.UserAgent(),
-	})
-	if err != nil {
-		return err
-	}
 	for _, controller := range []interface {
 		SetupWithManager(ctx context.Context, mgr manager.Manager) error
-	}{controlPlanes, provisioners, proxies} {
+	}{controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused)} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
 			return err
 		}

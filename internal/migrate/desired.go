@@ -67,7 +67,7 @@ func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 	default:
 		cp := &coderv1alpha1.CoderControlPlane{}
 		err = read(obj.Object, cp)
-		w = workload.ControlPlane(cp, workload.ControlPlaneInputs{})
+		w = workload.ControlPlane(cp, workload.Cluster{})
 	}
 	w.Adopted = workload.AdoptedFrom(w, live)
 	return w, err

@@ -280,13 +280,11 @@ func run(t *testing.T, mgr ctrl.Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planes, planesErr := controlplane.New(mgr, kit, controlplane.Options{})
-	daemons, daemonsErr := provisioner.New(mgr, kit, provisioner.Options{})
-	proxies, proxiesErr := workspaceproxy.New(mgr, kit, workspaceproxy.Options{})
-	if err := errors.Join(workload.SetUpIndexes(ctx, mgr), planesErr, daemonsErr, proxiesErr); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(planes.SetupWithManager(ctx, mgr), daemons.SetupWithManager(ctx, mgr), proxies.SetupWithManager(ctx, mgr)); err != nil {
+	planes := controlplane.New(kit)
+	daemons, proxies := provisioner.New(kit, planes.Refused), workspaceproxy.New(kit, planes.Refused)
+	err = errors.Join(workload.SetUpIndexes(ctx, mgr),
+		planes.SetupWithManager(ctx, mgr), daemons.SetupWithManager(ctx, mgr), proxies.SetupWithManager(ctx, mgr))
+	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)

@@ -140,7 +140,7 @@ func grantOf(t *testing.T, o *unstructured.Unstructured, ns string) author.Grant
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cp); err != nil {
 		t.Fatal(err)
 	}
-	role := resources.WorkspaceRole(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), ns)
+	role := resources.WorkspaceRole(resources.ControlPlane(cp, resources.Cluster{}), ns)
 	return author.Grant{Namespace: ns, Role: role.Name, Rules: role.Rules}
 }
 

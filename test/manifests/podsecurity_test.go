@@ -39,12 +39,14 @@ func TestPodSecurityRestrictedAdmitsOurPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Namespace: "coder", Name: "coder"}
 			cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: meta, Spec: coderv1alpha1.CoderControlPlaneSpec{WorkloadSpec: c.spec}}
+			controlPlane := resources.ControlPlane(cp, resources.Cluster{})
+			controlPlane.Adopted = c.adopted
 			pods := map[string]*corev1.PodTemplateSpec{
-				"administrator's Job": &resources.AdminJob(cp, resources.ControlPlaneInputs{Adopted: c.adopted}, "credentials").Spec.Template,
+				"administrator's Job": &resources.AdminJob(cp, controlPlane, "credentials").Spec.Template,
 			}
 			if c.adopted == nil { // Its Deployment keeps its pods as they are.
 				for kind, w := range map[string]resources.Workload{
-					"control plane":   resources.ControlPlane(cp, resources.ControlPlaneInputs{}),
+					"control plane":   controlPlane,
 					"provisioner":     resources.Provisioner(&coderv1alpha1.CoderProvisioner{ObjectMeta: meta, Spec: coderv1alpha1.CoderProvisionerSpec{WorkloadSpec: c.spec}}, resources.ProvisionerInputs{}),
 					"workspace proxy": resources.WorkspaceProxy(&coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: meta, Spec: coderv1alpha1.CoderWorkspaceProxySpec{WorkloadSpec: c.spec}}, resources.WorkspaceProxyInputs{}),
 				} {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -133,17 +132,11 @@ func (p *pass) ownSecret(ctx context.Context, name string) (*corev1.Secret, erro
 	if err != nil || secret == nil || p.secrets.Mine(secret) {
 		return secret, err
 	}
-	return nil, p.notOwned("Secret", secret)
+	return nil, p.secrets.Taken("Secret", secret, retryFailed, renameIt)
 }
 
-// notOwned returns an error that names the owner of an object whose name is already taken.
-func (p *pass) notOwned(kind string, obj client.Object) error {
-	if message, is := p.secrets.Leftover(kind, obj); is {
-		return ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
-	}
-	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
-		"%s %q exists and is %s, so it was not changed; delete it or give it another name", kind, obj.GetName(), ensure.OwnerOf(obj))
-}
+// renameIt is the remedy for an object of another owner.
+const renameIt = "give it another name"
 
 // write puts values and annotations into a Secret, and creates the Secret if it is nil.
 func (p *pass) write(ctx context.Context, secret *corev1.Secret, name string, values, annotations map[string]string) (*corev1.Secret, error) {
@@ -267,20 +260,12 @@ func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *accou
 
 // opens reports whether Coder accepts the credentials of an account.
 func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
-	anonymous, err := p.connect("")
-	if err != nil {
-		return false, err
-	}
-	token, err := anonymous.Login(ctx, a.email, a.password)
+	s, err := p.open(ctx, a)
 	switch {
 	case coderd.IsUnauthorized(err):
 		return false, nil
 	case err != nil:
 		return false, p.adminRefused(err)
-	}
-	s := &session{}
-	if s.client, err = p.connect(token); err != nil {
-		return false, err
 	}
 	s.end(ctx)
 	return true, nil

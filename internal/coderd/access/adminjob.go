@@ -28,7 +28,7 @@ const (
 // accountByJob creates the operator's account in a Coder that already has users and in which the
 // operator has no account: a Job runs Coder's own command, which writes the account into the
 // database.
-func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+func (p *pass) accountByJob(ctx context.Context, creds *account) (*session, error) {
 	fresh := !creds.complete() || creds.madeBy() != BootstrapAdminJob
 	if fresh {
 		var err error
@@ -51,7 +51,7 @@ func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds
 		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.Clock.Now()))
 	}
 	if !fresh {
-		s, err := p.login(ctx, anonymous, creds)
+		s, err := p.login(ctx, creds)
 		if !coderd.IsUnauthorized(err) {
 			return s, p.loginFailure(creds, err)
 		}
@@ -73,18 +73,6 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 	return ensure.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that creates the operator's account is being restarted: %s", why)
 }
 
-// wantedJob returns the Job as the controller builds it, or nil if no Job can be created.
-func (p *pass) wantedJob() *batchv1.Job {
-	if p.req.AdminJob == nil {
-		return nil
-	}
-	job := p.req.AdminJob(CredentialsSecretName(p.cp))
-	if job != nil && job.Namespace == "" {
-		job.Namespace = p.cp.Namespace
-	}
-	return job
-}
-
 // currentJob returns the Job, or nil if there is none. It deletes a Job that was created from an
 // older generation of the spec, because the spec change may have fixed the cause of a failure.
 func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
@@ -102,30 +90,22 @@ func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
 }
 
 func (p *pass) readJob(ctx context.Context) (*batchv1.Job, error) {
-	wanted := p.wantedJob()
-	if wanted == nil {
-		return nil, nil
-	}
+	key := client.ObjectKeyFromObject(p.req.AdminJob(CredentialsSecretName(p.cp)))
 	job := &batchv1.Job{}
-	err := p.Client.Get(ctx, client.ObjectKeyFromObject(wanted), job)
+	err := p.Client.Get(ctx, key, job)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading Job %q: %w", wanted.Name, err)
+		return nil, fmt.Errorf("reading Job %q: %w", key.Name, err)
 	case !metav1.IsControlledBy(job, p.cp):
-		return nil, p.notOwned("Job", job)
+		return nil, p.secrets.Taken("Job", job, retryFailed, renameIt)
 	}
 	return job, nil
 }
 
 func (p *pass) startJob(ctx context.Context) error {
-	job := p.wantedJob()
-	if job == nil {
-		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
-			"Coder already has users but the operator has no account, and no Job can be created that adds the account; "+
-				"give the operator a token in spec.operatorAccess.tokenSecretRef")
-	}
+	job := p.req.AdminJob(CredentialsSecretName(p.cp))
 	ensure.Annotate(job, map[string]string{AnnotationGeneration: p.generation()})
 	if err := controllerutil.SetControllerReference(p.cp, job, p.Client.Scheme()); err != nil {
 		return fmt.Errorf("owning Job %q: %w", job.Name, err)
@@ -144,8 +124,7 @@ func (p *pass) deleteJob(ctx context.Context) error {
 	if err != nil || job == nil {
 		return err
 	}
-	uid := job.UID
-	err = p.Client.Delete(ctx, job, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = p.Client.Delete(ctx, job, client.Preconditions{UID: new(job.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Job %q: %w", job.Name, err)
 	}
@@ -212,7 +191,7 @@ func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, 
 	if jobEnd(job) == batchv1.JobComplete {
 		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 			"Job %q succeeded, but Coder does not accept the account that it created; "+
-				"check that %s is the database of this Coder", job.Name, EnvPostgresURL)
+				"check that %s is the database of this Coder", job.Name, envPostgresURL)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 		"Job %q could not create the operator's account in Coder: %s. The operator retries automatically; "+
@@ -229,9 +208,9 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 		return fmt.Sprintf("a user named %q exists already and has another password; delete Secret %q, and the operator uses another name",
 			creds.username, CredentialsSecretName(p.cp))
 	case strings.Contains(said, "connect to postgres"), strings.Contains(said, "ping postgres"):
-		return fmt.Sprintf("it cannot reach the database of %s", EnvPostgresURL)
+		return fmt.Sprintf("it cannot reach the database of %s", envPostgresURL)
 	case strings.Contains(said, "built-in PostgreSQL"):
-		return fmt.Sprintf("the environment of coderd has no %s", EnvPostgresURL)
+		return fmt.Sprintf("the environment of coderd has no %s", envPostgresURL)
 	}
 	if line := quotable(said, creds.password); line != "" {
 		return fmt.Sprintf("it reported %q", line)

@@ -16,6 +16,20 @@ type session struct {
 	user   coderd.User
 }
 
+// open logs in with an account.
+func (p *pass) open(ctx context.Context, a *account) (*session, error) {
+	anonymous, err := p.connect("")
+	if err != nil {
+		return nil, err
+	}
+	token, err := anonymous.Login(ctx, a.email, a.password)
+	if err != nil {
+		return nil, err
+	}
+	api, err := p.connect(token)
+	return &session{client: api}, err
+}
+
 // end logs out. If that fails, the session expires after a day.
 func (s *session) end(ctx context.Context) {
 	if err := s.client.Logout(ctx); err != nil {
@@ -41,11 +55,11 @@ func (p *pass) signIn(ctx context.Context) (*session, error) {
 	case !inUse:
 		return p.becomeFirstUser(ctx, anonymous, creds)
 	case creds.complete() && creds.known():
-		return p.loginExisting(ctx, anonymous, creds)
+		return p.loginExisting(ctx, creds)
 	case creds.complete() && creds.madeBy() == BootstrapFirstUser:
-		return p.resumeFirstUser(ctx, anonymous, creds)
+		return p.resumeFirstUser(ctx, creds)
 	default:
-		return p.accountByJob(ctx, anonymous, creds)
+		return p.accountByJob(ctx, creds)
 	}
 }
 
@@ -71,33 +85,29 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	case err != nil:
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
-	return p.loginExisting(ctx, anonymous, creds)
+	return p.loginExisting(ctx, creds)
 }
 
 // resumeFirstUser finds out whether the first user is the operator's account: an earlier pass may
 // have been interrupted while it created that account.
-func (p *pass) resumeFirstUser(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
-	s, err := p.login(ctx, anonymous, creds)
+func (p *pass) resumeFirstUser(ctx context.Context, creds *account) (*session, error) {
+	s, err := p.login(ctx, creds)
 	if !coderd.IsUnauthorized(err) {
 		return s, p.loginFailure(creds, err)
 	}
-	return p.accountByJob(ctx, anonymous, creds)
+	return p.accountByJob(ctx, creds)
 }
 
 // loginExisting logs in with an existing account.
-func (p *pass) loginExisting(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
-	s, err := p.login(ctx, anonymous, creds)
+func (p *pass) loginExisting(ctx context.Context, creds *account) (*session, error) {
+	s, err := p.login(ctx, creds)
 	return s, p.loginFailure(creds, err)
 }
 
 // login opens a session and records that Coder accepts the credentials.
-func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
-	token, err := anonymous.Login(ctx, creds.email, creds.password)
+func (p *pass) login(ctx context.Context, creds *account) (*session, error) {
+	s, err := p.open(ctx, creds)
 	if err != nil {
-		return nil, err
-	}
-	s := &session{}
-	if s.client, err = p.connect(token); err != nil {
 		return nil, err
 	}
 	if s.user, err = s.client.Me(ctx); err != nil {

@@ -16,10 +16,10 @@
 //
 // A token from spec.operatorAccess.tokenSecretRef is only verified. Otherwise, in a Coder without
 // users, the operator creates the first user. In a Coder that has users, a Job with Coder's own
-// image runs `coder server create-admin-user`. That command reads the credentials from EnvUsername,
-// EnvEmail and EnvPassword and the database from EnvPostgresURL (and CODER_PG_CONNECTION_AUTH for
-// AWS IAM), so the Job also needs the environment of coderd. Without EnvPostgresURL the command
-// starts its own built-in PostgreSQL, which is not Coder's database. It creates the user, the role
+// image runs `coder server create-admin-user`. That command reads the credentials from CODER_USERNAME,
+// CODER_EMAIL and CODER_PASSWORD, and the database from CODER_PG_CONNECTION_URL (and
+// CODER_PG_CONNECTION_AUTH for AWS IAM), so the Job also needs the environment of coderd. Without
+// CODER_PG_CONNECTION_URL the command starts its own built-in PostgreSQL, which is not Coder's database. It creates the user, the role
 // owner and the membership of every organization (organization-admin) in one transaction. If the
 // name or the email address exists, it changes nothing and exits with 1. An account created by a
 // Job has a random suffix in its name, so that it neither conflicts with nor takes over an account

@@ -37,8 +37,8 @@ const (
 	Failed  = ensure.Failed
 )
 
-// Manager manages the operator's access to Coder. All fields except Random are required. One Manager serves all control planes and is safe for concurrent use with different control
-// planes.
+// Manager manages the operator's access to Coder. All fields except Random are required. One Manager
+// serves all control planes and is safe for concurrent use with different control planes.
 type Manager struct {
 	// Client reads Secrets and Jobs by name, uncached, lists the pods of a failed Job and the
 	// Secrets of a control plane, and writes.
@@ -68,8 +68,7 @@ type Request struct {
 	// URL is the address at which the operator reaches coderd.
 	URL string
 	// AdminJob builds the Job that runs `coder server create-admin-user` with the credentials of
-	// the named Secret. Manager adds the owner and the generation. AdminJob may be nil if no Job
-	// can be created.
+	// the named Secret. Manager adds the owner and the generation.
 	AdminJob func(credentialsSecret string) *batchv1.Job
 }
 

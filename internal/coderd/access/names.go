@@ -16,15 +16,8 @@ const (
 	EmailDomain = "coder-k8s.invalid"
 )
 
-// The environment variables of the container of Request.AdminJob. The first three come from the
-// keys username, email and password of the credentials Secret, the last one is the same as for
-// coderd.
-const (
-	EnvUsername    = "CODER_USERNAME"
-	EnvEmail       = "CODER_EMAIL"
-	EnvPassword    = "CODER_PASSWORD"
-	EnvPostgresURL = "CODER_PG_CONNECTION_URL"
-)
+// envPostgresURL is the environment variable with the URL of Coder's database.
+const envPostgresURL = "CODER_PG_CONNECTION_URL"
 
 // Annotations on the token Secret. None of them is a secret.
 const (

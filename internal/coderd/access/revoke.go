@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -90,24 +89,15 @@ func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *cor
 // tokenSecrets returns the Secrets that hold a token of this control plane: the one with the
 // current name, and those that remain from an earlier spec.operatorAccess.generatedTokenSecretName.
 func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
-	var all []*corev1.Secret
 	present, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
 	if err != nil {
 		return nil, err
 	}
+	all, err := p.secrets.Others(ctx, p.Client, TokenSecretName(p.cp), p.isTokenSecret)
 	if present != nil {
-		all = append(all, present)
+		all = append([]*corev1.Secret{present}, all...)
 	}
-	list := &corev1.SecretList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.cp.Namespace), client.MatchingLabels(p.secrets.Labels)); err != nil {
-		return nil, fmt.Errorf("listing the Secrets with tokens of the operator: %w", err)
-	}
-	for i := range list.Items {
-		if secret := &list.Items[i]; p.isTokenSecret(secret) && secret.Name != TokenSecretName(p.cp) {
-			all = append(all, secret)
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // revokeTokens deletes the operator's tokens in Coder. It uses one of these tokens, which it deletes
@@ -149,11 +139,7 @@ func (p *pass) revokeWith(ctx context.Context, t *storedToken) (done bool, err e
 }
 
 func (p *pass) revokeByLogin(ctx context.Context, creds *account) error {
-	anonymous, err := p.connect("")
-	if err != nil {
-		return err
-	}
-	value, err := anonymous.Login(ctx, creds.email, creds.password)
+	s, err := p.open(ctx, creds)
 	switch {
 	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
 		log.FromContext(ctx).Info("Coder no longer accepts the operator's credentials; remaining tokens expire by themselves",
@@ -162,14 +148,9 @@ func (p *pass) revokeByLogin(ctx context.Context, creds *account) error {
 	case err != nil:
 		return answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
-	api, err := p.connect(value)
-	if err != nil {
-		return err
-	}
-	s := &session{client: api}
 	defer s.end(ctx)
 	before := p.swept
-	if _, err := p.sweep(ctx, api, ""); err != nil {
+	if _, err := p.sweep(ctx, s.client, ""); err != nil {
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
 	if p.swept > before {

@@ -122,7 +122,11 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 	if err != nil {
 		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
-	return p.storeToken(ctx, stored, token, map[string]string{
+	var secret *corev1.Secret
+	if stored != nil {
+		secret = stored.secret
+	}
+	secret, err = p.write(ctx, secret, TokenSecretName(p.cp), map[string]string{coderv1alpha1.SecretKeyToken: token.Value}, map[string]string{
 		AnnotationTokenID:         token.ID,
 		AnnotationTokenName:       name,
 		AnnotationTokenUser:       user.Username,
@@ -130,6 +134,10 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 		AnnotationTokenExpiresAt:  issued.Add(lifetime).Format(time.RFC3339),
 		AnnotationPreviousTokenID: keep,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return readToken(secret), nil
 }
 
 // createToken creates a token of the operator's account. If a token that the sweep did not see has
@@ -147,18 +155,6 @@ func createToken(ctx context.Context, api *coderd.Client, request coderd.TokenRe
 		return coderd.Token{}, err
 	}
 	return api.CreateToken(ctx, coderd.Me, request)
-}
-
-func (p *pass) storeToken(ctx context.Context, stored *storedToken, token coderd.Token, life map[string]string) (*storedToken, error) {
-	var secret *corev1.Secret
-	if stored != nil {
-		secret = stored.secret
-	}
-	secret, err := p.write(ctx, secret, TokenSecretName(p.cp), map[string]string{coderv1alpha1.SecretKeyToken: token.Value}, life)
-	if err != nil {
-		return nil, err
-	}
-	return readToken(secret), nil
 }
 
 // sweep deletes the operator's tokens of this control plane in Coder, except the one to keep, and

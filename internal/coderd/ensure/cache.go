@@ -22,32 +22,17 @@ type Entry[T any] struct {
 
 // Cache holds the last response of Coder about each object. The zero value is empty. It is safe for
 // concurrent use.
-type Cache[K comparable, T any] struct {
-	mu      sync.Mutex
-	entries map[K]Entry[T]
-}
+type Cache[K comparable, T any] struct{ entries sync.Map }
 
 // Get returns the entry of an object, and reports whether it is about this Digest and still valid.
 func (c *Cache[K, T]) Get(object K, about Digest, now time.Time) (Entry[T], bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.entries[object]
+	known, _ := c.entries.Load(object)
+	e, ok := known.(Entry[T])
 	return e, ok && e.Digest == about && now.Before(e.Until)
 }
 
 // Put replaces the entry of an object.
-func (c *Cache[K, T]) Put(object K, e Entry[T]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[K]Entry[T]{}
-	}
-	c.entries[object] = e
-}
+func (c *Cache[K, T]) Put(object K, e Entry[T]) { c.entries.Store(object, e) }
 
 // Forget removes the entry of an object, so that Coder is asked again.
-func (c *Cache[K, T]) Forget(object K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, object)
-}
+func (c *Cache[K, T]) Forget(object K) { c.entries.Delete(object) }

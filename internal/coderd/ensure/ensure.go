@@ -50,6 +50,14 @@ func (r *Result) Finish(err error) error {
 	return nil
 }
 
+// NotReady returns the error with which a step waits for the next pass, or nil if the pass is Ready.
+func (r *Result) NotReady(after time.Duration) error {
+	if r.State == Ready {
+		return nil
+	}
+	return Waits(r.Reason, after, "%s", r.Message)
+}
+
 // Event is a change to record as a Kubernetes Event.
 type Event struct {
 	// Type is the type of the Kubernetes Event: Normal or Warning.
@@ -112,6 +120,14 @@ func Stopped(err error) *Stop {
 		return nil
 	}
 	return s
+}
+
+// Sooner returns the shorter of two waits. 0 means no wait.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }
 
 // IsUnavailable reports whether err is a Stop because there are no credentials for this Coder.

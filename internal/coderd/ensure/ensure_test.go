@@ -47,6 +47,16 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+func TestSoonerIgnoresNoWait(t *testing.T) {
+	for _, c := range []struct{ a, b, want time.Duration }{
+		{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3},
+	} {
+		if got := Sooner(c.a, c.b); got != c.want {
+			t.Errorf("Sooner(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	var events Events
 	events.Normal("Made", "made it")

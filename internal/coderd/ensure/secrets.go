@@ -4,13 +4,21 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
+
+// leftoverInterval is the time to wait for the garbage collector.
+const leftoverInterval = 5 * time.Second
 
 // Secrets reads and writes the Secrets of one owner in its namespace. Client and Owner are
 // required.
@@ -78,32 +86,53 @@ func (s Secrets) Save(ctx context.Context, secret *corev1.Secret) error {
 
 // Delete deletes a Secret that was read, and not a replacement with the same name.
 func (s Secrets) Delete(ctx context.Context, secret *corev1.Secret) error {
-	uid := secret.UID
-	err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid})
+	err := s.Client.Delete(ctx, secret, client.Preconditions{UID: new(secret.UID)})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %q: %w", secret.Name, err)
 	}
 	return nil
 }
 
-// Leftover reports whether an object that the owner does not control belongs to a deleted owner of
-// the same name. The garbage collector will delete such an object, and message reports that.
-func (s Secrets) Leftover(kind string, obj metav1.Object) (message string, is bool) {
-	controller := metav1.GetControllerOf(obj)
-	if controller == nil || controller.Kind != s.Kind || controller.Name != s.Owner.GetName() || controller.UID == s.Owner.GetUID() {
-		return "", false
+// Others returns the Secrets of the owner that hold a record and have another name than the current
+// one, sorted by name: the spec named them earlier. metadata may be a cache without annotations, so
+// each Secret is read.
+func (s Secrets) Others(ctx context.Context, metadata client.Reader, current string, isRecord func(*corev1.Secret) bool) ([]*corev1.Secret, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := metadata.List(ctx, list, client.InNamespace(s.Owner.GetNamespace()), client.MatchingLabels(s.Labels)); err != nil {
+		return nil, fmt.Errorf("listing the Secrets of the %s: %w", s.Noun, err)
 	}
-	return fmt.Sprintf("%s %q belongs to a deleted %s of the same name; waiting for the garbage collection to remove it",
-		kind, obj.GetName(), s.Noun), true
+	var found []*corev1.Secret
+	for i := range list.Items {
+		item := &list.Items[i]
+		if item.Name == current || !s.Mine(item) {
+			continue
+		}
+		secret, err := s.GetMine(ctx, item.Name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && isRecord(secret) {
+			found = append(found, secret)
+		}
+	}
+	slices.SortFunc(found, func(a, b *corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
 }
 
-// OwnerOf returns "nobody's", or "of" with the kind and name of the controller.
-func OwnerOf(obj metav1.Object) string {
-	controller := metav1.GetControllerOf(obj)
-	if controller == nil {
-		return "nobody's"
+// Taken returns the Stop for an object that has the wanted name and that the owner does not control.
+// The garbage collector will delete an object of a deleted owner of the same name. In any other case
+// a user must act, as remedy says.
+func (s Secrets) Taken(kind string, obj metav1.Object, after time.Duration, remedy string) *Stop {
+	whose := "nobody's"
+	if controller := metav1.GetControllerOf(obj); controller != nil {
+		if controller.Kind == s.Kind && controller.Name == s.Owner.GetName() && controller.UID != s.Owner.GetUID() {
+			return Waits(coderv1alpha1.ReasonWaiting, leftoverInterval,
+				"%s %q belongs to a deleted %s of the same name; waiting for the garbage collection to remove it", kind, obj.GetName(), s.Noun)
+		}
+		whose = fmt.Sprintf("of %s %q", controller.Kind, controller.Name)
 	}
-	return fmt.Sprintf("of %s %q", controller.Kind, controller.Name)
+	return Fails(coderv1alpha1.ReasonNotOwned, after, "%s %q exists and is %s, so it was not changed; delete it, or %s", kind, obj.GetName(), whose, remedy)
 }
 
 // Annotate sets annotations and removes those whose value is empty.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -95,6 +96,32 @@ func TestLife(t *testing.T) {
 	f.must(f.secrets.Delete(t.Context(), got))
 }
 
+// TestOthers finds the records of the owner under other names.
+func TestOthers(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"second", "current", "first", "plain"} {
+		secret, err := f.secrets.New(name)
+		f.must(err)
+		if name != "plain" {
+			Annotate(secret, map[string]string{"record": "yes"})
+		}
+		f.must(f.secrets.Save(t.Context(), secret))
+	}
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "foreign", Labels: f.secrets.Labels, Annotations: map[string]string{"record": "yes"},
+	}}
+	f.must(f.secrets.Client.Create(t.Context(), foreign))
+	found, err := f.secrets.Others(t.Context(), f.secrets.Client, "current", func(s *corev1.Secret) bool { return s.Annotations["record"] != "" })
+	f.must(err)
+	var names []string
+	for _, secret := range found {
+		names = append(names, secret.Name)
+	}
+	if diff := cmp.Diff([]string{"first", "second"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestStale checks that a write based on an outdated state fails.
 func TestStale(t *testing.T) {
 	f := newFixture(t)
@@ -139,16 +166,15 @@ func TestWhose(t *testing.T) {
 			f.must(f.secrets.Client.Create(t.Context(), secret))
 			mine, err := f.secrets.GetMine(t.Context(), "s")
 			f.must(err)
-			message, leftover := f.secrets.Leftover("Secret", f.get("s"))
-			if (mine != nil) != c.mine || f.secrets.Mine(secret) != c.mine || leftover != c.leftover || OwnerOf(secret) != c.whose {
-				t.Errorf("mine %t, leftover %t, %s; want %+v", mine != nil, leftover, OwnerOf(secret), c)
+			if (mine != nil) != c.mine || f.secrets.Mine(secret) != c.mine {
+				t.Errorf("mine %t, want %t", mine != nil, c.mine)
 			}
-			want := ""
+			want := Fails("NotOwned", time.Minute, `Secret "s" exists and is %s, so it was not changed; delete it, or rename it`, c.whose)
 			if c.leftover {
-				want = `Secret "s" belongs to a deleted map of the same name; waiting for the garbage collection to remove it`
+				want = Waits("Waiting", 5*time.Second, `Secret "s" belongs to a deleted map of the same name; waiting for the garbage collection to remove it`)
 			}
-			if message != want {
-				t.Errorf("told %q, want %q", message, want)
+			if diff := cmp.Diff(want, f.secrets.Taken("Secret", f.get("s"), time.Minute, "rename it")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 const (
@@ -176,7 +175,7 @@ func (p *pass) finish(err error) (Result, error) {
 	p.result.Own = p.own
 	rest := p.result.RequeueAfter
 	err = p.result.Finish(err)
-	p.result.RequeueAfter = steps.Sooner(rest, p.result.RequeueAfter)
+	p.result.RequeueAfter = ensure.Sooner(rest, p.result.RequeueAfter)
 	p.result.Message = p.silenced(p.result.Message)
 	for i := range p.result.Events {
 		p.result.Events[i].Message = p.silenced(p.result.Events[i].Message)
@@ -193,7 +192,7 @@ func (p *pass) silenced(said string) string {
 }
 
 func (p *pass) requeue(after time.Duration) {
-	p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, after)
+	p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, after)
 }
 
 // readEntitlements reads what the licenses allow. If Coder does not return that, the state of the

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,8 +11,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 const (
@@ -32,15 +31,14 @@ const (
 // the result depends have not changed.
 func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	if s.Deployment.Status.ReadyReplicas == 0 {
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "no pod of Coder is ready"}
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "no pod of Coder is ready")
 	}
-	now, err := r.basisOf(ctx, s)
-	if err != nil {
+	var err error
+	if s.basis, err = r.basisOf(ctx, s); err != nil {
 		return err
 	}
-	s.basis = &now
-	if known := r.rests.recall(s, now); known != nil && s.Available() {
-		s.build, s.access, s.believed = &known.build, &known.access, true
+	if known, ok := r.answers.Get(client.ObjectKeyFromObject(s.cp), s.basis, s.Now); ok && s.Available() {
+		s.build, s.access, s.believed = &known.Value.build, &known.Value.access, known.Until
 		return nil
 	}
 	timeout, again := answerTimeout, workload.PollInterval
@@ -52,7 +50,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	build, err := r.buildInfo(ctx, s.url())
 	if err != nil {
 		s.coderErr = err
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonUnreachable, Message: err.Error(), After: again}
+		return ensure.Waits(coderv1alpha1.ReasonUnreachable, again, "%v", err)
 	}
 	s.build = &build
 	return nil
@@ -75,32 +73,57 @@ func changedAt(d *appsv1.Deployment) time.Time {
 }
 
 func (r *Reconciler) buildInfo(ctx context.Context, url string) (coderd.BuildInfo, error) {
-	coder, err := r.connect(url)
+	coder, err := r.kit.Coder(coderd.Config{URL: url, Timeout: answerTimeout})
 	if err != nil {
 		return coderd.BuildInfo{}, fmt.Errorf("connecting to %s: %w", url, err)
 	}
 	return coder.BuildInfo(ctx)
 }
 
-// basisOf returns the cluster objects on which Coder's answer depends, as the cache has them.
-func (r *Reconciler) basisOf(ctx context.Context, s *scope) (basis, error) {
+// answer is what a working Coder answered. It is cached, so that a pass with another trigger does not
+// ask again, as long as nothing changes on which it depends.
+type answer struct {
+	build  coderd.BuildInfo
+	access access.Result
+}
+
+// rememberAnswer caches the answer if everything works, and removes the cached one otherwise.
+func (r *Reconciler) rememberAnswer(s *scope) {
+	key := client.ObjectKeyFromObject(s.cp)
+	switch {
+	case !s.believed.IsZero():
+		return
+	case s.build == nil || s.access == nil || s.access.State != access.Ready || !s.Available():
+		r.answers.Forget(key)
+		return
+	}
+	kept := *s.access
+	kept.Events = nil
+	r.answers.Put(key, ensure.Entry[answer]{
+		Value: answer{*s.build, kept}, Digest: s.basis, Until: s.Now.Add(ensure.Sooner(workload.RestInterval, kept.RequeueAfter)),
+	})
+}
+
+// basisOf identifies everything in the cluster on which Coder's answer depends, as the cache has it.
+// It changes when the spec of the control plane or of its Deployment changes, and with each write to
+// one of the Secrets.
+func (r *Reconciler) basisOf(ctx context.Context, s *scope) (ensure.Digest, error) {
 	names := []string{
 		access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp), access.InitialAdminSecretName(s.cp),
 	}
 	if ref := s.cp.Spec.OperatorAccess.TokenSecretRef; ref != nil {
 		names = append(names, ref.Name)
 	}
-	var versions []string
+	parts := []string{
+		string(s.cp.UID), fmt.Sprint(s.cp.Generation), s.url(), string(s.Deployment.UID), fmt.Sprint(s.Deployment.Generation),
+	}
 	for _, name := range names {
 		secret := secretMetadata()
 		err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
 		if client.IgnoreNotFound(err) != nil {
-			return basis{}, fmt.Errorf("reading Secret %q: %w", name, err)
+			return ensure.Digest{}, fmt.Errorf("reading Secret %q: %w", name, err)
 		}
-		versions = append(versions, string(secret.UID)+"/"+secret.ResourceVersion)
+		parts = append(parts, string(secret.UID), secret.ResourceVersion)
 	}
-	return basis{
-		uid: s.cp.UID, generation: s.cp.Generation, url: s.url(),
-		deployment: s.Deployment.UID, podTemplate: s.Deployment.Generation, secrets: strings.Join(versions, " "),
-	}, nil
+	return ensure.DigestOf(parts...), nil
 }

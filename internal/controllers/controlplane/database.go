@@ -11,7 +11,7 @@ import (
 
 // databaseMissing returns a problem if the spec does not configure a database for coderd.
 func (s *scope) databaseMissing() *workload.Problem {
-	if resources.DatabaseConfigured(s.cp, s.inputs()) {
+	if resources.DatabaseConfigured(s.cp, s.Workload) {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseMissing,
@@ -40,7 +40,7 @@ func (s *scope) databaseSecretMissing(reference resources.Reference, key string)
 
 // databaseTrouble returns a problem if Coder's output shows that it is not ready because of the
 // database.
-func databaseTrouble(_, words string) *workload.Problem {
+func databaseTrouble(words string) *workload.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,9 +19,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
@@ -45,6 +44,8 @@ type fixture struct {
 	kinds kindList
 	// authors checks the author of grants.
 	authors workload.Authors
+	// watch is called before each request to Coder, if set.
+	watch func(*http.Request)
 	// anyPort allows calls of Coder on other ports than 80.
 	anyPort bool
 	// lists counts the uncached lists of control planes.
@@ -81,18 +82,30 @@ func (f *fixture) restart() {
 		if want := "http://coder.coder.svc.cluster.local:80"; cfg.URL != want && (!f.anyPort || !strings.HasPrefix(cfg.URL, strings.TrimSuffix(want, "80"))) {
 			return nil, fmt.Errorf("the controller calls %q, want %q", cfg.URL, want)
 		}
-		cfg.URL, cfg.Transport = f.coder.URL, f.Fault.Writes()
+		cfg.URL, cfg.Transport = f.coder.URL, watched{f, f.Fault.Writes()}
 		return coderd.New(cfg)
 	}
 	live := interceptor.NewClient(f.Cluster, f.readers(false))
 	cached := interceptor.NewClient(f.Cluster, f.readers(true))
-	kit := workload.NewWith(cached, live, f.Events, workload.Options{Clock: f.Clock, Logs: f.logs, Optional: f.kinds, Authors: f.authors})
-	f.r = newReconciler(kit, Options{
-		Access:   &access.Manager{Client: live, Clock: f.Clock, NewClient: connect},
-		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
-		Operator: func(cfg coderd.Config) (licensing.Coder, error) { return connect(cfg) },
+	kit := workload.NewWith(cached, live, f.Events, workload.Options{
+		Clock: f.Clock, Logs: f.logs, Optional: f.kinds, Authors: f.authors, NewClient: connect,
 	})
+	kit.Uncached = live
+	f.r = New(kit)
 	f.Reconciler = f.r
+}
+
+// watched is a transport that reports each request before it is sent.
+type watched struct {
+	f    *fixture
+	next http.RoundTripper
+}
+
+func (w watched) RoundTrip(req *http.Request) (*http.Response, error) {
+	if w.f.watch != nil {
+		w.f.watch(req)
+	}
+	return w.next.RoundTrip(req)
 }
 
 // readers returns interceptors that count the uncached lists of control planes, and make reads fail
@@ -167,10 +180,10 @@ func (l *fakeLogs) Tail(_ context.Context, request workload.LogRequest) (string,
 
 // roleName returns the name of the Role with the permissions for workspaces.
 func roleName(cp *coderv1alpha1.CoderControlPlane) string {
-	return resources.WorkspaceRoleName(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), cp.Namespace)
+	return resources.WorkspaceRoleName(resources.ControlPlane(cp, resources.Cluster{}), cp.Namespace)
 }
 
 // bindingName returns the name of the RoleBinding of that Role.
 func bindingName(cp *coderv1alpha1.CoderControlPlane) string {
-	return resources.WorkspaceRoleBindingName(resources.ControlPlane(cp, resources.ControlPlaneInputs{}), cp.Namespace)
+	return resources.WorkspaceRoleBindingName(resources.ControlPlane(cp, resources.Cluster{}), cp.Namespace)
 }

@@ -17,9 +17,9 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // defaultLicenseKey is the key of the license in its Secret if the spec names none.
@@ -50,9 +50,7 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 		Record:   func(ctx context.Context, own []string) error { return r.recordLicenses(ctx, s, own) },
 		Connect:  func(ctx context.Context) (licensing.Coder, error) { return r.operatorOf(ctx, s) },
 	})
-	for _, event := range result.Events {
-		r.kit.Tell(&s.Pass, event.Type, event.Reason, event.Message)
-	}
+	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
 		return workload.Settled(err)
 	}
@@ -61,12 +59,12 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 		log.FromContext(ctx).Info("Could not read what Coder's licenses allow", "error", result.AllowanceErr.Error())
 	}
 	if s.license.missing != nil {
-		return &steps.Waiting{Reason: s.license.missing.Reason, Message: s.license.missing.Message, After: result.RequeueAfter}
+		return ensure.Waits(s.license.missing.Reason, result.RequeueAfter, "%s", s.license.missing.Message)
 	}
-	if result.State == licensing.Waiting || result.State == licensing.Failed {
-		return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: result.RequeueAfter}
+	if result.State == licensing.None {
+		return nil
 	}
-	return nil
+	return result.NotReady(result.RequeueAfter)
 }
 
 // readLicense reads the license of the spec. A missing Secret is not an error: the watch reports
@@ -108,15 +106,15 @@ func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string)
 }
 
 // operatorOf returns a client for Coder that uses the operator's token.
-func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (licensing.Coder, error) {
+func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (*coderd.Client, error) {
 	ref := s.access.TokenRef
 	secret := &corev1.Secret{}
 	if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
 	}
-	return r.operator(coderd.Config{
+	return r.kit.Coder(coderd.Config{
 		URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
-		Observe: r.kit.Metrics.Observe, OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
+		OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
 	})
 }
 
@@ -200,21 +198,18 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 	if wanted <= 1 {
 		return nil
 	}
-	var c metav1.Condition
 	switch coderd.Entitlement(status.HighAvailabilityEntitlement) {
 	case coderd.Entitled:
-		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted))
+		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted)))
 	case coderd.GracePeriod:
-		c = workload.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
-			"%d replicas run in the grace period of an expired license; add a new license (spec.licenseSecretRef), or set spec.replicas to 1", wanted))
+		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
+			"%d replicas run in the grace period of an expired license; add a new license (spec.licenseSecretRef), or set spec.replicas to 1", wanted)))
 	case coderd.NotEntitled:
-		c = workload.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
+		return new(workload.ConditionFalse(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
 			"%d replicas are requested, but no license of this Coder includes the feature %s, so users may be unable to reach their workspaces; "+
-				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability))
-	default:
-		c = workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow")
+				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability)))
 	}
-	return &c
+	return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not reported yet what its licenses allow"))
 }
 
 // besideLicense returns the conditions about the license that do not affect Ready: those of a

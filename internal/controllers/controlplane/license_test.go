@@ -1,9 +1,8 @@
 package controlplane
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +24,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 func withLicense(cp *coderv1alpha1.CoderControlPlane) {
@@ -293,7 +291,7 @@ func TestALicenseRollsNoPods(t *testing.T) {
 		return r.Kind == resources.KindSecret && r.Name == "license"
 	}
 	if cp := f.Object(); !slices.ContainsFunc(references(cp), is) ||
-		slices.ContainsFunc(workload.ReferencesOf(resources.ControlPlane(cp, resources.ControlPlaneInputs{})), is) {
+		slices.ContainsFunc(workload.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{})), is) {
 		t.Error("the Secret of the license is watched, and not one of the pods'")
 	}
 }
@@ -385,8 +383,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	s = f.r.newScope(stale.DeepCopy())
 	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: access.Ready}, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
-	var wait *steps.Waiting
-	if err := f.r.ensureLicense(t.Context(), s); !errors.As(err, &wait) || f.coder.Writes() != 0 || len(s.cp.Status.LicenseUUIDs) != 0 {
+	if err := f.r.ensureLicense(t.Context(), s); ensure.Stopped(err) == nil || f.coder.Writes() != 0 || len(s.cp.Status.LicenseUUIDs) != 0 {
 		t.Errorf("%v; %d writes to Coder; %q", err, f.coder.Writes(), s.cp.Status.LicenseUUIDs)
 	}
 	f.putLicense(text)
@@ -499,31 +496,20 @@ func TestALicenseSurvivesItsSecret(t *testing.T) {
 func TestTheRecordComesFirst(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	text, looked := f.licenseFor(100), 0
-	operator := f.r.operator
-	f.r.operator = func(cfg coderd.Config) (licensing.Coder, error) {
-		coder, err := operator(cfg)
-		return &watchedCoder{Coder: coder, adding: func() {
-			looked++
-			if got := f.Object().Status.LicenseUUIDs; !slices.Equal(got, []string{identityOf(t, text)}) {
-				t.Errorf("recorded before the upload: %q", got)
-			}
-		}}, err
+	f.watch = func(req *http.Request) {
+		if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/licenses") {
+			return
+		}
+		looked++
+		if got := f.Object().Status.LicenseUUIDs; !slices.Equal(got, []string{identityOf(t, text)}) {
+			t.Errorf("recorded before the upload: %q", got)
+		}
 	}
 	f.putLicense(text)
 	f.Settle()
 	if looked != 1 {
 		t.Errorf("%d uploads", looked)
 	}
-}
-
-type watchedCoder struct {
-	licensing.Coder
-	adding func()
-}
-
-func (c *watchedCoder) AddLicense(ctx context.Context, text string) (coderd.License, error) {
-	c.adding()
-	return c.Coder.AddLicense(ctx, text)
 }
 
 // TestATokenThatTheLicenseFindsRefused checks that a rejected token is replaced although its check

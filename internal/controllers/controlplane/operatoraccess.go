@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,9 +15,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 const (
@@ -34,30 +35,23 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 		ControlPlane: s.cp.DeepCopy(),
 		URL:          s.url(),
 		AdminJob: func(credentialsSecret string) *batchv1.Job {
-			return resources.AdminJob(s.cp, s.inputs(), credentialsSecret)
+			return resources.AdminJob(s.cp, s.Workload, credentialsSecret)
 		},
 	}
 }
 
 // ensureAccess ensures that the operator has a valid token for Coder.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
-	if s.believed {
+	if !s.believed.IsZero() {
 		return nil
 	}
 	result, err := r.access.Ensure(ctx, r.accessRequest(s))
-	r.tellAccess(s, result)
+	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
 		return workload.Settled(err)
 	}
 	s.access = &result
-	if result.State == access.Ready {
-		return nil
-	}
-	after := result.RequeueAfter
-	if after == 0 {
-		after = workload.PollInterval
-	}
-	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: after}
+	return result.NotReady(cmp.Or(result.RequeueAfter, workload.PollInterval))
 }
 
 // keepService keeps a Service that the spec no longer asks for until the operator's token is
@@ -83,16 +77,18 @@ func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 	if err != nil || !held {
 		return err
 	}
+	return workload.Settled(r.revoke(ctx, s, workload.PollInterval))
+}
+
+// revoke revokes the operator's access. While that fails, the error waits for the given time.
+func (r *Reconciler) revoke(ctx context.Context, s *scope, after time.Duration) error {
 	result, err := r.access.Revoke(ctx, r.accessRequest(s))
-	r.tellAccess(s, result)
+	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
-		return workload.Settled(err)
+		return err
 	}
 	s.access = &result
-	if result.State == access.Ready {
-		return nil
-	}
-	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: workload.PollInterval}
+	return result.NotReady(after)
 }
 
 // holdsAccess reports whether there may be a token or an account to revoke. It reads only the
@@ -126,7 +122,9 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		}
 		return nil
 	case err == nil:
-		err = r.tryRevocation(ctx, s)
+		try, cancel := context.WithTimeout(ctx, revocationTry)
+		defer cancel()
+		err = r.revoke(try, s, 0)
 	}
 	if err == nil {
 		return nil
@@ -135,24 +133,7 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		r.tellSkipped(s, workload.Redact(err.Error()))
 		return nil
 	}
-	return &steps.Waiting{
-		Reason: coderv1alpha1.ReasonDeleting, Message: err.Error(), After: min(revocationRetry, left),
-	}
-}
-
-func (r *Reconciler) tryRevocation(ctx context.Context, s *scope) error {
-	ctx, cancel := context.WithTimeout(ctx, revocationTry)
-	defer cancel()
-	result, err := r.access.Revoke(ctx, r.accessRequest(s))
-	r.tellAccess(s, result)
-	if err != nil {
-		return err
-	}
-	s.access = &result
-	if result.State == access.Ready {
-		return nil
-	}
-	return &steps.Waiting{Reason: result.Reason, Message: result.Message}
+	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(revocationRetry, left), "%v", err)
 }
 
 func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {
@@ -169,13 +150,6 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	return secret
-}
-
-// tellAccess records the Events about the operator's access, whatever the result of the pass is.
-func (r *Reconciler) tellAccess(s *scope, result access.Result) {
-	for _, event := range result.Events {
-		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
-	}
 }
 
 func (r *Reconciler) tellSkipped(s *scope, why string) {

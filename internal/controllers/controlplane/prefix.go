@@ -88,7 +88,7 @@ func firstOf(cp *coderv1alpha1.CoderControlPlane, all []coderv1alpha1.CoderContr
 		if other.Status.ObjectNamePrefix != nil && *other.Status.ObjectNamePrefix == "" {
 			return other
 		}
-		if undecided(other) && older(other, first) {
+		if undecided(other) && workload.Older(other, first) {
 			first = other
 		}
 	}
@@ -102,12 +102,5 @@ func undecided(cp *coderv1alpha1.CoderControlPlane) bool {
 
 // invalidName returns why a control plane cannot be created with its name, or an empty string.
 func invalidName(cp *coderv1alpha1.CoderControlPlane) string {
-	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.ControlPlane(cp, resources.ControlPlaneInputs{})})
-}
-
-func older(a, b *coderv1alpha1.CoderControlPlane) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
+	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.ControlPlane(cp, resources.Cluster{})})
 }

@@ -311,14 +311,7 @@ func TestSetupWithManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(mgr, kit, Options{})
-	if err != nil {
+	if err := New(kit).SetupWithManager(t.Context(), mgr); err != nil {
 		t.Fatal(err)
-	}
-	if err := r.SetupWithManager(t.Context(), mgr); err != nil {
-		t.Fatal(err)
-	}
-	if r.access == nil || r.connect == nil {
-		t.Errorf("defaults are missing: %+v", r)
 	}
 }

@@ -8,41 +8,67 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
-
-// Access is the part of access.Manager that the controller uses.
-type Access interface {
-	Ensure(ctx context.Context, req access.Request) (access.Result, error)
-	Revoke(ctx context.Context, req access.Request) (access.Result, error)
-	Forget(controlPlane types.UID)
-}
-
-// Coder is the part of Coder's API that the controller uses without a token.
-type Coder interface {
-	BuildInfo(ctx context.Context) (coderd.BuildInfo, error)
-}
 
 // Reconciler reconciles CoderControlPlanes. Use New to create one.
 type Reconciler struct {
-	kit     *workload.Toolkit
-	access  Access
-	connect func(url string) (Coder, error)
-	// operator returns a client for a Coder with a token, to manage its licenses.
-	operator func(coderd.Config) (licensing.Coder, error)
+	kit      *workload.Toolkit
+	access   *access.Manager
 	licenses *licensing.Manager
 
 	prefixes prefixes
-	rests    rests
+	answers  ensure.Cache[types.NamespacedName, answer]
 	refusals refusals
+}
+
+// New creates the controller. Use SetupWithManager to register it.
+func New(kit *workload.Toolkit) *Reconciler {
+	return &Reconciler{
+		kit:      kit,
+		access:   &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: kit.Coder},
+		licenses: &licensing.Manager{Clock: kit.Clock},
+		refusals: refusals{events: make(chan event.GenericEvent, refusalsAtOnce)},
+	}
+}
+
+// SetupWithManager registers the controller and its watches. It runs on the leader only.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	return r.kit.SetUp(ctx, mgr, workload.Registration{
+		Kind: kind(), Name: "codercontrolplane", For: &coderv1alpha1.CoderControlPlane{}, References: references, Reconciler: r,
+		Further: func(b *builder.Builder) { b.WatchesRawSource(r.refusals.source()) },
+	})
+}
+
+// references returns the Secrets and ConfigMaps whose content a control plane depends on: those of
+// its pods, and those that the operator reads.
+func references(obj client.Object) []resources.Reference {
+	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
+	if !ok {
+		return nil
+	}
+	all := workload.ReferencesOf(resources.ControlPlane(cp, resources.Cluster{}))
+	secret := func(name string) {
+		all = append(all, resources.Reference{Kind: resources.KindSecret, Name: name})
+	}
+	if ref := cp.Spec.OperatorAccess.TokenSecretRef; ref != nil {
+		secret(ref.Name)
+	}
+	if ref := cp.Spec.LicenseSecretRef; ref != nil {
+		secret(ref.Name)
+	}
+	return all
 }
 
 // Reconcile runs one pass.
@@ -56,23 +82,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.refusals.take(req.NamespacedName) {
 		r.access.Forget(cp.UID)
-		r.rests.forget(req.NamespacedName)
+		r.answers.Forget(req.NamespacedName)
 	}
 	if cp.Status.ObjectNamePrefix == nil && !undecided(cp) {
 		r.prefixes.release(req.NamespacedName)
 	}
 	s := r.newScope(cp)
-	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
-	r.rests.remember(s)
+	s.Run(ctx, r.stepsFor(s))
+	r.rememberAnswer(s)
 	if s.Released {
 		r.gone(req.NamespacedName)
 	}
 	result, err := r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		cp.Status = statusOf(s)
 		return &cp.Status.WorkloadStatus
-	}, r.recheck(s))
+	}, recheck(s))
 	if !s.Released {
-		r.expiries(cp)
+		r.kit.Metrics.SetExpiries(cp.Namespace, cp.Name, cp.Status.OperatorTokenExpiresAt, cp.Status.LicenseExpiresAt)
 	}
 	return result, err
 }
@@ -81,42 +107,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) gone(key types.NamespacedName) {
 	r.kit.Gone(kind(), key)
 	r.prefixes.release(key)
-	r.rests.forget(key)
+	r.answers.Forget(key)
 	r.refusals.take(key)
 	r.licenses.Forget(key.String())
 }
 
-// expiries updates the metrics with the expiry times of the token and the license.
-func (r *Reconciler) expiries(cp *coderv1alpha1.CoderControlPlane) {
-	var token, license *time.Time
-	if at := cp.Status.OperatorTokenExpiresAt; at != nil {
-		token = &at.Time
-	}
-	if at := cp.Status.LicenseExpiresAt; at != nil {
-		license = &at.Time
-	}
-	r.kit.Metrics.SetTokenExpiry(cp.Namespace, cp.Name, token)
-	r.kit.Metrics.SetLicenseExpiry(cp.Namespace, cp.Name, license)
-}
-
 // recheck returns when to reconcile a working control plane again.
-func (r *Reconciler) recheck(s *scope) time.Duration {
-	if result := s.license.result; result != nil {
-		return steps.Sooner(r.recheckAccess(s), result.RequeueAfter)
-	}
-	return r.recheckAccess(s)
-}
-
-func (r *Reconciler) recheckAccess(s *scope) time.Duration {
+func recheck(s *scope) time.Duration {
+	after := time.Duration(0)
 	switch {
 	case s.build == nil:
-		return 0
-	case s.believed:
-		return r.rests.left(s)
+	case !s.believed.IsZero():
+		after = s.believed.Sub(s.Now)
 	case s.access == nil:
-		return workload.RestInterval
+		after = workload.RestInterval
+	default:
+		after = ensure.Sooner(workload.RestInterval, s.access.RequeueAfter)
 	}
-	return steps.Sooner(workload.RestInterval, s.access.RequeueAfter)
+	if result := s.license.result; result != nil {
+		return ensure.Sooner(after, result.RequeueAfter)
+	}
+	return after
 }
 
 // Names of the control plane's own steps.
@@ -129,26 +140,24 @@ const (
 	stepPrefix  = "object name prefix"
 )
 
-type step = steps.Step[*scope]
-
-func (r *Reconciler) stepsFor(s *scope) []step {
+func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
-		return []step{
-			{Name: stepRevoke, Run: r.revokeOnDeletion},
-			workload.Step[*scope](workload.StepWorkspaces, r.kit.RemoveWorkspaceAccess),
-			workload.Step[*scope](workload.StepRelease, r.kit.Release, stepRevoke, workload.StepWorkspaces),
+		return []workload.Step{
+			workload.NewStep(stepRevoke, s, r.revokeOnDeletion),
+			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess),
+			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}
-	begin, shared := workload.Begin[*scope](r.kit), workload.Steps[*scope](r.kit, workload.Needs{})
+	begin, shared := r.kit.Begin(&s.Pass), r.kit.Steps(&s.Pass)
 	if s.accessDisabled() {
-		return slices.Concat(begin, []step{{Name: stepKeep, Run: r.keepService}}, shared,
-			[]step{{Name: stepRevoke, Needs: []string{workload.StepService}, Run: r.revokeDisabled}})
+		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
+			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService)})
 	}
 	return append(slices.Concat(begin, shared),
-		step{Name: stepPrefix, Needs: []string{workload.StepFinalizer}, Run: r.decidePrefix},
-		step{Name: stepCoder, Needs: []string{workload.StepDeployment, workload.StepService}, Run: r.askCoder},
-		step{Name: stepAccess, Needs: []string{stepCoder}, Run: r.ensureAccess},
-		step{Name: stepLicense, Needs: []string{stepAccess}, Run: r.ensureLicense},
+		workload.NewStep(stepPrefix, s, r.decidePrefix, workload.StepFinalizer),
+		workload.NewStep(stepCoder, s, r.askCoder, workload.StepDeployment, workload.StepService),
+		workload.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
+		workload.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
 	)
 }
 
@@ -166,10 +175,11 @@ type scope struct {
 	justReady bool
 	// access is the state of the operator's access, or nil if it was not checked.
 	access *access.Result
-	// basis identifies the cluster objects on which both depend.
-	basis *basis
-	// believed reports that build and access are the cached results of an earlier pass.
-	believed bool
+	// basis identifies everything in the cluster on which both depend.
+	basis ensure.Digest
+	// believed is set if build and access are the cached results of an earlier pass. It is the time
+	// until which they are valid.
+	believed time.Time
 	license  license
 	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
@@ -186,25 +196,11 @@ func kind() workload.Kind {
 // newScope starts a pass.
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
-	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, resources.ControlPlaneInputs{
-		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
-	}))
+	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))
 	s.Hooks = workload.Hooks{
 		Unconfigured: s.databaseMissing, Explain: databaseTrouble, MissingReference: s.databaseSecretMissing,
 	}
 	return s
-}
-
-// inputs returns the values that the builders of a control plane need in addition to the spec.
-func (s *scope) inputs() resources.ControlPlaneInputs {
-	in := resources.ControlPlaneInputs{
-		EnvFromNames: s.Workload.EnvFromNames, OperatorNamespace: s.Workload.OperatorNamespace,
-		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas, Adopted: s.Workload.Adopted,
-	}
-	if s.Workload.Serving != nil {
-		in.ClusterDomain, in.PodIPv6 = s.Workload.Serving.ClusterDomain, s.Workload.Serving.PodIPv6
-	}
-	return in
 }
 
 func (s *scope) accessDisabled() bool { return s.cp.Spec.OperatorAccess.Disabled }

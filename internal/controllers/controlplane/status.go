@@ -92,12 +92,7 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	default:
 		status.OperatorTokenSecretRef = s.access.TokenRef.DeepCopy()
 		status.OperatorAccessReady = s.access.TokenRef != nil
-		status.OperatorTokenExpiresAt = nil
-		if s.access.ExpiresAt != nil {
-			// The API server stores times without fractions of a second.
-			expiry := metav1.NewTime(*s.access.ExpiresAt).Rfc3339Copy()
-			status.OperatorTokenExpiresAt = &expiry
-		}
+		status.OperatorTokenExpiresAt = storedTime(s.access.ExpiresAt)
 	}
 }
 
@@ -128,17 +123,8 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	if s.Deleting() {
 		return nil
 	}
-	parts := []metav1.Condition{
-		s.ResourcesApplied(), s.DeploymentAvailable(), coderReachable(s), operatorAccess(s), served(s, status),
-	}
-	for _, part := range []*metav1.Condition{
-		licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported(),
-	} {
-		if part != nil {
-			parts = append(parts, *part)
-		}
-	}
-	return parts
+	return workload.Parts(new(s.ResourcesApplied()), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
+		licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
 func coderReachable(s *scope) metav1.Condition {

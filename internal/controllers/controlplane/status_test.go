@@ -28,7 +28,7 @@ func working() *scope {
 	expires := time.Date(2026, 11, 27, 12, 0, 0, 123, time.UTC)
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	kit := workload.NewWith(nil, nil, nil, workload.Options{Clock: clocktesting.NewFakePassiveClock(now)})
-	s := newReconciler(kit, Options{}).newScope(cp)
+	s := New(kit).newScope(cp)
 	s.Deployment = &appsv1.Deployment{Status: appsv1.DeploymentStatus{
 		Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
 	}}

@@ -148,7 +148,7 @@ func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 
 func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
-		Name: "theirs", Namespace: "work", Labels: resources.ControlPlane(newControlPlane(), resources.ControlPlaneInputs{}).Rights.OwnerLabels,
+		Name: "theirs", Namespace: "work", Labels: resources.ControlPlane(newControlPlane(), resources.Cluster{}).Rights.OwnerLabels,
 		Annotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: "an-earlier-control-plane"},
 	}}
 	f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret(), foreign)
@@ -177,7 +177,7 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 }
 
 func TestOwnerByLabels(t *testing.T) {
-	role := resources.WorkspaceRole(resources.ControlPlane(newControlPlane(), resources.ControlPlaneInputs{}), "work")
+	role := resources.WorkspaceRole(resources.ControlPlane(newControlPlane(), resources.Cluster{}), "work")
 	requests := workload.OwnerByLabels(kind())(t.Context(), role)
 	if len(requests) != 1 || requests[0].String() != "coder/coder" {
 		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)

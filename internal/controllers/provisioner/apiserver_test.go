@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -37,8 +38,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
 		kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
 		a.Must(err)
-		r, err := New(mgr, kit, Options{})
-		a.Must(err)
+		r := New(kit, func(types.NamespacedName) {})
 		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr))
 	})
 	return a

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 const (
@@ -46,7 +44,7 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
+	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
 }
 
 // coderIsGone reports whether the control plane does not exist or is being deleted.
@@ -57,22 +55,14 @@ func (s *scope) coderIsGone() bool {
 // deleteDeployment deletes the Deployment before the other children. If the workload name is
 // invalid, which an annotation can cause, no Deployment can exist.
 func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
-	if workload.InvalidName(s.Shared()) != "" {
+	if workload.InvalidName(&s.Pass) != "" {
 		return nil
 	}
-	d := &appsv1.Deployment{}
-	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.Workload.Name}, d)
-	if apierrors.IsNotFound(err) {
-		return nil
+	d, err := s.OwnDeployment(ctx, r.kit.Live)
+	if err != nil || d == nil || !d.DeletionTimestamp.IsZero() {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("reading the Deployment: %w", err)
-	}
-	if !metav1.IsControlledBy(d, s.cr) || !d.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	uid := d.UID
-	err = r.kit.Client.Delete(ctx, d, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = r.kit.Client.Delete(ctx, d, client.Preconditions{UID: new(d.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Deployment %q: %w", d.Name, err)
 	}
@@ -83,8 +73,7 @@ func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
 // behind and records an Event.
 func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
-	s.left = result
-	r.tellAll(s, result.Events)
+	r.kit.TellAll(&s.Pass, result.Events)
 	if err != nil {
 		return workload.Settled(err)
 	}
@@ -93,26 +82,20 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	}
 	left := r.withdrawalEnd(s).Sub(s.Now)
 	if left <= 0 || s.coderIsGone() {
-		r.tellAll(s, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
+		r.kit.TellAll(&s.Pass, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
 		return nil
 	}
 	s.waits = "until its key is deleted in Coder, for at most one minute: " + workload.Redact(result.Key.Message)
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
+	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
 }
 
 // withdrawalEnd returns when to give up deleting the keys: a minute after this process saw that the
 // pods are gone, or at the latest a minute after the grace period must have ended.
 func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	since, known := r.stopped[s.cr.UID]
-	if !known {
-		since = s.Now
-		r.stopped[s.cr.UID] = since
-	}
+	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
 	last := s.cr.DeletionTimestamp.Add(grace + stopMargin + withdrawalLimit)
-	if end := since.Add(withdrawalLimit); end.Before(last) {
+	if end := since.(time.Time).Add(withdrawalLimit); end.Before(last) {
 		return end
 	}
 	return last
@@ -124,8 +107,6 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 		return err
 	}
 	r.keys.Forget(s.cr.UID)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.stopped, s.cr.UID)
+	r.stopped.Delete(s.cr.UID)
 	return nil
 }

@@ -79,9 +79,6 @@ func (f *fixture) restart() {
 	f.Fault.Set(0, false)
 	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{
 		Clock: f.Clock, Metadata: bareMetadata{f.Cluster, f.behind}, Authors: kubetest.AnyAuthor{},
-	})
-	f.r = newReconciler(kit, Options{
-		Secrets: f.Cluster,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			if cfg.URL != coderURL {
 				return nil, fmt.Errorf("the controller calls %q, want %q", cfg.URL, coderURL)
@@ -92,8 +89,8 @@ func (f *fixture) restart() {
 			}
 			return coderd.New(cfg)
 		},
-		Refused: func(key types.NamespacedName) { f.refused = append(f.refused, key) },
 	})
+	f.r = New(kit, func(key types.NamespacedName) { f.refused = append(f.refused, key) })
 	f.Reconciler = f.r
 }
 

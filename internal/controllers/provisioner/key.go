@@ -1,23 +1,20 @@
 package provisioner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // unwellAge is how long Coder's answer about a key is cached while pods are not ready, because the
@@ -62,7 +59,7 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 		request.MaxAge = unwellAge
 	}
 	s.key, err = r.keys.Ensure(ctx, request)
-	r.tellAll(s, s.key.Events)
+	r.kit.TellAll(&s.Pass, s.key.Events)
 	if err != nil {
 		return workload.Settled(err)
 	}
@@ -84,11 +81,11 @@ func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 	if seen.ResourceVersion == s.key.SecretVersion {
 		return nil
 	}
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting until the cache contains the key's Secret", After: workload.ConflictInterval}
+	return ensure.Waits(coderv1alpha1.ReasonWaiting, workload.ConflictInterval, "waiting until the cache contains the key's Secret")
 }
 
-// duplicate returns a finding if an older provisioner has the key of the same name.
-func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, error) {
+// duplicate returns a Stop if an older provisioner has the key of the same name.
+func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*ensure.Stop, error) {
 	if s.cp == nil {
 		return nil, nil
 	}
@@ -99,12 +96,12 @@ func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, er
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.UID == s.cr.UID || !resources.MakesKey(other) || !sameKey(other, s.cr) || !older(other, s.cr) {
+		if other.UID == s.cr.UID || !resources.MakesKey(other) || !sameKey(other, s.cr) || !workload.Older(other, s.cr) {
 			continue
 		}
-		return &keys.Finding{Status: metav1.ConditionFalse, Reason: coderv1alpha1.ReasonDuplicateKeyName, Message: fmt.Sprintf(
+		return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
 			"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
-			other.Name, resources.KeyName(s.cr))}, nil
+			other.Name, resources.KeyName(s.cr)), nil
 	}
 	return nil, nil
 }
@@ -117,19 +114,11 @@ func sameKey(a, b *coderv1alpha1.CoderProvisioner) bool {
 	return sameOrganization && strings.EqualFold(resources.KeyName(a), resources.KeyName(b))
 }
 
-func older(a, b *coderv1alpha1.CoderProvisioner) bool {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) < 0
-}
-
 // unwell reports whether the Deployment exists and some of its pods are not ready.
 func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
-	d := &appsv1.Deployment{}
-	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.Workload.Name}, d)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading the Deployment: %w", err)
+	d, err := s.OwnDeployment(ctx, r.kit.Client)
+	if err != nil || d == nil {
+		return false, err
 	}
 	return d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas, nil
 }
@@ -138,7 +127,7 @@ func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
 // nor changed.
 func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	waits := func(what string) error {
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting for " + what}
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waiting for %s", what)
 	}
 	s.inputs.KeySecret = s.key.SecretRef
 	if s.key.Record != nil {
@@ -167,7 +156,7 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	}
 	result, err := drop(ctx, r.keyRequest(s))
 	s.replaced = result
-	r.tellAll(s, result.Events)
+	r.kit.TellAll(&s.Pass, result.Events)
 	return workload.Settled(err)
 }
 
@@ -199,11 +188,4 @@ func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
 		}
 	}
 	return running, nil
-}
-
-// tellAll records the Events about keys, whatever the result of the pass is.
-func (r *Reconciler) tellAll(s *scope, events []keys.Event) {
-	for _, event := range events {
-		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
-	}
 }

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 func kind() workload.Kind {
@@ -34,10 +34,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{cr: cr}
-	s.inputs.OperatorNamespace = r.kit.OperatorNamespace
+	s.inputs.Cluster = r.kit.Cluster
 	s.Pass = r.kit.NewPass(kind(), cr, &cr.Status.WorkloadStatus, resources.Provisioner(cr, s.inputs))
 	s.Hooks.MissingReference = s.missingReference
-	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
+	s.Run(ctx, r.stepsFor(s))
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		cr.Status = statusOf(s)
 		return &cr.Status.WorkloadStatus
@@ -45,12 +45,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // recheck returns when to reconcile a working provisioner again.
-func (s *scope) recheck() (after time.Duration) {
-	after = workload.RestInterval
-	for _, other := range []time.Duration{s.key.RequeueAfter, s.replaced.RequeueAfter} {
-		after = steps.Sooner(after, other)
-	}
-	return after
+func (s *scope) recheck() time.Duration {
+	return ensure.Sooner(workload.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter))
 }
 
 // Names of the steps in addition to those of package workload.
@@ -63,27 +59,25 @@ const (
 	stepWithdraw     = "withdrawal"
 )
 
-type step = steps.Step[*scope]
-
-func (r *Reconciler) stepsFor(s *scope) []step {
+func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
-		return []step{
-			{Name: stepControlPlane, Run: r.findControlPlane},
-			{Name: stepStop, Needs: []string{stepControlPlane}, Run: r.stop},
-			{Name: stepWithdraw, Needs: []string{stepStop}, Run: r.withdraw},
-			workload.Step[*scope](workload.StepWorkspaces, r.kit.RemoveWorkspaceAccess, stepStop),
-			{Name: workload.StepRelease, Needs: []string{stepWithdraw, workload.StepWorkspaces}, Run: r.release},
+		return []workload.Step{
+			workload.NewStep(stepControlPlane, s, r.findControlPlane),
+			workload.NewStep(stepStop, s, r.stop, stepControlPlane),
+			workload.NewStep(stepWithdraw, s, r.withdraw, stepStop),
+			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, stepStop),
+			workload.NewStep(workload.StepRelease, s, r.release, stepWithdraw, workload.StepWorkspaces),
 		}
 	}
 	return slices.Concat(
-		workload.Begin[*scope](r.kit),
-		[]step{
-			{Name: stepControlPlane, Needs: []string{workload.StepFinalizer}, Run: r.findControlPlane},
-			{Name: stepKey, Needs: []string{stepControlPlane}, Run: r.ensureKey},
-			{Name: stepInputs, Needs: []string{stepKey}, Run: r.gatherInputs},
+		r.kit.Begin(&s.Pass),
+		[]workload.Step{
+			workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
+			workload.NewStep(stepKey, s, r.ensureKey, stepControlPlane),
+			workload.NewStep(stepInputs, s, r.gatherInputs, stepKey),
 		},
-		workload.Steps[*scope](r.kit, workload.Needs{References: []string{stepInputs}}),
-		[]step{{Name: stepReplaced, Needs: []string{workload.StepDeployment}, Run: r.dropReplaced}},
+		r.kit.Steps(&s.Pass, stepInputs),
+		[]workload.Step{workload.NewStep(stepReplaced, s, r.dropReplaced, workload.StepDeployment)},
 	)
 }
 
@@ -99,9 +93,8 @@ type scope struct {
 	inputs resources.ProvisionerInputs
 
 	// key is the state of the key that the operator creates. It is empty if the operator creates
-	// none. replaced is the state of the replaced keys, and left the state of the keys during a
-	// deletion.
-	key, replaced, left keys.Result
+	// none. replaced is the state of the replaced keys.
+	key, replaced keys.Result
 	// missing is the reason why the daemons cannot use the credentials of the spec.
 	missing *workload.Problem
 	// waits describes what a deletion waits for.

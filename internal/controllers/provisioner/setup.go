@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -24,55 +25,30 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Options configure the controller. The zero value is valid.
-type Options struct {
-	// Secrets reads, lists and writes Secrets by name, without caching their content. Nil means an
-	// uncached client.
-	Secrets client.Client
-	// NewClient creates a client for a Coder. Nil means coderd.New.
-	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Refused is called when Coder rejects the operator's token of a control plane, so that the
-	// control plane is reconciled immediately. It must return quickly. It may be nil.
-	Refused func(controlPlane types.NamespacedName)
-	// Timeout is the timeout of one request to Coder. 0 means coderd.DefaultTimeout.
-	Timeout time.Duration
-	// UserAgent is the user agent of the requests to Coder.
-	UserAgent string
-}
-
 // Reconciler reconciles CoderProvisioners. Use New to create one.
 type Reconciler struct {
 	kit     *workload.Toolkit
 	keys    *keys.Manager
-	options Options
+	refused func(controlPlane types.NamespacedName)
 
-	mu sync.Mutex
-	// stopped records when the pods of a provisioner that is being deleted were seen to be gone.
-	stopped map[types.UID]time.Time
+	// stopped records, by uid, when the pods of a provisioner that is being deleted were seen to be
+	// gone.
+	stopped sync.Map
 }
 
-// New creates the controller with the process's Toolkit. Use SetupWithManager to register it.
-func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
-	if options.Secrets == nil {
-		options.Secrets = kit.Uncached
-	}
-	return newReconciler(kit, options), nil
-}
-
-func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
-	if options.NewClient == nil {
-		options.NewClient = coderd.New
-	}
-	r := &Reconciler{kit: kit, options: options, stopped: map[types.UID]time.Time{}}
-	r.keys = &keys.Manager{Client: options.Secrets, Metadata: kit.Metadata, Clock: kit.Clock, Connect: r.connect}
+// New creates the controller. Use SetupWithManager to register it. refused is called when Coder
+// rejects the operator's token of a control plane, so that the control plane is reconciled
+// immediately. It must return quickly.
+func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
+	r := &Reconciler{kit: kit, refused: refused}
+	r.keys = &keys.Manager{Client: kit.Uncached, Metadata: kit.Metadata, Clock: kit.Clock, Connect: r.connect}
 	return r
 }
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	return r.kit.SetUp(ctx, mgr, workload.Registration{
-		Kind: kind(), Name: "coderprovisioner",
-		For: &coderv1alpha1.CoderProvisioner{}, List: &coderv1alpha1.CoderProvisionerList{},
+		Kind: kind(), Name: "coderprovisioner", For: &coderv1alpha1.CoderProvisioner{},
 		References: references, ControlPlane: controlPlaneOf, Reconciler: r,
 		Further: func(b *builder.Builder) {
 			b.Watches(&coderv1alpha1.CoderProvisioner{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
@@ -136,25 +112,16 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 		return nil, missing(coderv1alpha1.ReasonOperatorAccessNotReady, "has no token for the operator yet; see its condition OperatorAccess")
 	}
 	secret := &corev1.Secret{}
-	if err := r.options.Secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, secret); err != nil {
+	if err := r.kit.Uncached.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which cannot be read: %v", ref.Name, err)
 	}
-	key := ref.Key
-	if key == "" {
-		key = coderv1alpha1.SecretKeyToken
-	}
+	key := cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	token := string(secret.Data[key])
 	if token == "" {
 		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which has no value for the key %q", ref.Name, key)
 	}
-	c, err := r.options.NewClient(coderd.Config{
-		URL: cp.Status.URL, Token: token, Timeout: r.options.Timeout, UserAgent: r.options.UserAgent,
-		Observe: r.kit.Metrics.Observe,
-		OnUnauthorized: func() {
-			if r.options.Refused != nil {
-				r.options.Refused(client.ObjectKeyFromObject(cp))
-			}
-		},
+	c, err := r.kit.Coder(coderd.Config{
+		URL: cp.Status.URL, Token: token, OnUnauthorized: func() { r.refused(client.ObjectKeyFromObject(cp)) },
 	})
 	if err != nil {
 		return nil, missing(coderv1alpha1.ReasonControlPlaneUnavailable, "cannot be reached: %v", err)

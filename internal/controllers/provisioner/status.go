@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
@@ -74,15 +73,8 @@ func partsOf(s *scope) []metav1.Condition {
 	if workload.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}
 	}
-	parts := []metav1.Condition{
-		controlPlaneReady(s), entitled(s), keyReady(s), secretReady(s), s.ResourcesApplied(), s.DeploymentAvailable(),
-	}
-	for _, c := range []*metav1.Condition{s.WorkspaceAccess(), s.MetricsExported()} {
-		if c != nil {
-			parts = append(parts, *c)
-		}
-	}
-	return parts
+	return workload.Parts(new(controlPlaneReady(s)), new(entitled(s)), new(keyReady(s)), new(secretReady(s)),
+		new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.WorkspaceAccess(), s.MetricsExported())
 }
 
 func controlPlaneReady(s *scope) metav1.Condition {
@@ -101,7 +93,7 @@ func controlPlaneReady(s *scope) metav1.Condition {
 	case s.inputs.URL == "":
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no URL yet", ref.Name))
 	case s.key.ControlPlane != nil:
-		return of(kind, *s.key.ControlPlane)
+		return checked(kind, *s.key.ControlPlane)
 	}
 	return workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q has the URL %s", ref.Name, s.inputs.URL))
 }
@@ -111,7 +103,7 @@ func entitled(s *scope) metav1.Condition {
 	if !resources.MakesKey(s.cr) {
 		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked, "not checked, because the operator creates no key")
 	}
-	return of(kind, s.key.Entitled)
+	return checked(kind, s.key.Entitled)
 }
 
 func keyReady(s *scope) metav1.Condition {
@@ -125,7 +117,7 @@ func keyReady(s *scope) metav1.Condition {
 	case !resources.MakesKey(s.cr):
 		return workload.ConditionTrue(kind, coderv1alpha1.ReasonOwnKey, "the daemons authenticate with the key of spec.key.secretRef"+s.remains())
 	}
-	condition := of(kind, s.key.Key)
+	condition := checked(kind, s.key.Key)
 	if condition.Status == metav1.ConditionTrue {
 		condition.Message += s.remains()
 	}
@@ -148,9 +140,9 @@ func secretReady(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionProvisionerKeySecretReady
 	switch source := resources.KeySource(s.cr, nil); {
 	case source == nil:
-		return of(kind, s.key.Secret)
+		return checked(kind, s.key.Secret)
 	case s.replaced.Secret.Status != "":
-		return of(kind, s.replaced.Secret)
+		return checked(kind, s.replaced.Secret)
 	case s.missing != nil:
 		return workload.ConditionFalse(kind, s.missing.Reason, s.missing.Message)
 	case !s.Outcome.Succeeded(workload.StepReferences):
@@ -160,13 +152,12 @@ func secretReady(s *scope) metav1.Condition {
 	}
 }
 
-// of converts a finding into a condition.
-func of(kind string, f keys.Finding) metav1.Condition {
-	if f.Status == "" {
+// checked returns a condition without secrets, or one that says that it was not checked.
+func checked(kind string, c metav1.Condition) metav1.Condition {
+	if c.Status == "" {
 		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "not checked yet")
 	}
-	c := workload.ConditionTrue(kind, f.Reason, workload.Redact(f.Message))
-	c.Status = f.Status
+	c.Message = workload.Redact(c.Message)
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -17,7 +18,7 @@ import (
 // labels than the operator's. Every step that selects pods needs them, so this step runs before
 // those.
 func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
-	d, err := t.ownDeployment(ctx, p)
+	d, err := t.heldDeployment(ctx, p)
 	if err != nil {
 		p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
 		return err
@@ -41,10 +42,26 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// ownDeployment returns the workload's Deployment, or nil if there is none or another owner has it.
-// It also asks the API server, because the cache may not contain a Deployment that was just handed
+// OwnDeployment returns the workload's Deployment that a reader has, or nil if there is none or
+// another owner controls it.
+func (p *Pass) OwnDeployment(ctx context.Context, reader client.Reader) (*appsv1.Deployment, error) {
+	d := &appsv1.Deployment{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}, d)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Deployment %q: %w", p.Workload.Name, err)
+	case !metav1.IsControlledBy(d, p.Object):
+		return nil, nil
+	}
+	return d, nil
+}
+
+// heldDeployment returns the workload's Deployment if the object controls it or may adopt it. It also
+// asks the API server, because the cache may not contain a Deployment that was just handed
 // over.
-func (t *Toolkit) ownDeployment(ctx context.Context, p *Pass) (*appsv1.Deployment, error) {
+func (t *Toolkit) heldDeployment(ctx context.Context, p *Pass) (*appsv1.Deployment, error) {
 	claim := t.controlledBy(p)
 	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}
 	for _, reader := range []client.Reader{t.Client, t.Live} {

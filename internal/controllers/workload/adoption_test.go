@@ -93,7 +93,7 @@ func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 // the status is used.
 func TestPodsAreFoundAfterTheirDeploymentIsGone(t *testing.T) {
 	cp := newControlPlane()
-	p := Pass{Object: cp, Workload: resources.ControlPlane(cp, resources.ControlPlaneInputs{})}
+	p := Pass{Object: cp, Workload: resources.ControlPlane(cp, resources.Cluster{})}
 	p.Previous.Selector = "app.kubernetes.io/name=coder,app.kubernetes.io/instance=release"
 	if got := p.PodLabels(); !maps.Equal(got, coderv1alpha1.ControlPlaneLabels(cp.Name)) {
 		t.Errorf("without a Deployment that was taken over the labels are %v", got)

@@ -20,9 +20,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // child describes one object that a workload may have in its own namespace.
@@ -262,15 +262,14 @@ func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
 func (p *Pass) refuse(err error) error {
 	message := Redact(err.Error())
 	p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
-	return &steps.Stalled{Reason: coderv1alpha1.ReasonInvalidSpec, Message: message}
+	return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%s", message)
 }
 
 // applyTrouble returns the problem to report for a failed apply, and the error with which the step
 // ends. Steps that conflict with another owner's object are retried after RetryInterval, because no
 // watch reports the deletion of that object.
 func applyTrouble(err error) (*Problem, error) {
-	var wait *steps.Waiting
-	if ended := Settled(err); errors.As(ended, &wait) {
+	if ended := Settled(err); ensure.Stopped(ended) != nil {
 		return nil, ended
 	}
 	switch {
@@ -283,12 +282,11 @@ func applyTrouble(err error) (*Problem, error) {
 }
 
 func waitingProblem(reason, message string) (*Problem, error) {
-	return &Problem{reason, message}, &steps.Waiting{Reason: reason, Message: message, After: RetryInterval}
+	return &Problem{reason, message}, ensure.Waits(reason, RetryInterval, "%s", message)
 }
 
 func isNotOwned(err error) bool {
 	var refused *apply.NotOwnedError
-	var waiting *steps.Waiting
-	return errors.As(err, &refused) ||
-		(errors.As(err, &waiting) && waiting.Reason == coderv1alpha1.ReasonNotOwned)
+	stop := ensure.Stopped(err)
+	return errors.As(err, &refused) || stop != nil && stop.Reason == coderv1alpha1.ReasonNotOwned
 }

@@ -30,6 +30,17 @@ func newCondition(conditionType string, status metav1.ConditionStatus, reason, m
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: redaction.Truncate(message, maxConditionMessage)}
 }
 
+// Parts returns the conditions that are not nil.
+func Parts(conditions ...*metav1.Condition) []metav1.Condition {
+	var parts []metav1.Condition
+	for _, c := range conditions {
+		if c != nil {
+			parts = append(parts, *c)
+		}
+	}
+	return parts
+}
+
 // mergeConditions returns next for the given generation. A condition whose status did not change keeps the
 // transition time from previous. Conditions that are not in next are dropped.
 func mergeConditions(previous, next []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {

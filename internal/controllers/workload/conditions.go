@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,11 +11,11 @@ import (
 
 // ResourcesApplied returns the condition ResourcesApplied, which reports whether the children are
 // applied. further names the kind's own steps that apply children.
-func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
+func (p *Pass) ResourcesApplied() metav1.Condition {
 	if len(p.Problems) > 0 {
 		return ConditionFalse(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
 	}
-	for _, step := range slices.Concat(appliedSteps(), further) {
+	for _, step := range appliedSteps() {
 		if !p.Outcome.Succeeded(step) {
 			return ConditionUnknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
 				"not all objects that the spec requires are applied yet")
@@ -57,25 +56,19 @@ func (p *Pass) scaledToZero() string {
 // WorkspaceAccess returns the condition about the permissions for workspaces, or nil if the kind
 // grants none.
 func (p *Pass) WorkspaceAccess() *metav1.Condition {
-	if p.Workload.Rights == nil {
-		return nil
-	}
-	condition := p.workspaceAccess()
-	return &condition
-}
-
-func (p *Pass) workspaceAccess() metav1.Condition {
 	const kind = coderv1alpha1.ConditionWorkspaceAccess
 	namespaces := resources.WorkspaceNamespaces(p.Workload)
 	switch {
+	case p.Workload.Rights == nil:
+		return nil
 	case len(p.Grants) > 0:
-		return ConditionFalse(kind, p.Grants[0].Reason, sentences(p.Grants))
+		return new(ConditionFalse(kind, p.Grants[0].Reason, sentences(p.Grants)))
 	case !p.Outcome.Succeeded(StepWorkspaces):
-		return ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the permissions for workspaces are not granted yet")
+		return new(ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the permissions for workspaces are not granted yet"))
 	case len(namespaces) == 0:
-		return ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so no permissions are granted")
+		return new(ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so no permissions are granted"))
 	}
-	return ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may create workspaces in "+quotedList(namespaces))
+	return new(ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may create workspaces in "+quotedList(namespaces)))
 }
 
 func sentences(problems []Problem) string {

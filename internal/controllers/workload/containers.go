@@ -50,7 +50,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 		if !explains || text == "" {
 			continue
 		}
-		if cause := p.Hooks.Explain(status.Name, text); cause != nil {
+		if cause := p.Hooks.Explain(text); cause != nil {
 			return &Problem{cause.Reason, redactor.Quote(cause.Message, longestQuote)}
 		}
 	}

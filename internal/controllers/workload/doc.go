@@ -8,7 +8,9 @@
 // why pods are not ready, the shared conditions including Ready, Reconciling and Stalled, the
 // status update, and the resulting Events and metrics. Everything that is specific to a kind, such
 // as its requests to Coder and its own status fields, is in the package of that kind. That package
-// embeds a Pass in its scope, and puts its own steps before, between and after those of Steps.
+// embeds a Pass in its scope, and puts its own steps before, between and after those of Begin and
+// Steps. A step that fails blocks only the steps that need its result. The shortest wait that a step
+// asks for is used.
 //
 // The metrics are results of reconciliations, time until an object is ready, requests to Coder, and
 // expiry times of tokens and licenses.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 const (
@@ -61,6 +62,13 @@ func reported(before []metav1.Condition, conditionType string) bool {
 	// The condition was true before, or it failed and got an Event.
 	old := meta.FindStatusCondition(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
+}
+
+// TellAll records Events for the object of the pass. Their messages may contain texts of Coder.
+func (t *Toolkit) TellAll(p *Pass, all ensure.Events) {
+	for _, event := range all {
+		t.Tell(p, event.Type, event.Reason, Redact(event.Message))
+	}
 }
 
 // Tell records an Event for the object of the pass.

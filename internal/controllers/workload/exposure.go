@@ -51,16 +51,8 @@ func (p *Pass) Exposed() *metav1.Condition {
 	default:
 		return nil
 	}
-	condition := ConditionTrue(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed,
-		fmt.Sprintf("%s %q routes to the Service", kind, p.Workload.Name))
-	switch {
-	case p.Exposure != nil:
-		condition = ConditionFalse(coderv1alpha1.ConditionExposed, p.Exposure.Reason, p.Exposure.Message)
-	case !p.Outcome.Succeeded(StepExposure):
-		condition = ConditionFalse(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonReconciling,
-			fmt.Sprintf("%s %q is not applied yet", kind, p.Workload.Name))
-	}
-	return &condition
+	return p.ofChild(StepExposure, p.Exposure, fmt.Sprintf("%s %q", kind, p.Workload.Name),
+		ConditionTrue(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed, "routes to the Service"))
 }
 
 // MetricsExported returns the condition about the ServiceMonitor, or nil if the spec asks for none.
@@ -68,14 +60,19 @@ func (p *Pass) MetricsExported() *metav1.Condition {
 	if spec := p.Workload.Spec.Metrics; !spec.Enabled || spec.ServiceMonitor == nil {
 		return nil
 	}
-	condition := ConditionTrue(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported,
-		fmt.Sprintf("ServiceMonitor %q selects the Service of the metrics", p.Workload.Name))
+	return p.ofChild(StepServiceMonitor, p.Monitoring, fmt.Sprintf("ServiceMonitor %q", p.Workload.Name),
+		ConditionTrue(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported, "selects the Service of the metrics"))
+}
+
+// ofChild returns the condition about a child that has one of its own: works if the child is
+// applied. The message of works follows the name of the child.
+func (p *Pass) ofChild(step string, problem *Problem, name string, works metav1.Condition) *metav1.Condition {
 	switch {
-	case p.Monitoring != nil:
-		condition = ConditionFalse(coderv1alpha1.ConditionMetricsExported, p.Monitoring.Reason, p.Monitoring.Message)
-	case !p.Outcome.Succeeded(StepServiceMonitor):
-		condition = ConditionFalse(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonReconciling,
-			fmt.Sprintf("ServiceMonitor %q is not applied yet", p.Workload.Name))
+	case problem != nil:
+		return new(ConditionFalse(works.Type, problem.Reason, problem.Message))
+	case !p.Outcome.Succeeded(step):
+		return new(ConditionFalse(works.Type, coderv1alpha1.ReasonReconciling, name+" is not applied yet"))
 	}
-	return &condition
+	works.Message = name + " " + works.Message
+	return &works
 }

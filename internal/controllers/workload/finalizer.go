@@ -12,10 +12,7 @@ import (
 // garbage collector does not delete: Roles and RoleBindings in other namespaces, and what the kind
 // creates in Coder.
 func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
-	base, ok := p.Object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("bug: %T is not an object", p.Object)
-	}
+	base := p.Object.DeepCopyObject().(client.Object)
 	if !controllerutil.AddFinalizer(p.Object, p.Kind.Finalizer) {
 		return nil
 	}
@@ -28,10 +25,7 @@ func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
 // Release removes the finalizer. The garbage collector then deletes the children, unless the object
 // was deleted with --cascade=orphan.
 func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
-	base, ok := p.Object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("bug: %T is not an object", p.Object)
-	}
+	base := p.Object.DeepCopyObject().(client.Object)
 	if t.LeavesChildren(p) {
 		if err := t.orphanChildren(ctx, p); err != nil {
 			return err
@@ -56,8 +50,8 @@ func (t *Toolkit) forget(p *Pass) {
 			t.Applier.Forget(obj)
 		}
 	}
-	t.contents.use(p.Object.GetUID(), nil)
+	t.contents.Delete(p.Object.GetUID())
 	t.starts.end(p)
-	t.orphaning.forget(p.Object.GetUID())
+	t.orphaning.known.Delete(p.Object.GetUID())
 	t.Gone(p.Kind, client.ObjectKeyFromObject(p.Object))
 }

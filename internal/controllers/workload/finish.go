@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // Finish ends a pass. It calls set, which fills the object's status, and writes the status if it
@@ -33,14 +33,14 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 	err := t.writeStatus(ctx, p, set)
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errBehind):
-		after, err = steps.Sooner(after, ConflictInterval), nil
+		after, err = ensure.Sooner(after, ConflictInterval), nil
 	case apierrors.IsNotFound(err):
 		err = nil
 	}
 	if err = errors.Join(p.Outcome.Err, err); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: steps.Sooner(after, recheck)}, nil
+	return ctrl.Result{RequeueAfter: ensure.Sooner(after, recheck)}, nil
 }
 
 // writeStatus writes the status if it changed, and then records Events. The write fails if the
@@ -48,10 +48,7 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 // Events. If there is nothing to write, writeStatus returns errBehind when the cache is known to be
 // stale.
 func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1alpha1.WorkloadStatus) error {
-	base, ok := p.Object.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("bug: %T is not an object", p.Object)
-	}
+	base := p.Object.DeepCopyObject().(client.Object)
 	next := set()
 	ready := meta.FindStatusCondition(next.Conditions, coderv1alpha1.ConditionReady)
 	t.count(p, ready)
@@ -93,16 +90,16 @@ func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
 // Gone drops the state and the metrics of an object that no longer exists.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)
-	t.versions.forget(kind.Name, key)
+	t.versions.Delete(versionKey{kind: kind.Name, name: key})
 }
 
 // Settled converts errors that resolve without any action into a wait.
 func Settled(err error) error {
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, apply.ErrOwnerDeleted):
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: err.Error(), After: ConflictInterval}
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, ConflictInterval, "%v", err)
 	case errors.Is(err, apply.ErrTerminating):
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: err.Error(), After: terminatingInterval}
+		return ensure.Waits(coderv1alpha1.ReasonWaiting, terminatingInterval, "%v", err)
 	}
 	return err
 }

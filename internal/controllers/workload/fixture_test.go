@@ -23,14 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
-
-// plane is the scope of a kind that has only the shared steps.
-type plane struct {
-	Pass
-	cp *coderv1alpha1.CoderControlPlane
-}
 
 func planeKind() Kind {
 	return Kind{
@@ -46,8 +39,8 @@ type fixture struct {
 	kinds   kindList
 	logs    *fakeLogs
 	options Options
-	// last is the scope of the last pass.
-	last *plane
+	// last is the last pass.
+	last *Pass
 	// reads are the uncached reads.
 	reads []string
 }
@@ -69,7 +62,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			IndexName: IndexController, IndexOf: ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
 				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []resources.Reference {
-					return ReferencesOf(resources.ControlPlane(obj.(*coderv1alpha1.CoderControlPlane), resources.ControlPlaneInputs{}))
+					return ReferencesOf(resources.ControlPlane(obj.(*coderv1alpha1.CoderControlPlane), resources.Cluster{}))
 				}))
 			},
 		}),
@@ -109,25 +102,19 @@ func (f *fixture) pass(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 	if err := f.kit.Client.Get(ctx, req.NamespacedName, cp); err != nil {
 		return ctrl.Result{}, err
 	}
-	s := &plane{cp: cp}
-	f.last = s
-	s.Pass = f.kit.NewPass(planeKind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, resources.ControlPlaneInputs{}))
-	list := append(Begin[*plane](f.kit), Steps[*plane](f.kit, Needs{})...)
-	if s.Deleting() {
-		list = []steps.Step[*plane]{
-			Step[*plane](StepWorkspaces, f.kit.RemoveWorkspaceAccess),
-			Step[*plane](StepRelease, f.kit.Release, StepWorkspaces),
+	p := new(f.kit.NewPass(planeKind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, resources.Cluster{})))
+	f.last = p
+	list := append(f.kit.Begin(p), f.kit.Steps(p)...)
+	if p.Deleting() {
+		list = []Step{
+			NewStep(StepWorkspaces, p, f.kit.RemoveWorkspaceAccess),
+			NewStep(StepRelease, p, f.kit.Release, StepWorkspaces),
 		}
 	}
-	s.Outcome = steps.Run(ctx, s, list)
-	return f.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
-		parts := []metav1.Condition{s.ResourcesApplied(), s.DeploymentAvailable()}
-		for _, part := range []*metav1.Condition{s.WorkspaceAccess(), s.Exposed(), s.MetricsExported()} {
-			if part != nil {
-				parts = append(parts, *part)
-			}
-		}
-		cp.Status.WorkloadStatus = s.Status(Summary{Parts: parts, Works: "it runs"})
+	p.Run(ctx, list)
+	return f.kit.Finish(ctx, p, func() *coderv1alpha1.WorkloadStatus {
+		parts := Parts(new(p.ResourcesApplied()), new(p.DeploymentAvailable()), p.WorkspaceAccess(), p.Exposed(), p.MetricsExported())
+		cp.Status.WorkloadStatus = p.Status(Summary{Parts: parts, Works: "it runs"})
 		return &cp.Status.WorkloadStatus
 	}, RestInterval)
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
-// Metrics holds the collectors of the controllers. A nil Metrics ignores all calls.
+// Metrics holds the collectors of the controllers.
 type Metrics struct {
 	outcomes      *prometheus.CounterVec
 	timeToReady   *prometheus.HistogramVec
@@ -24,7 +25,16 @@ type Metrics struct {
 
 // NewMetrics creates the metrics and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
+	m := unregisteredMetrics()
+	return m, errors.Join(
+		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady), collector.Register(registerer, &m.requests),
+		collector.Register(registerer, &m.durations), collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
+		collector.Register(registerer, &m.ready),
+	)
+}
+
+func unregisteredMetrics() *Metrics {
+	return &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_reconcile_outcomes_total",
 			Help: "Reconciliations, by kind and by the reason of the object's condition Ready afterwards.",
@@ -56,32 +66,18 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Help: "1 if the condition Ready of an object is True, otherwise 0.",
 		}, []string{"kind", "namespace", "name"}),
 	}
-	return m, errors.Join(
-		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady), collector.Register(registerer, &m.requests),
-		collector.Register(registerer, &m.durations), collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
-		collector.Register(registerer, &m.ready),
-	)
 }
 
 // Reconciled counts a reconciliation.
-func (m *Metrics) Reconciled(kind, reason string) {
-	if m != nil {
-		m.outcomes.WithLabelValues(kind, reason).Inc()
-	}
-}
+func (m *Metrics) Reconciled(kind, reason string) { m.outcomes.WithLabelValues(kind, reason).Inc() }
 
 // BecameReady records how long an object took to become ready.
 func (m *Metrics) BecameReady(kind string, took time.Duration) {
-	if m != nil {
-		m.timeToReady.WithLabelValues(kind).Observe(took.Seconds())
-	}
+	m.timeToReady.WithLabelValues(kind).Observe(took.Seconds())
 }
 
 // SetReady records whether an object is ready.
 func (m *Metrics) SetReady(kind, namespace, name string, ready bool) {
-	if m == nil {
-		return
-	}
 	value := 0.0
 	if ready {
 		value = 1
@@ -89,37 +85,23 @@ func (m *Metrics) SetReady(kind, namespace, name string, ready bool) {
 	m.ready.WithLabelValues(kind, namespace, name).Set(value)
 }
 
-// SetTokenExpiry records when the operator's token for a control plane expires. Nil means unknown.
-func (m *Metrics) SetTokenExpiry(namespace, name string, at *time.Time) {
-	if m != nil {
-		setTime(m.tokenExpiry, namespace, name, at)
+// SetExpiries records when the operator's token for a control plane and the license of the control
+// plane expire. Nil means unknown.
+func (m *Metrics) SetExpiries(namespace, name string, token, license *metav1.Time) {
+	for gauge, at := range map[*prometheus.GaugeVec]*metav1.Time{m.tokenExpiry: token, m.licenseExpiry: license} {
+		if at == nil {
+			gauge.DeleteLabelValues(namespace, name)
+			continue
+		}
+		gauge.WithLabelValues(namespace, name).Set(float64(at.Unix()))
 	}
-}
-
-// SetLicenseExpiry records when the license of a control plane expires. Nil means unknown.
-func (m *Metrics) SetLicenseExpiry(namespace, name string, at *time.Time) {
-	if m != nil {
-		setTime(m.licenseExpiry, namespace, name, at)
-	}
-}
-
-func setTime(gauge *prometheus.GaugeVec, namespace, name string, at *time.Time) {
-	if at == nil {
-		gauge.DeleteLabelValues(namespace, name)
-		return
-	}
-	gauge.WithLabelValues(namespace, name).Set(float64(at.Unix()))
 }
 
 // Forget deletes the series of an object that no longer exists.
 func (m *Metrics) Forget(kind, namespace, name string) {
-	if m == nil {
-		return
-	}
 	m.ready.DeleteLabelValues(kind, namespace, name)
 	if kind == controlPlaneKind {
-		m.tokenExpiry.DeleteLabelValues(namespace, name)
-		m.licenseExpiry.DeleteLabelValues(namespace, name)
+		m.SetExpiries(namespace, name, nil, nil)
 	}
 }
 
@@ -128,9 +110,6 @@ const controlPlaneKind = "CoderControlPlane"
 
 // Observe counts a request to Coder. It is meant for coderd.Config.Observe.
 func (m *Metrics) Observe(call coderd.Call) {
-	if m == nil {
-		return
-	}
 	code := strconv.Itoa(call.Status)
 	m.requests.WithLabelValues(call.Endpoint, call.Method, code).Inc()
 	m.durations.WithLabelValues(call.Endpoint, call.Method, code).Observe(call.Duration.Seconds())

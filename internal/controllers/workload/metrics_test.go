@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
@@ -70,7 +70,7 @@ func (r *registered) series(name string) []float64 {
 }
 
 func planeWorkload(cp *coderv1alpha1.CoderControlPlane) resources.Workload {
-	return resources.ControlPlane(cp, resources.ControlPlaneInputs{})
+	return resources.ControlPlane(cp, resources.Cluster{})
 }
 
 // A pass is a trace, its steps are spans of the trace, and a failure is recorded in the span.
@@ -78,21 +78,23 @@ func TestAPassIsATrace(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
 	broken := errors.New("no database")
-	list := []steps.Step[string]{
-		{Name: "service", Run: func(context.Context, string) error { return nil }},
-		{Name: "coder", Run: func(ctx context.Context, _ string) error {
+	list := []Step{
+		{Name: "service", Run: func(context.Context) error { return nil }},
+		{Name: "coder", Run: func(ctx context.Context) error {
 			_, span := tracing.Start(ctx, "Coder GET")
 			span.End()
 			return broken
 		}},
-		{Name: "pods", Run: func(context.Context, string) error { return &steps.Waiting{Reason: "PodsStarting", Message: "soon"} }},
+		{Name: "pods", Run: func(context.Context) error { return ensure.Waits("PodsStarting", 0, "soon") }},
 	}
 	var trace string
 	pass := traced{kind: "CoderControlPlane", tracing: provider, next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		_, span := tracing.Start(ctx, "look")
 		trace = span.SpanContext().TraceID().String()
 		span.End()
-		return reconcile.Result{}, steps.Run(ctx, "", list).Err
+		p := &Pass{}
+		p.Run(ctx, list)
+		return reconcile.Result{}, p.Outcome.Err
 	})}
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "coder"}}
 	if _, err := pass.Reconcile(t.Context(), request); !errors.Is(err, broken) {

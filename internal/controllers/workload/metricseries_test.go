@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -39,13 +40,12 @@ func TestSeriesGoWithTheirObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Unix(1000, 0)
+	now := metav1.NewTime(time.Unix(1000, 0))
 	m.Reconciled("CoderControlPlane", "Ready")
 	m.BecameReady("CoderControlPlane", time.Minute)
 	m.SetReady("CoderControlPlane", "team", "coder", true)
 	m.SetReady("CoderProvisioner", "team", "coder", false)
-	m.SetTokenExpiry("team", "coder", &now)
-	m.SetLicenseExpiry("team", "coder", &now)
+	m.SetExpiries("team", "coder", &now, &now)
 	m.Observe(coderd.Call{Method: "GET", Endpoint: "/api/v2/buildinfo", Status: 200, Duration: time.Second})
 	want := []string{
 		"coder_k8s_coder_request_duration_seconds{code=200,endpoint=/api/v2/buildinfo,method=GET}",
@@ -61,7 +61,12 @@ func TestSeriesGoWithTheirObject(t *testing.T) {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
 
-	m.SetLicenseExpiry("team", "coder", nil)
+	m.SetExpiries("team", "coder", &now, nil)
+	for _, series := range series(t, registry) {
+		if strings.HasPrefix(series, "coder_k8s_license_expiry") {
+			t.Errorf("%s is told of a license that never expires", series)
+		}
+	}
 	m.Forget("CoderProvisioner", "team", "coder")
 	m.Forget("CoderControlPlane", "team", "coder")
 	for _, series := range series(t, registry) {
@@ -87,15 +92,4 @@ func TestMetricsOfOneRegistryAreOne(t *testing.T) {
 	if got := families[0].GetMetric()[0].GetCounter().GetValue(); got != 2 {
 		t.Errorf("counted %v, want 2", got)
 	}
-}
-
-func TestNoMetricsCountNothing(t *testing.T) {
-	var m *Metrics
-	m.Reconciled("k", "r")
-	m.BecameReady("k", time.Second)
-	m.SetReady("k", "ns", "n", true)
-	m.SetTokenExpiry("ns", "n", nil)
-	m.SetLicenseExpiry("ns", "n", nil)
-	m.Observe(coderd.Call{})
-	m.Forget("k", "ns", "n")
 }

@@ -2,11 +2,9 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -17,44 +15,28 @@ import (
 // this, and the garbage collector removes the finalizer as soon as it has removed the owner
 // references from the children that it knows. A pass may start later than that, so a watch
 // predicate records these objects.
-type orphaning struct {
-	mu    sync.Mutex
-	known map[types.UID]bool
-}
+type orphaning struct{ known sync.Map }
 
 // watched returns a predicate that records objects and accepts every event.
 func (o *orphaning) watched() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { o.note(e.Object); return true },
 		UpdateFunc: func(e event.UpdateEvent) bool { o.note(e.ObjectNew); return true },
-		DeleteFunc: func(e event.DeleteEvent) bool { o.forget(e.Object.GetUID()); return true },
+		DeleteFunc: func(e event.DeleteEvent) bool { o.known.Delete(e.Object.GetUID()); return true },
 	}
 }
 
 // note records an object if it is being deleted and its children must be kept.
 func (o *orphaning) note(obj client.Object) {
-	if !asksToOrphan(obj) {
-		return
+	if asksToOrphan(obj) {
+		o.known.Store(obj.GetUID(), true)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.known == nil {
-		o.known = map[types.UID]bool{}
-	}
-	o.known[obj.GetUID()] = true
 }
 
 // of reports whether the children of an object that is being deleted must be kept.
 func (o *orphaning) of(obj client.Object) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.known[obj.GetUID()] || asksToOrphan(obj)
-}
-
-func (o *orphaning) forget(id types.UID) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.known, id)
+	_, noted := o.known.Load(obj.GetUID())
+	return noted || asksToOrphan(obj)
 }
 
 func asksToOrphan(obj client.Object) bool {
@@ -72,22 +54,9 @@ func (t *Toolkit) LeavesChildren(p *Pass) bool { return p.Deleting() && t.orphan
 // adopted afterwards.
 func (t *Toolkit) orphanChildren(ctx context.Context, p *Pass) error {
 	for _, kind := range t.childKinds() {
-		list, err := t.listFor(kind)
-		if err != nil {
-			return err
-		}
 		// The cache may not contain a child that was just adopted.
-		if err := t.Live.List(ctx, list, client.InNamespace(p.Object.GetNamespace())); err != nil {
-			return fmt.Errorf("listing what the %s leaves behind: %w", p.Kind.Noun, err)
-		}
-		children, err := controlledIn(list, p.Object)
-		if err != nil {
+		if err := t.detachAll(ctx, p, t.Live, kind); err != nil {
 			return err
-		}
-		for _, child := range children {
-			if err := t.detach(ctx, p, child); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -47,14 +47,7 @@ func (f *fixture) owned() (names []string) {
 func (f *fixture) eachChild(do func(client.Object)) {
 	f.T.Helper()
 	for _, kind := range Children() {
-		list, err := f.kit.listFor(kind)
-		if err != nil {
-			f.T.Fatal(err)
-		}
-		if err := f.Cluster.List(f.T.Context(), list, client.InNamespace("coder")); err != nil {
-			f.T.Fatal(err)
-		}
-		children, err := controlledIn(list, newControlPlane())
+		children, err := f.kit.owned(f.T.Context(), &Pass{Object: newControlPlane()}, f.Cluster, kind)
 		if err != nil {
 			f.T.Fatal(err)
 		}

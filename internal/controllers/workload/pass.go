@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // Kind describes a kind to the shared steps.
@@ -63,14 +64,16 @@ type Pass struct {
 	// Trouble is the reason why the pods are not ready, or nil if it is unknown.
 	Trouble *Problem
 
-	// Outcome is the result of the steps. The code that runs the steps sets it.
-	Outcome steps.Outcome
+	// Outcome is the result of the steps.
+	Outcome Outcome
 	// Released reports that the finalizer was removed.
 	Released bool
 
 	// wanted contains the names of the children that the spec asks for.
 	wanted map[string]bool
-	used   []contentKey
+	// known are the contents of Secrets and ConfigMaps that the last pass read, and contents those of
+	// this pass.
+	known, contents contents
 	// adopted is the Deployment if it was handed over, otherwise nil.
 	adopted *appsv1.Deployment
 	// seen is the resource version of the Deployment from which KeepReplicas was decided. It is
@@ -83,19 +86,13 @@ type Hooks struct {
 	// Unconfigured returns the setting that is missing in the spec and without which the process in
 	// the pods cannot work, or nil. It is called if the pods can be created and are not ready.
 	Unconfigured func() *Problem
-	// Explain returns the problem that the output of an unready container describes, or nil. The
+	// Explain returns the problem that the output of Coder's unready container describes, or nil. The
 	// caller redacts the result.
-	Explain func(container, words string) *Problem
+	Explain func(output string) *Problem
 	// MissingReference describes a missing Secret or ConfigMap in terms of the spec, or returns
 	// nil. An empty key means that the whole object is missing.
 	MissingReference func(reference resources.Reference, key string) *Problem
 }
-
-// Scope is the argument of the steps: a pointer to a struct that embeds a Pass.
-type Scope interface{ Shared() *Pass }
-
-// Shared returns the pass itself.
-func (p *Pass) Shared() *Pass { return p }
 
 // Deleting reports whether the object is being deleted.
 func (p *Pass) Deleting() bool { return !p.Object.GetDeletionTimestamp().IsZero() }
@@ -124,16 +121,16 @@ func (p *Pass) PodLabels() map[string]string {
 // Available reports whether the Deployment has the desired number of available pods.
 func (p *Pass) Available() bool { return p.Deployment != nil && available(p.Deployment, p.Wanted()) }
 
+// Older reports whether an object was created before another one. Creation times have no fractions of
+// a second, so the names decide between equal ones.
+func Older(a, b client.Object) bool {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+		cmp.Compare(a.GetName(), b.GetName())) < 0
+}
+
 // Complain records a reason why an object is not applied.
 func (p *Pass) Complain(reason, message string) {
 	p.Problems = append(p.Problems, Problem{Reason: reason, Message: message})
-}
-
-// Step converts a step over the Pass into a step over the scope of a kind.
-func Step[S Scope](name string, run func(context.Context, *Pass) error, needs ...string) steps.Step[S] {
-	return steps.Step[S]{Name: name, Needs: needs, Run: func(ctx context.Context, scope S) error {
-		return run(ctx, scope.Shared())
-	}}
 }
 
 // CheckName stops the pass if no valid names for the children can be derived from the object's
@@ -145,7 +142,7 @@ func (t *Toolkit) CheckName(_ context.Context, p *Pass) error {
 		return nil
 	}
 	p.Complain(coderv1alpha1.ReasonInvalidName, message)
-	return &steps.Stalled{Reason: coderv1alpha1.ReasonInvalidName, Message: message}
+	return ensure.Fails(coderv1alpha1.ReasonInvalidName, 0, "%s", message)
 }
 
 // InvalidName returns why the name of the workload is invalid, or an empty string. If the workload

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 // IndexController is the name of the index of children by the uid of their controller.
@@ -38,7 +38,7 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	p.wanted[t.childName(deploymentOf(p.Workload))] = true
 	var ended ending
 	for _, kind := range t.childKinds() {
-		owned, err := t.owned(ctx, p, kind)
+		owned, err := t.owned(ctx, p, t.Client, kind, ownedBy(p))
 		ended.add(p.pruned(err))
 		for _, obj := range owned {
 			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() || p.inUse(obj) {
@@ -67,8 +67,7 @@ func (p *Pass) pruned(err error) error {
 type ending struct{ waiting, failed error }
 
 func (e *ending) add(err error) {
-	var wait *steps.Waiting
-	if errors.As(err, &wait) {
+	if ensure.Stopped(err) != nil {
 		e.waiting = err
 		return
 	}
@@ -112,54 +111,40 @@ func (t *Toolkit) kindOf(obj runtime.Object) string {
 	return kind.Kind
 }
 
-// owned returns the children of one kind from the cache.
-func (t *Toolkit) owned(ctx context.Context, p *Pass, kind client.Object) ([]client.Object, error) {
-	list, err := t.listFor(kind)
+// owned returns the children of one kind that a reader has.
+func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
+	all, err := t.list(ctx, reader, kind, append(opts, client.InNamespace(p.Object.GetNamespace()))...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("looking for children of the %s: %w", p.Kind.Noun, err)
 	}
-	if err := t.listOwned(ctx, p, list); err != nil {
-		return nil, err
-	}
-	return controlledIn(list, p.Object)
+	return slices.DeleteFunc(all, func(obj client.Object) bool { return !metav1.IsControlledBy(obj, p.Object) }), nil
 }
 
-// listFor returns an empty list of a kind.
-func (t *Toolkit) listFor(kind client.Object) (client.ObjectList, error) {
+// ownedBy selects the children in the cache.
+func ownedBy(p *Pass) client.ListOption {
+	return client.MatchingFields{IndexController: string(p.Object.GetUID())}
+}
+
+// list returns the objects of a kind that a reader has.
+func (t *Toolkit) list(ctx context.Context, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
 	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("bug: %w", err)
 	}
-	gvk.Kind += "List"
-	made, err := t.Client.Scheme().New(gvk)
+	made, err := t.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("bug: %w", err)
 	}
-	list, ok := made.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("bug: %s is not a list", gvk)
+	list := made.(client.ObjectList)
+	if err := reader.List(ctx, list, opts...); err != nil {
+		return nil, fmt.Errorf("listing objects of the kind %s: %w", gvk.Kind, err)
 	}
-	return list, nil
-}
-
-// controlledIn returns the objects of a list that have this controller.
-func controlledIn(list client.ObjectList, controller client.Object) (all []client.Object, err error) {
+	var all []client.Object
 	err = meta.EachListItem(list, func(item runtime.Object) error {
-		if obj, ok := item.(client.Object); ok && metav1.IsControlledBy(obj, controller) {
-			all = append(all, obj)
-		}
+		all = append(all, item.(client.Object))
 		return nil
 	})
 	return all, err
-}
-
-func (t *Toolkit) listOwned(ctx context.Context, p *Pass, list client.ObjectList) error {
-	err := t.Client.List(ctx, list, client.InNamespace(p.Object.GetNamespace()),
-		client.MatchingFields{IndexController: string(p.Object.GetUID())})
-	if err != nil {
-		return fmt.Errorf("listing what belongs to the %s: %w", p.Kind.Noun, err)
-	}
-	return nil
 }
 
 // deleteOwn deletes a child, unless it was changed since it was read: the change may have given it
@@ -179,12 +164,17 @@ func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 // detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
 // created, so that they are not deleted with the owner.
 func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
-	list := &corev1.ServiceAccountList{}
-	if err := t.listOwned(ctx, p, list); err != nil {
+	return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, ownedBy(p))
+}
+
+// detachAll detaches the children of one kind that a reader has.
+func (t *Toolkit) detachAll(ctx context.Context, p *Pass, reader client.Reader, kind client.Object, opts ...client.ListOption) error {
+	owned, err := t.owned(ctx, p, reader, kind, opts...)
+	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		if err := t.detach(ctx, p, &list.Items[i]); err != nil {
+	for _, child := range owned {
+		if err := t.detach(ctx, p, child); err != nil {
 			return err
 		}
 	}
@@ -193,10 +183,7 @@ func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
 
 // detach removes the owner reference from a child, so that the child is not deleted with the owner.
 func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
-	base, ok := child.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("bug: %T is not an object", child)
-	}
+	base := child.DeepCopyObject().(client.Object)
 	if err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme()); err != nil {
 		return fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err)
 	}

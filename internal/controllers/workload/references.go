@@ -12,19 +12,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
+// content is what a Secret or ConfigMap held when it was read. Values are kept only as hashes. An
+// empty version means that the object did not exist.
+type content struct {
+	version string
+	keys    map[string][sha256.Size]byte
+}
+
+func (c content) missing() bool { return c.version == "" }
+
+// contents are those of the Secrets and ConfigMaps that an object uses, by "<kind>/<name>".
+type contents map[string]content
+
 // ReadReferences completes the Workload with state of the cluster: the names of the variables from
 // spec.envFrom, the checksum of the Secrets and ConfigMaps that the pods refer to, and whether
 // another client scales the Deployment.
 func (t *Toolkit) ReadReferences(ctx context.Context, p *Pass) error {
+	before, _ := t.contents.Load(p.Object.GetUID())
+	p.known, _ = before.(contents)
+	p.contents = contents{}
 	err := t.readReferences(ctx, p)
-	t.contents.use(p.Object.GetUID(), p.used)
+	t.contents.Store(p.Object.GetUID(), p.contents)
 	if err == nil {
 		p.Workload.KeepReplicas, err = t.scaledByOthers(ctx, p)
 	}
@@ -155,11 +169,10 @@ func missingOf(p *Pass, reference resources.Reference, known content) (missing *
 // contentOf returns the content of a Secret or ConfigMap as hashes. It asks the API server only if
 // the metadata cache has another resource version than the last content that was read.
 func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (content, error) {
-	key := contentKey{kind: kind, name: types.NamespacedName{Namespace: p.Object.GetNamespace(), Name: name}}
-	p.used = append(p.used, key)
+	key := client.ObjectKey{Namespace: p.Object.GetNamespace(), Name: name}
 	cached := &metav1.PartialObjectMetadata{}
 	cached.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	err := t.Metadata.Get(ctx, key.name, cached)
+	err := t.Metadata.Get(ctx, key, cached)
 	if client.IgnoreNotFound(err) != nil {
 		return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)
 	}
@@ -167,23 +180,25 @@ func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (co
 	if apierrors.IsNotFound(err) {
 		version = ""
 	}
-	if known, ok := t.contents.get(key); ok && known.version == version {
-		return known, nil
+	known, ok := p.contents[kind+"/"+name]
+	if !ok {
+		known, ok = p.known[kind+"/"+name]
 	}
-	// The cache may be stale, so the content always comes from the API server.
-	known, err := t.readContent(ctx, key)
-	if err != nil {
-		return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)
+	if !ok || known.version != version {
+		// The cache may be stale, so the content always comes from the API server.
+		if known, err = t.readContent(ctx, kind, key); err != nil {
+			return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)
+		}
 	}
-	t.contents.put(key, known)
+	p.contents[kind+"/"+name] = known
 	return known, nil
 }
 
-func (t *Toolkit) readContent(ctx context.Context, key contentKey) (content, error) {
+func (t *Toolkit) readContent(ctx context.Context, kind string, key client.ObjectKey) (content, error) {
 	known := content{keys: map[string][sha256.Size]byte{}}
-	if key.kind == resources.KindConfigMap {
+	if kind == resources.KindConfigMap {
 		configMap := &corev1.ConfigMap{}
-		if err := t.Live.Get(ctx, key.name, configMap); err != nil {
+		if err := t.Live.Get(ctx, key, configMap); err != nil {
 			return content{}, client.IgnoreNotFound(err)
 		}
 		known.version = configMap.ResourceVersion
@@ -196,7 +211,7 @@ func (t *Toolkit) readContent(ctx context.Context, key contentKey) (content, err
 		return known, nil
 	}
 	secret := &corev1.Secret{}
-	if err := t.Live.Get(ctx, key.name, secret); err != nil {
+	if err := t.Live.Get(ctx, key, secret); err != nil {
 		return content{}, client.IgnoreNotFound(err)
 	}
 	known.version = secret.ResourceVersion

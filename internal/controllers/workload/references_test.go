@@ -138,19 +138,21 @@ func TestContentsAreForgottenWithTheirLastUser(t *testing.T) {
 		withSecretVariable("db2", "url")(cp)
 	})
 	f.Settle()
-	if known := len(f.kit.contents.known); known != 1 {
-		t.Errorf("%d contents are remembered, want 1", known)
+	known, _ := f.kit.contents.Load(f.Object().UID)
+	if all := known.(contents); len(all) != 1 || all["Secret/db2"].missing() {
+		t.Errorf("the contents %v are remembered, want those of one Secret", all)
 	}
+	uid := f.Object().UID
 	f.Remove(f.Object())
 	f.Reconcile()
-	if known, users := len(f.kit.contents.known), len(f.kit.contents.usedBy); known+users > 0 {
-		t.Errorf("%d contents of %d users are remembered of an object that is gone", known, users)
+	if known, found := f.kit.contents.Load(uid); found {
+		t.Errorf("the contents %v are remembered of an object that is gone", known)
 	}
 }
 
 func TestSecretsWakeWhoeverRefersToThem(t *testing.T) {
 	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
-	r := Registration{Kind: planeKind(), List: &coderv1alpha1.CoderControlPlaneList{}}
+	r := Registration{Kind: planeKind(), For: &coderv1alpha1.CoderControlPlane{}}
 	owned := secretOf("token", nil)
 	owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(newControlPlane(), coderv1alpha1.GroupVersion.WithKind("CoderControlPlane"))}
 	foreign := secretOf("theirs", nil)
@@ -184,7 +186,7 @@ func TestAFailedLookupOfAWatchIsLogged(t *testing.T) {
 			return errors.New("no index")
 		},
 	})
-	r := Registration{Kind: planeKind(), List: &coderv1alpha1.CoderControlPlaneList{}}
+	r := Registration{Kind: planeKind(), For: &coderv1alpha1.CoderControlPlane{}}
 	for name, handle := range map[string]handler.MapFunc{
 		`"kind"="Secret" "name"="db"`: f.kit.whoseContent(r, "Secret"),
 		`"controlPlane"="db"`:         f.kit.OfControlPlane(r),

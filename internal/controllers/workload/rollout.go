@@ -9,11 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // deadlineExceeded is the reason of the condition Progressing of a Deployment whose rollout
@@ -34,9 +33,7 @@ func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 		}
 		p.Trouble = found
 	}
-	return &steps.Waiting{
-		Reason: coderv1alpha1.ReasonProgressing, Message: rolloutProgress(p.Deployment, p.Wanted()), After: PollInterval,
-	}
+	return ensure.Waits(coderv1alpha1.ReasonProgressing, PollInterval, "%s", rolloutProgress(p.Deployment, p.Wanted()))
 }
 
 // available reports whether the wanted number of pods is available and all pods are of the newest
@@ -77,22 +74,15 @@ func deploymentCondition(d *appsv1.Deployment, kind appsv1.DeploymentConditionTy
 // scaledByOthers reports whether another client, for example a HorizontalPodAutoscaler, owns the
 // number of replicas and the spec has not asked for another number since.
 func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
-	d := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}
-	if err := t.Client.Get(ctx, key, d); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading Deployment %q: %w", key.Name, err)
-	}
-	if !metav1.IsControlledBy(d, p.Object) {
-		return false, nil
+	d, err := p.OwnDeployment(ctx, t.Client)
+	if d == nil || err != nil {
+		return false, err
 	}
 	// A stale cache may not contain the last change of an autoscaler. With this resource version,
 	// an apply that would undo the change fails.
 	p.seen = d.ResourceVersion
 	asked := strconv.Itoa(int(resources.Replicas(p.Workload)))
-	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, t.FieldOwner), nil
+	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, fieldOwner), nil
 }
 
 func replicasOwnedByOthers(d *appsv1.Deployment, fieldOwner string) bool {

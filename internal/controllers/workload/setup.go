@@ -10,10 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -50,9 +48,8 @@ type Registration struct {
 	Kind Kind
 	// Name is the name of the controller in logs and metrics, for example codercontrolplane.
 	Name string
-	// For is an empty object of the kind, and List an empty list of it.
-	For  client.Object
-	List client.ObjectList
+	// For is an empty object of the kind.
+	For client.Object
 	// References returns the Secrets and ConfigMaps whose content an object of the kind depends on.
 	// ReferencesOf returns those of its pods.
 	References func(client.Object) []resources.Reference
@@ -81,7 +78,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: t.Concurrency,
+			MaxConcurrentReconciles: concurrency,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 				shortestBackoff, longestBackoff),
 		})
@@ -169,22 +166,15 @@ func (t *Toolkit) OfControlPlane(r Registration) handler.MapFunc {
 // cannot return an error, so an error is logged, and the objects are reconciled when they are
 // checked again.
 func (t *Toolkit) requestsFor(ctx context.Context, r Registration, namespace string, index client.MatchingFields) []reconcile.Request {
-	list, ok := r.List.DeepCopyObject().(client.ObjectList)
-	if !ok {
-		return nil
-	}
-	if err := t.Client.List(ctx, list, client.InNamespace(namespace), index); err != nil {
+	all, err := t.list(ctx, t.Client, r.For, client.InNamespace(namespace), index)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the objects that refer to an object")
 		return nil
 	}
 	var requests []reconcile.Request
-	// EachListItem returns only errors of the function, which returns none.
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if found, ok := item.(client.Object); ok {
-			requests = append(requests, requestFor(found.GetNamespace(), found.GetName()))
-		}
-		return nil
-	})
+	for _, obj := range all {
+		requests = append(requests, requestFor(obj.GetNamespace(), obj.GetName()))
+	}
 	return requests
 }
 
@@ -248,19 +238,11 @@ func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controlle
 // everything returns a source that enqueues each object of a kind once.
 func (t *Toolkit) everything(r Registration) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		list, ok := r.List.DeepCopyObject().(client.ObjectList)
-		if !ok {
-			return fmt.Errorf("bug: %T is not a list", r.List)
+		all, err := t.list(ctx, t.Client, r.For)
+		for _, obj := range all {
+			queue.Add(requestFor(obj.GetNamespace(), obj.GetName()))
 		}
-		if err := t.Client.List(ctx, list); err != nil {
-			return fmt.Errorf("listing every %s: %w", r.Kind.Noun, err)
-		}
-		return meta.EachListItem(list, func(item runtime.Object) error {
-			if obj, ok := item.(client.Object); ok {
-				queue.Add(requestFor(obj.GetNamespace(), obj.GetName()))
-			}
-			return nil
-		})
+		return err
 	})
 }
 

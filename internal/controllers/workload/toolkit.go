@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -20,17 +18,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
+	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
-	// DefaultFieldOwner is the name of the operator in the managed fields of its objects.
-	DefaultFieldOwner = "coder-k8s"
-	// DefaultConcurrency is the number of objects of a kind that are reconciled concurrently.
-	DefaultConcurrency = 8
+	// fieldOwner is the name of the operator in the managed fields of its objects.
+	fieldOwner = "coder-k8s"
+	// concurrency is the number of objects of a kind that are reconciled concurrently.
+	concurrency = 8
 
 	// RestInterval is the time until the next pass over an object that works. Watches report all
 	// changes in the cluster. This interval is for changes that no watch reports.
@@ -55,33 +55,24 @@ type KindSet interface {
 
 // Options configure a Toolkit. The zero value is valid.
 type Options struct {
-	// Metadata reads the metadata of Secrets and ConfigMaps. Nil means the manager's cache, or the
-	// client if there is no manager.
+	// Metadata reads the metadata of Secrets and ConfigMaps. New sets it to the manager's cache. Nil
+	// means the client.
 	Metadata client.Reader
-	// Logs reads the logs of pods. Nil means those of the API server, or none if there is no
-	// manager.
+	// Logs reads the logs of pods. New sets it to those of the API server. Nil means none.
 	Logs PodLogs
 	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
 	// Optional reports which optional kinds the cluster serves. Nil means none.
 	Optional KindSet
-	// Metrics are the metrics of the controllers. Nil disables them.
+	// Metrics are the metrics of the controllers. Nil means metrics that are not exported.
 	Metrics *Metrics
+	// NewClient creates a client for a Coder. Nil means coderd.New. Use Toolkit.Coder to call it.
+	NewClient func(coderd.Config) (*coderd.Client, error)
 	// Tracing creates a span for each pass. Nil disables it.
 	Tracing *tracing.Provider
-	// FieldOwner is the name of the operator in managed fields. Empty means DefaultFieldOwner.
-	FieldOwner string
-	// ClusterDomain is the DNS domain of the cluster. Empty means cluster.local.
-	ClusterDomain string
+	resources.Cluster
 	// Namespaces are the namespaces that the operator watches. Empty means all.
 	Namespaces []string
-	// OperatorNamespace is the namespace of the operator. Empty means that it is unknown.
-	OperatorNamespace string
-	// PodIPv6 reports whether the primary address of pods in this cluster is an IPv6 address.
-	PodIPv6 bool
-	// Concurrency is the number of objects of a kind that are reconciled concurrently. 0 means
-	// DefaultConcurrency.
-	Concurrency int
 	// Authors checks whether the author of spec.rbac may grant those permissions. Nil means an
 	// author.Checker that asks the API server.
 	Authors Authors
@@ -103,7 +94,8 @@ type Toolkit struct {
 	Recorder events.EventRecorder
 	Options
 
-	contents  contents
+	// contents are the contents of each object, by its uid.
+	contents  sync.Map
 	starts    starts
 	versions  versions
 	orphaning orphaning
@@ -111,16 +103,11 @@ type Toolkit struct {
 
 // New creates the Toolkit of a manager's controllers.
 func New(mgr manager.Manager, options Options) (*Toolkit, error) {
-	if options.Logs == nil {
-		clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-		if err != nil {
-			return nil, fmt.Errorf("making a client for logs: %w", err)
-		}
-		options.Logs = podLogs{client: clientset}
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for logs: %w", err)
 	}
-	if options.Metadata == nil {
-		options.Metadata = mgr.GetCache()
-	}
+	options.Logs, options.Metadata = podLogs{client: clientset}, mgr.GetCache()
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -149,13 +136,22 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 	if options.Authors == nil {
 		options.Authors = author.Checker{Client: c}
 	}
-	options.FieldOwner = cmp.Or(options.FieldOwner, DefaultFieldOwner)
-	options.ClusterDomain = cmp.Or(options.ClusterDomain, resources.DefaultClusterDomain)
-	options.Concurrency = cmp.Or(options.Concurrency, DefaultConcurrency)
+	if options.Metrics == nil {
+		options.Metrics = unregisteredMetrics()
+	}
+	if options.NewClient == nil {
+		options.NewClient = coderd.New
+	}
 	return &Toolkit{
 		Client: c, Live: live, Uncached: c, Recorder: recorder, Options: options,
-		Applier: &apply.Applier{Client: c, Live: live, FieldOwner: options.FieldOwner},
+		Applier: &apply.Applier{Client: c, Live: live, FieldOwner: fieldOwner},
 	}
+}
+
+// Coder returns a client for a Coder whose requests are counted in the metrics.
+func (t *Toolkit) Coder(cfg coderd.Config) (*coderd.Client, error) {
+	cfg.Observe, cfg.UserAgent = t.Metrics.Observe, version.UserAgent()
+	return t.NewClient(cfg)
 }
 
 // NewPass starts a pass over an object with the given status.
@@ -170,11 +166,9 @@ type noKinds struct{}
 
 func (noKinds) Has(schema.GroupVersionKind) bool { return false }
 
-// starts remembers when work on a generation began, to measure the time until the object is ready.
-type starts struct {
-	mu    sync.Mutex
-	known map[types.UID]start
-}
+// starts remembers, by uid, when work on a generation began, to measure the time until the object is
+// ready.
+type starts struct{ sync.Map }
 
 type start struct {
 	generation int64
@@ -188,30 +182,22 @@ func (s *starts) begin(p *Pass) {
 	if p.Previous.ObservedGeneration == generation {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := p.Object.GetUID()
-	if s.known[id].generation == generation {
+	known, _ := s.Load(p.Object.GetUID())
+	if began, ok := known.(start); ok && began.generation == generation {
 		return
 	}
 	at := p.Now
 	if p.Previous.ObservedGeneration <= 0 {
 		at = p.Object.GetCreationTimestamp().Time
 	}
-	if s.known == nil {
-		s.known = map[types.UID]start{}
-	}
-	s.known[id] = start{generation: generation, at: at}
+	s.Store(p.Object.GetUID(), start{generation: generation, at: at})
 }
 
 // end forgets an object. It returns how long the work on the current generation took, and whether
 // that is known.
 func (s *starts) end(p *Pass) (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := p.Object.GetUID()
-	began, ok := s.known[id]
-	delete(s.known, id)
+	known, _ := s.LoadAndDelete(p.Object.GetUID())
+	began, ok := known.(start)
 	return p.Now.Sub(began.at), ok && !began.at.IsZero() && began.generation == p.Object.GetGeneration()
 }
 

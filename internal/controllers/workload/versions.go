@@ -17,48 +17,33 @@ var errBehind = errors.New("the cache does not have the status that was written 
 // stale cache may return an older version to the next pass. If the status of that version happens
 // to match the result of the pass, nothing would be written, although the status in the cluster
 // differs. No watch reports a change of the status, so no later pass would correct it.
-type versions struct {
-	mu    sync.Mutex
-	known map[versionKey]version
-}
+type versions struct{ sync.Map }
 
 type versionKey struct {
 	kind string
 	name types.NamespacedName
 }
 
-type version struct {
+type recorded struct {
 	uid      types.UID
 	resource string
 }
 
 // note records the current resource version of the object of a pass.
 func (v *versions) note(p *Pass) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.known == nil {
-		v.known = map[versionKey]version{}
-	}
-	v.known[versionKeyOf(p)] = version{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()}
+	v.Store(versionKeyOf(p), recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()})
 }
 
 // behind reports whether the object of a pass is older than the recorded version. Versions that
 // cannot be compared do not count as older.
 func (v *versions) behind(p *Pass) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	known, ok := v.known[versionKeyOf(p)]
+	noted, _ := v.Load(versionKeyOf(p))
+	known, ok := noted.(recorded)
 	if !ok || known.uid != p.Object.GetUID() {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(p.Object.GetResourceVersion(), known.resource)
 	return err == nil && order < 0
-}
-
-func (v *versions) forget(kind string, name types.NamespacedName) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.known, versionKey{kind: kind, name: name})
 }
 
 func versionKeyOf(p *Pass) versionKey {

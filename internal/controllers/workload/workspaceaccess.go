@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -165,30 +163,33 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 		wanted[namespace+"/RoleBinding/"+resources.WorkspaceRoleBindingName(p.Workload, namespace)] = true
 	}
 	selector := client.MatchingLabels(p.Workload.Rights.OwnerLabels)
-	bindings, roles := &rbacv1.RoleBindingList{}, &rbacv1.RoleList{}
-	if err := t.listEverywhere(ctx, reader, bindings, selector); err != nil {
-		return fmt.Errorf("listing role bindings: %w", err)
+	watched := t.Namespaces
+	if len(watched) == 0 {
+		watched = []string{metav1.NamespaceAll}
 	}
-	if err := t.listEverywhere(ctx, reader, roles, selector); err != nil {
-		return fmt.Errorf("listing roles: %w", err)
+	var all []client.Object
+	for _, kind := range []client.Object{&rbacv1.RoleBinding{}, &rbacv1.Role{}} {
+		for _, namespace := range watched {
+			found, err := t.list(ctx, reader, kind, selector, client.InNamespace(namespace))
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
+		}
 	}
 	var failed error
-	for i := range bindings.Items {
-		failed = errors.Join(failed, t.pruneOne(ctx, p, "RoleBinding", &bindings.Items[i], wanted))
-	}
-	for i := range roles.Items {
-		failed = errors.Join(failed, t.pruneOne(ctx, p, "Role", &roles.Items[i], wanted))
+	for _, obj := range all {
+		if !wanted[obj.GetNamespace()+"/"+t.childName(obj)] && t.ownsGrant(p, obj) {
+			failed = errors.Join(failed, t.pruneOne(ctx, obj))
+		}
 	}
 	return failed
 }
 
-func (t *Toolkit) pruneOne(ctx context.Context, p *Pass, kind string, obj client.Object, wanted map[string]bool) error {
-	if wanted[obj.GetNamespace()+"/"+kind+"/"+obj.GetName()] || !t.ownsGrant(p, obj) {
-		return nil
-	}
+func (t *Toolkit) pruneOne(ctx context.Context, obj client.Object) error {
 	err := t.Client.Delete(ctx, obj, client.Preconditions{UID: ptr.To(obj.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting %s %q in namespace %q: %w", kind, obj.GetName(), obj.GetNamespace(), err)
+		return fmt.Errorf("deleting %s %q in namespace %q: %w", t.kindOf(obj), obj.GetName(), obj.GetNamespace(), err)
 	}
 	t.Applier.Forget(obj)
 	return nil
@@ -201,23 +202,4 @@ func (t *Toolkit) ownsGrant(p *Pass, obj client.Object) bool {
 		return metav1.IsControlledBy(obj, p.Object)
 	}
 	return t.grantClaim(p, obj.GetNamespace()).Holds(obj)
-}
-
-// listEverywhere lists objects in all namespaces that the operator watches.
-func (t *Toolkit) listEverywhere(ctx context.Context, reader client.Reader, list client.ObjectList, selector client.ListOption) error {
-	if len(t.Namespaces) == 0 {
-		return reader.List(ctx, list, selector)
-	}
-	var all []runtime.Object
-	for _, namespace := range t.Namespaces {
-		if err := reader.List(ctx, list, selector, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		items, err := meta.ExtractList(list)
-		if err != nil {
-			return err
-		}
-		all = append(all, items...)
-	}
-	return meta.SetList(list, all)
 }

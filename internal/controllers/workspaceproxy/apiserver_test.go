@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -50,8 +51,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
 		kit, err := workload.New(mgr, workload.Options{})
 		a.Must(err)
-		r, err := New(mgr, kit, Options{})
-		a.Must(err)
+		r := New(kit, func(types.NamespacedName) {})
 		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr))
 	})
 	return a

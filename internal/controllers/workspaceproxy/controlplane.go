@@ -43,13 +43,11 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 		return nil
 	}
 	no := func(reason, message string) *metav1.Condition {
-		c := workload.ConditionFalse(kind, reason, message)
-		return &c
+		return new(workload.ConditionFalse(kind, reason, message))
 	}
 	switch {
 	case cp == nil && !s.Outcome.Succeeded(stepControlPlane):
-		c := workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet")
-		return &c
+		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the control plane is not checked yet"))
 	case cp == nil:
 		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf(
 			"there is no CoderControlPlane %q in namespace %q; create it, or correct spec.controlPlaneRef", ref.Name, s.proxy.Namespace))
@@ -64,8 +62,7 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	case !cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef == nil:
 		return no(coderv1alpha1.ReasonOperatorAccessNotReady, fmt.Sprintf("the operator has no access to CoderControlPlane %q yet", ref.Name))
 	}
-	c := workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name))
-	return &c
+	return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name)))
 }
 
 // usedOf contains the values of a control plane that a proxy uses.

@@ -20,7 +20,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 )
 
 const (
@@ -99,17 +98,14 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 // restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{Clock: f.Clock})
-	f.Reconciler = &Reconciler{kit: kit, registrar: &registration.Manager{
-		Client: f.Cluster, Reader: f.Cluster, Clock: f.Clock,
+	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{
+		Clock: f.Clock,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
-			if _, err := coderd.New(cfg); err != nil {
-				return nil, err
-			}
 			cfg.Transport = &router{f: f}
 			return coderd.New(cfg)
 		},
-	}}
+	})
+	f.Reconciler = New(kit, func(types.NamespacedName) {})
 }
 
 // router is a transport that maps the URLs of the two Coders to the fake ones.

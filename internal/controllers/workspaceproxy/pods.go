@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
@@ -53,7 +53,7 @@ func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.Tok
 	if ref := s.registration.TokenRef; ref != nil {
 		return ref, nil
 	}
-	running, err := r.ownDeployment(ctx, s)
+	running, err := s.OwnDeployment(ctx, r.kit.Client)
 	if err != nil || running == nil || s.registration.SecretForeign {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.Tok
 }
 
 func waits(what string) error {
-	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waiting for " + what}
+	return ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waiting for %s", what)
 }
 
 // cannotRegister returns a problem if the proxy exits because Coder is unreachable or rejects it.
-func (s *scope) cannotRegister(_, words string) *workload.Problem {
+func (s *scope) cannotRegister(words string) *workload.Problem {
 	for _, line := range slices.Backward(podproblem.LogLines(words)) {
 		_, cause, found := strings.Cut(line, "register proxy: ")
 		if !found {

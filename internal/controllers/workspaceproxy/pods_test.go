@@ -24,7 +24,7 @@ func TestTheWordsOfAProxyThatCannotRegister(t *testing.T) {
 		"something else": {"error: listen tcp 0.0.0.0:3001: bind: address already in use", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := s.cannotRegister("workspace-proxy", c.words)
+			got := s.cannotRegister(c.words)
 			if c.reason == "" {
 				if got != nil {
 					t.Errorf("got %+v", got)

@@ -13,19 +13,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
-
-// Registrar is the part of registration.Manager that the controller uses.
-type Registrar interface {
-	Ensure(ctx context.Context, req registration.Request) (registration.Result, error)
-	Remove(ctx context.Context, req registration.Request) (registration.Result, error)
-}
 
 // Reconciler reconciles CoderWorkspaceProxies. Use New to create one.
 type Reconciler struct {
 	kit       *workload.Toolkit
-	registrar Registrar
+	registrar *registration.Manager
 }
 
 // Names of the steps in addition to those of package workload.
@@ -63,12 +56,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{proxy: proxy, inputs: resources.WorkspaceProxyInputs{
-		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
-	}}
+	s := &scope{proxy: proxy, inputs: resources.WorkspaceProxyInputs{Cluster: r.kit.Cluster}}
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.WorkspaceProxy(proxy, s.inputs))
 	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister
-	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
+	s.Run(ctx, r.stepsFor(s))
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		proxy.Status = statusOf(s)
 		return &proxy.Status.WorkloadStatus
@@ -83,22 +74,20 @@ func (s *scope) recheck() time.Duration {
 	return s.registration.RequeueAfter
 }
 
-type step = steps.Step[*scope]
-
-func (r *Reconciler) stepsFor(s *scope) []step {
+func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
-		return []step{
-			{Name: stepRegistration, Run: r.unregister},
-			workload.Step[*scope](workload.StepRelease, r.kit.Release, stepRegistration),
+		return []workload.Step{
+			workload.NewStep(stepRegistration, s, r.unregister),
+			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRegistration),
 		}
 	}
 	return slices.Concat(
-		workload.Begin[*scope](r.kit),
-		[]step{
-			{Name: stepControlPlane, Needs: []string{workload.StepFinalizer}, Run: r.findControlPlane},
-			{Name: stepRegistration, Needs: []string{stepControlPlane}, Run: r.register},
-			{Name: stepPods, Needs: []string{stepControlPlane}, Run: r.describePods},
+		r.kit.Begin(&s.Pass),
+		[]workload.Step{
+			workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
+			workload.NewStep(stepRegistration, s, r.register, stepControlPlane),
+			workload.NewStep(stepPods, s, r.describePods, stepControlPlane),
 		},
-		workload.Steps[*scope](r.kit, workload.Needs{References: []string{stepPods}}),
+		r.kit.Steps(&s.Pass, stepPods),
 	)
 }

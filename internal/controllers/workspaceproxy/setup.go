@@ -10,48 +10,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 )
 
-// Options configure the controller. The zero value is valid.
-type Options struct {
-	// Registrar registers proxies in Coder. Nil means a registration.Manager with an uncached
-	// client.
-	Registrar Registrar
-	// Refused is called when Coder rejects the operator's token of a control plane, so that the
-	// control plane is reconciled immediately. It must return quickly. It may be nil.
-	Refused func(controlPlane types.NamespacedName)
-	// UserAgent is the user agent of the requests to Coder.
-	UserAgent string
-}
-
-// New creates the controller of a manager with the Toolkit that all kinds share. Use
-// SetupWithManager to register it.
-func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
-	if options.Registrar == nil {
-		options.Registrar = &registration.Manager{
-			Client: kit.Uncached, Reader: mgr.GetClient(), Clock: kit.Clock, NewClient: coderd.New,
-			Observe: kit.Metrics.Observe, Refused: options.Refused, UserAgent: options.UserAgent,
-		}
-	}
-	return &Reconciler{kit: kit, registrar: options.Registrar}, nil
+// New creates the controller. Use SetupWithManager to register it. refused is called when Coder
+// rejects the operator's token of a control plane, so that the control plane is reconciled
+// immediately. It must return quickly.
+func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
+	return &Reconciler{kit: kit, registrar: &registration.Manager{
+		Client: kit.Uncached, Reader: kit.Client, Clock: kit.Clock, NewClient: kit.Coder, Refused: refused,
+	}}
 }
 
 // SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
-	return r.kit.SetUp(ctx, mgr, r.registration())
-}
-
-func (r *Reconciler) registration() workload.Registration {
-	return workload.Registration{
-		Kind: kind(), Name: "coderworkspaceproxy",
-		For: &coderv1alpha1.CoderWorkspaceProxy{}, List: &coderv1alpha1.CoderWorkspaceProxyList{},
-		References: referencesOf, ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()},
-		Reconciler: r,
-	}
+	return r.kit.SetUp(ctx, mgr, workload.Registration{
+		Kind: kind(), Name: "coderworkspaceproxy", For: &coderv1alpha1.CoderWorkspaceProxy{}, References: referencesOf,
+		ControlPlane: controlPlaneOf, ControlPlaneChanges: []predicate.Predicate{changesForProxies()}, Reconciler: r,
+	})
 }
 
 func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
@@ -18,15 +19,8 @@ func TestSetupWithManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(mgr, kit, Options{})
-	if err != nil {
+	if err := New(kit, func(types.NamespacedName) {}).SetupWithManager(t.Context(), mgr); err != nil {
 		t.Fatal(err)
-	}
-	if err := r.SetupWithManager(t.Context(), mgr); err != nil {
-		t.Fatal(err)
-	}
-	if r.registrar == nil {
-		t.Error("the default registrar is missing")
 	}
 }
 

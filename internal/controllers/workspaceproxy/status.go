@@ -1,8 +1,6 @@
 package workspaceproxy
 
 import (
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -50,15 +48,8 @@ func partsOf(s *scope) []metav1.Condition {
 	if s.Deleting() {
 		return nil
 	}
-	var parts []metav1.Condition
-	for _, c := range []*metav1.Condition{
-		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported(),
-	} {
-		if c != nil {
-			parts = append(parts, *c)
-		}
-	}
-	return parts
+	return workload.Parts(
+		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported())
 }
 
 // registered returns the condition about the registration.
@@ -85,8 +76,7 @@ func (s *scope) stalled(part *metav1.Condition) bool {
 	case coderv1alpha1.ConditionControlPlaneReady:
 		return part.Reason == coderv1alpha1.ReasonOperatorAccessDisabled
 	case coderv1alpha1.ConditionRegistered:
-		return s.registration != nil && s.registration.State == registration.Failed &&
-			!slices.Contains([]string{coderv1alpha1.ReasonTokenSecretMissing}, part.Reason)
+		return s.registration != nil && s.registration.State == registration.Failed && part.Reason != coderv1alpha1.ReasonTokenSecretMissing
 	}
 	return false
 }

@@ -62,7 +62,7 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 		return false, err
 	}
 	created := false
-	if live == nil && onlyTo == "" && !a.memory.has(key) {
+	if _, applied := a.memory.of(key); live == nil && onlyTo == "" && !applied {
 		if created, err = a.create(ctx, content); err != nil {
 			return false, err
 		}
@@ -78,7 +78,7 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 			return false, err
 		}
 	}
-	a.memory.remember(key, record{
+	a.memory.Store(key, record{
 		uid: content.GetUID(), desired: wanted, owned: ownedFields(content, a.FieldOwner), version: content.GetResourceVersion(),
 	})
 	changed := live == nil || live.GetResourceVersion() != content.GetResourceVersion()
@@ -88,7 +88,7 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 // Forget drops the state of an object that was deleted.
 func (a *Applier) Forget(obj client.Object) {
 	if kind, err := apiutil.GVKForObject(obj, a.Client.Scheme()); err == nil {
-		a.memory.forget(objectKey{kind: kind, name: client.ObjectKeyFromObject(obj)})
+		a.memory.Delete(objectKey{kind: kind, name: client.ObjectKeyFromObject(obj)})
 	}
 }
 

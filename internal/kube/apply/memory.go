@@ -31,53 +31,30 @@ type record struct {
 
 // memory contains the last record of each object. It is lost on a restart. Then every object is
 // applied once more, which the API server answers without a write if nothing changed.
-type memory struct {
-	mu      sync.Mutex
-	records map[objectKey]record
+type memory struct{ sync.Map }
+
+// of returns the record of an object, and reports whether it was applied and not forgotten since.
+func (m *memory) of(key objectKey) (record, bool) {
+	known, _ := m.Load(key)
+	r, ok := known.(record)
+	return r, ok
 }
 
 func (m *memory) matches(key objectKey, r record) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, ok := m.records[key]
+	old, ok := m.of(key)
 	r.version = old.version
 	return ok && old == r
-}
-
-// has reports whether an object was applied and not forgotten since.
-func (m *memory) has(key objectKey) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.records[key]
-	return ok
 }
 
 // behind reports whether an object is older than the last apply. Versions that cannot be compared
 // do not count as older.
 func (m *memory) behind(key objectKey, seen client.Object) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, ok := m.records[key]
+	old, ok := m.of(key)
 	if !ok || old.uid != seen.GetUID() {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), old.version)
 	return err == nil && order < 0
-}
-
-func (m *memory) remember(key objectKey, r record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.records == nil {
-		m.records = map[objectKey]record{}
-	}
-	m.records[key] = r
-}
-
-func (m *memory) forget(key objectKey) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.records, key)
 }
 
 // digestOf returns a hash of the applied content. The keys of JSON objects are sorted, so the same

@@ -3,9 +3,26 @@ package kubetest
 import (
 	"os"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
+
+// startTimeout is the timeout of each step of a start.
+const startTimeout = 2 * time.Minute
+
+// Environment returns an etcd and a kube-apiserver with the CRDs in files or directories. The
+// caller can configure it further, and must start and stop it. Start does that for a test that
+// needs no more. The timeouts are longer than the library's, because a busy machine needs more
+// time.
+func Environment(definitions ...string) *envtest.Environment {
+	return &envtest.Environment{
+		CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: startTimeout},
+	}
+}
 
 // Start runs etcd and kube-apiserver with the CRDs in files or directories until the test ends. It
 // skips the test if KUBEBUILDER_ASSETS, which make test sets, does not contain their location.

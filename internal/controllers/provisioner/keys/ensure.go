@@ -12,8 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // Ensure makes the Secret contain the key that the spec asks for. It is level-triggered. A returned
@@ -32,9 +32,8 @@ func (p *pass) ensure(ctx context.Context) error {
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	if p.req.Refused != nil {
-		p.result.Stalled = true
-		return p.stop(*p.req.Refused, retryFailed)
+	if refused := p.req.Refused; refused != nil {
+		return p.refuse(refused.Reason, refused.Message)
 	}
 	switch cp := p.req.ControlPlane; {
 	case cp == nil:
@@ -63,20 +62,17 @@ func (p *pass) ensure(ctx context.Context) error {
 // load reads the Secret. If the spec now names another Secret or another key of the Secret, load
 // moves the provisioner key there.
 func (p *pass) load(ctx context.Context) error {
-	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
-	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
+	p.result.Entitled = workload.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
+	p.result.Key = workload.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	secret, err := p.secrets.Get(ctx, resources.KeySecretName(p.cr))
 	if err != nil {
 		return err
 	}
 	if secret != nil && !p.secrets.Mine(secret) {
-		p.result.Secret = p.notOwned(secret)
-		p.result.Stalled = p.result.Secret.Reason == coderv1alpha1.ReasonNotOwned
-		after := retryFailed
-		if !p.result.Stalled {
-			after = retrySoon
-		}
-		return p.stop(unknown(p.result.Secret.Reason, "waiting for the Secret: "+p.result.Secret.Message), after)
+		taken := p.secrets.Taken("Secret", secret, retryFailed, "choose another spec.key.secretName")
+		p.result.Secret = workload.ConditionFalse(typeSecret, taken.Reason, taken.Message)
+		p.result.Stalled = taken.State == ensure.Failed
+		return p.stop(workload.ConditionUnknown(typeKey, taken.Reason, "waiting for the Secret: "+taken.Message), taken.After)
 	}
 	if secret != nil {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
@@ -152,10 +148,10 @@ func (p *pass) report() {
 	name := resources.KeySecretName(p.cr)
 	p.result.Record, p.result.SecretRef = nil, nil
 	if p.stored == nil || p.stored.text == "" {
-		p.result.Secret = fails(coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q contains no key yet", name))
+		p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q contains no key yet", name))
 		return
 	}
-	p.result.Secret = holds(coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains the key", name))
+	p.result.Secret = workload.ConditionTrue(typeSecret, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q contains the key", name))
 	p.result.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: name, Key: p.stored.field}
 	p.result.SecretVersion = p.stored.secret.ResourceVersion
 	if p.stored.record != nil {
@@ -269,10 +265,10 @@ func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 	e, err := api.Entitlements(ctx)
 	if err == nil {
 		if e.Of(coderd.FeatureExternalProvisioners).Allows() {
-			p.result.Entitled = holds(coderv1alpha1.ReasonEntitled, "the licenses of Coder allow external provisioners")
+			p.result.Entitled = workload.ConditionTrue(typeEntitled, coderv1alpha1.ReasonEntitled, "the licenses of Coder allow external provisioners")
 			return true, nil
 		}
-		p.result.Entitled = fails(coderv1alpha1.ReasonNotEntitled,
+		p.result.Entitled = workload.ConditionFalse(typeEntitled, coderv1alpha1.ReasonNotEntitled,
 			"no license of Coder allows external provisioners, so no new key is created; add a license in Coder or in spec.licenseSecretRef of the control plane")
 		return false, nil
 	}
@@ -280,11 +276,11 @@ func (p *pass) entitled(ctx context.Context, api *coderd.Client) (bool, error) {
 	switch reason := p.result.Key.Reason; {
 	case ensure.Stopped(stopped) == nil:
 	case coderd.IsNotSupported(err):
-		p.result.Entitled = fails(reason, "this Coder supports neither licenses nor external provisioners: "+p.result.Key.Message)
+		p.result.Entitled = workload.ConditionFalse(typeEntitled, reason, "this Coder supports neither licenses nor external provisioners: "+p.result.Key.Message)
 	case coderd.IsForbidden(err):
-		p.result.Entitled = unknown(reason, p.result.Key.Message)
+		p.result.Entitled = workload.ConditionUnknown(typeEntitled, reason, p.result.Key.Message)
 	default:
-		p.result.Entitled = unknown(coderv1alpha1.ReasonEntitlementsQueryFailed, p.result.Key.Message)
+		p.result.Entitled = workload.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonEntitlementsQueryFailed, p.result.Key.Message)
 	}
 	return false, stopped
 }
@@ -333,11 +329,11 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 // settle reports that the key matches the spec.
 func (p *pass) settle(w wanted) {
 	r := p.stored.record
-	p.result.Key = holds(coderv1alpha1.ReasonProvisionerKeyReady,
+	p.result.Key = workload.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
 		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
 	p.result.RequeueAfter = trust
 	if age, dated := r.age(p.Clock.Now()); dated && w.rotateAfter > age {
-		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
+		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
 	}
 }
 

@@ -65,7 +65,7 @@ func newFixture(t *testing.T) *fixture {
 // restart creates a new Manager with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	f.manager = &Manager{Client: f.Client, Clock: f.Clock, Connect: f.connect}
+	f.manager = &Manager{Client: f.Client, Metadata: f.Client, Clock: f.Clock, Connect: f.connect}
 }
 
 func (f *fixture) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {

@@ -12,6 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
@@ -144,7 +145,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	case picked.taken != "":
 		return p.nameTaken(ctx, picked.taken, w)
 	case picked.name == "":
-		return p.stop(fails(coderv1alpha1.ReasonWaiting,
+		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
 			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
 	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), ControlPlane: w.controlPlane, TagsHash: w.tagsHash}

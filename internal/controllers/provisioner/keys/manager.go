@@ -14,6 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
@@ -25,12 +26,12 @@ const (
 	retrySoon   = 15 * time.Second
 )
 
-// Manager manages the keys of all provisioners. Client, Clock and Connect are required. It is safe
-// for concurrent use with different provisioners.
+// Manager manages the keys of all provisioners. All fields are required. It is safe for concurrent use
+// with different provisioners.
 type Manager struct {
 	// Client reads Secrets and control planes by name, without a cache, and writes Secrets.
 	Client client.Client
-	// Metadata lists the metadata of Secrets. It may be a cache. Nil means Client.
+	// Metadata lists the metadata of Secrets. It may be a cache.
 	Metadata client.Reader
 	// Connect returns a client for the Coder of a control plane with the operator's token. It
 	// returns ensure.Unavailable if Coder cannot be called.
@@ -50,7 +51,7 @@ type Request struct {
 	// Usage returns the keys that pods use. It is called only if the result is needed.
 	Usage func(ctx context.Context) (Usage, error)
 	// Refused is the reason why no key may be created and Coder may not be called, or nil.
-	Refused *Finding
+	Refused *ensure.Stop
 	// MaxAge limits the age of a cached answer about a valid key if it is not 0.
 	MaxAge time.Duration
 }
@@ -64,23 +65,12 @@ type Usage struct {
 	Settled bool
 }
 
-// Finding is a condition without its type.
-type Finding struct {
-	Status          metav1.ConditionStatus
-	Reason, Message string
-}
-
-func holds(reason, message string) Finding {
-	return Finding{Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func fails(reason, message string) Finding {
-	return Finding{Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-func unknown(reason, message string) Finding {
-	return Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
-}
+// The types of the conditions in a Result.
+const (
+	typeEntitled = coderv1alpha1.ConditionExternalProvisionersEntitled
+	typeKey      = coderv1alpha1.ConditionProvisionerKeyReady
+	typeSecret   = coderv1alpha1.ConditionProvisionerKeySecretReady
+)
 
 // Event is an event to record for the provisioner.
 type Event = ensure.Event
@@ -89,10 +79,9 @@ type Event = ensure.Event
 // secret.
 type Result struct {
 	// ControlPlane is set if Coder cannot be called.
-	ControlPlane *Finding
-	Entitled     Finding
-	Key          Finding
-	Secret       Finding
+	ControlPlane *metav1.Condition
+	// Entitled, Key and Secret have no status if they were not checked.
+	Entitled, Key, Secret metav1.Condition
 	// Record describes the key in the Secret, or is nil if there is none.
 	Record *Record
 	// SecretRef is the location of that key, or nil.
@@ -139,13 +128,6 @@ func (m *Manager) Forget(provisioner types.UID) {
 	m.quiet.Forget(provisioner)
 }
 
-func (m *Manager) metadata() client.Reader {
-	if m.Metadata == nil {
-		return m.Client
-	}
-	return m.Metadata
-}
-
 // answers maps the errors of Coder.
 var answers = ensure.Answers{
 	NotSupported: ensure.Answer{Reason: coderv1alpha1.ReasonNotSupported, After: trust},
@@ -165,9 +147,9 @@ func (p *pass) answered(err error) error {
 	if why == nil {
 		return err
 	}
-	key := fails(why.Reason, why.Message)
+	key := workload.ConditionFalse(typeKey, why.Reason, why.Message)
 	if why.Reason == coderv1alpha1.ReasonUnreachable && p.result.SecretRef != nil {
-		key = unknown(why.Reason, "the key in the Secret stays in use, but Coder could not confirm it: "+why.Message)
+		key = workload.ConditionUnknown(typeKey, why.Reason, "the key in the Secret stays in use, but Coder could not confirm it: "+why.Message)
 	}
 	p.result.Stalled = slices.Contains([]string{
 		coderv1alpha1.ReasonNotSupported, coderv1alpha1.ReasonNotEntitled, coderv1alpha1.ReasonForbidden,
@@ -201,16 +183,15 @@ func (p *pass) silent() error {
 // refuse ends a pass with a problem that a user must fix.
 func (p *pass) refuse(reason, message string) error {
 	p.result.Stalled = true
-	return p.stop(fails(reason, message), retryFailed)
+	return p.stop(workload.ConditionFalse(typeKey, reason, message), retryFailed)
 }
 
 // unavailable ends a pass in which Coder cannot be called. The existing key stays in use.
 func (p *pass) unavailable(why *ensure.Stop) error {
 	p.Forget(p.cr.UID)
-	finding := fails(why.Reason, why.Message)
-	p.result.ControlPlane = &finding
-	p.result.Entitled = unknown(why.Reason, "Coder cannot be called: "+why.Message)
-	key := unknown(why.Reason, "no key can be created: "+why.Message)
+	p.result.ControlPlane = new(workload.ConditionFalse(coderv1alpha1.ConditionControlPlaneReady, why.Reason, why.Message))
+	p.result.Entitled = workload.ConditionUnknown(typeEntitled, why.Reason, "Coder cannot be called: "+why.Message)
+	key := workload.ConditionUnknown(typeKey, why.Reason, "no key can be created: "+why.Message)
 	if p.result.SecretRef != nil {
 		key.Message = "the key in the Secret stays in use, but it cannot be checked in Coder: " + why.Message
 	}
@@ -218,7 +199,7 @@ func (p *pass) unavailable(why *ensure.Stop) error {
 }
 
 // stop ends a pass with the state of the key.
-func (p *pass) stop(key Finding, after time.Duration) error {
+func (p *pass) stop(key metav1.Condition, after time.Duration) error {
 	p.result.Key, p.result.RequeueAfter = key, after
 	return ensure.Fails(key.Reason, after, "%s", key.Message)
 }

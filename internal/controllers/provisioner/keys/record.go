@@ -3,15 +3,12 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
@@ -141,49 +138,20 @@ func asJSON(value any, empty bool) string {
 	return string(raw)
 }
 
-// notOwned returns a finding that names the owner of a Secret that has the wanted name.
-func (p *pass) notOwned(secret *corev1.Secret) Finding {
-	if message, is := p.secrets.Leftover("Secret", secret); is {
-		return fails(coderv1alpha1.ReasonWaiting, message)
-	}
-	return fails(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
-		"Secret %q exists and is %s, so it was not changed; delete it, or choose another spec.key.secretName", secret.Name, ensure.OwnerOf(secret)))
-}
-
-// others returns the Secrets with earlier names in which this provisioner has a key of the
-// operator. The list may contain no annotations, so each Secret is read.
+// others returns the Secrets with earlier names in which this provisioner has a key of the operator.
 func (p *pass) others(ctx context.Context) ([]*stored, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := p.metadata().List(ctx, list, client.InNamespace(p.cr.Namespace), client.MatchingLabels(resources.ProvisionerLabels(p.cr.Name)))
-	if err != nil {
-		return nil, fmt.Errorf("listing the Secrets of the CoderProvisioner: %w", err)
-	}
+	secrets, err := p.secrets.Others(ctx, p.Metadata, resources.KeySecretName(p.cr), marked)
 	var found []*stored
-	for i := range list.Items {
-		item := &list.Items[i]
-		if item.Name == resources.KeySecretName(p.cr) || !p.secrets.Mine(item) {
-			continue
-		}
-		secret, err := p.secrets.GetMine(ctx, item.Name)
-		if err != nil {
-			return nil, err
-		}
-		if secret != nil && marked(secret) {
-			found = append(found, readStored(secret, resources.KeySecretKey(p.cr)))
-		}
+	for _, secret := range secrets {
+		found = append(found, readStored(secret, resources.KeySecretKey(p.cr)))
 	}
-	return found, nil
+	return found, err
 }
 
-// marked reports whether an object has a record of the operator in its annotations.
-func marked(obj client.Object) bool {
-	for _, annotation := range []string{coderv1alpha1.AnnotationProvisionerKeyID, AnnotationIntent, AnnotationReplaced} {
-		if obj.GetAnnotations()[annotation] != "" {
-			return true
-		}
-	}
-	return false
+// marked reports whether a Secret has a record of the operator in its annotations.
+func marked(secret *corev1.Secret) bool {
+	return slices.ContainsFunc([]string{coderv1alpha1.AnnotationProvisionerKeyID, AnnotationIntent, AnnotationReplaced},
+		func(annotation string) bool { return secret.Annotations[annotation] != "" })
 }
 
 // save writes the Secret with the record of the key. It fails if the Secret was changed since it

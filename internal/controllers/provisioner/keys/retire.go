@@ -12,8 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 // Retire deletes what was replaced, once no pod uses it: keys in Coder, Secrets with earlier names,
@@ -114,7 +114,7 @@ func (p *pass) release(ctx context.Context) error {
 	}
 	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil {
 		if slices.ContainsFunc(all, func(s *stored) bool { return s.secret.Name == given.Name }) {
-			p.result.Secret = fails(coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
 				"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
 				given.Name))
 			return nil
@@ -229,8 +229,8 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 			return nil, err
 		}
 		left = append(left, r)
-		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, why.After)
-		p.result.Key = unknown(coderv1alpha1.ReasonWaiting, why.Message)
+		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, why.After)
+		p.result.Key = workload.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, why.Message)
 	}
 	return left, nil
 }

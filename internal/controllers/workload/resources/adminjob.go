@@ -24,11 +24,11 @@ const (
 // AdminJob returns the Job that creates the operator's account in a Coder that already has users.
 // It runs Coder's own command for that in the image of coderd, with the same environment and
 // therefore the same database. Username, email and password come from the given Secret.
-func AdminJob(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, credentialsSecret string) *batchv1.Job {
+func AdminJob(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret string) *batchv1.Job {
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: adminJobName(cp), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
+			Name: ShortName("", cp.Name, adminJobSuffix, maxLabelLength), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:          ptr.To[int32](adminJobRetries),
@@ -37,7 +37,7 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, creden
 				ObjectMeta: metav1.ObjectMeta{Labels: merged(coderv1alpha1.ControlPlaneLabels(cp.Name), map[string]string{
 					coderv1alpha1.LabelName: adminJobPodName,
 				})},
-				Spec: adminPod(cp, in, credentialsSecret),
+				Spec: adminPod(cp, w, credentialsSecret),
 			},
 		},
 	}
@@ -47,8 +47,9 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, creden
 // without the defaults of the chart. It has no default affinity and no topology spread constraints.
 // It has no sidecars, because they would not end with it. A sidecar that the database needs can be
 // an init container with restartPolicy Always.
-func adminPod(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, credentialsSecret string) corev1.PodSpec {
-	w := ControlPlane(cp, in)
+func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret string) corev1.PodSpec {
+	// The pod is new, whatever the pods of the Deployment are.
+	w.Live = nil
 	template, err := PodTemplate(w)
 	if err != nil {
 		// The step of the Deployment reports this error. The account does not depend on it.
@@ -87,9 +88,4 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs, creden
 func coderd(pod corev1.PodSpec) corev1.Container {
 	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ControlPlaneContainer })
 	return pod.Containers[max(at, 0)]
-}
-
-// adminJobName returns the name of the Job that creates the operator's account.
-func adminJobName(cp *coderv1alpha1.CoderControlPlane) string {
-	return ShortName("", cp.Name, adminJobSuffix, maxLabelLength)
 }

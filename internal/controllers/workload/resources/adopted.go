@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -128,13 +129,5 @@ func sortLike[E any, K comparable](elements, model []E, key func(E) K) {
 		}
 		return at
 	}
-	slices.SortStableFunc(elements, func(a, b E) int {
-		switch ra, rb := rank(a), rank(b); {
-		case ra < rb:
-			return -1
-		case ra > rb:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(elements, func(a, b E) int { return cmp.Compare(rank(a), rank(b)) })
 }

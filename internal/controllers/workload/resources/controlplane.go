@@ -11,25 +11,6 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// ControlPlaneInputs contains the values that a control plane needs in addition to its spec. The
-// reconciler reads them first.
-type ControlPlaneInputs struct {
-	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
-	ClusterDomain string
-	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
-	PodIPv6 bool
-	// EnvFromNames are the names of the variables from spec.envFrom.
-	EnvFromNames map[string]bool
-	// OperatorNamespace is the namespace of the operator. Empty means that it is unknown.
-	OperatorNamespace string
-	// Checksum identifies the content of the Secrets and ConfigMaps that the pods refer to.
-	Checksum string
-	// Adopted describes a Deployment that was handed over, or is nil.
-	Adopted *Adopted
-	// KeepReplicas keeps the number of replicas that another client set in the Deployment.
-	KeepReplicas bool
-}
-
 // ControlPlaneContainer is the name of coderd's container in its pods.
 const ControlPlaneContainer = "coder"
 
@@ -49,58 +30,40 @@ const (
 
 // ControlPlane returns the control plane in the form that the builders of all kinds use. It refers
 // to the spec, so the control plane must not change while the Workload is in use.
-func ControlPlane(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs) Workload {
+func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload {
 	return Workload{
+		Cluster:   cluster,
 		Name:      cp.Name,
 		Namespace: cp.Namespace,
 		Labels:    coderv1alpha1.ControlPlaneLabels(cp.Name),
 		// Coder's own chart uses this name.
 		Component:          "coderd",
 		Container:          ControlPlaneContainer,
-		Image:              controlPlaneImage(cp),
+		Image:              cmp.Or(cp.Spec.Image, DefaultImage),
 		Subcommand:         []string{serverCommand},
 		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
 		Env:                controlPlaneEnvironment(cp),
 		PeerPorts:          []int32{clusterPort},
-		EnvFromNames:       in.EnvFromNames,
 		ServiceAccountName: controlPlaneAccount(cp),
 		GracePeriodSeconds: controlPlaneGracePeriod,
-		Checksum:           in.Checksum,
-		KeepReplicas:       in.KeepReplicas,
-		OperatorNamespace:  in.OperatorNamespace,
-		Adopted:            in.Adopted,
 		Spec:               &cp.Spec.WorkloadSpec,
-		Serving:            controlPlaneServing(cp, in),
-		Rights:             controlPlaneRights(cp),
+		Serving: &Serving{
+			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: containerHTTPSPort, ClusterHost: envClusterHost,
+			ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
+		},
+		Rights: controlPlaneRights(cp),
 	}
 }
 
-// controlPlaneImage returns the image of coderd.
-func controlPlaneImage(cp *coderv1alpha1.CoderControlPlane) string {
-	if cp.Spec.Image == "" {
-		// The schema's default was not applied.
-		return DefaultImage
-	}
-	return cp.Spec.Image
-}
-
-func controlPlaneServing(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs) *Serving {
-	return &Serving{
-		Spec:             &cp.Spec.ServingSpec,
-		HTTPPort:         containerHTTPPort,
-		HTTPSPort:        containerHTTPSPort,
-		ClusterDomain:    in.ClusterDomain,
-		PodIPv6:          in.PodIPv6,
-		ClusterHost:      envClusterHost,
-		ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
-	}
-}
-
+// controlPlaneRights returns the permissions for workspaces. The names are the same in every
+// namespace. They contain a hash of the control plane, because two control planes may grant
+// permissions in one namespace.
 func controlPlaneRights(cp *coderv1alpha1.CoderControlPlane) *Rights {
+	account, hash := controlPlaneAccount(cp), Hash(cp.Namespace, cp.Name)
 	return &Rights{
 		Spec:        &cp.Spec.RBAC,
-		RoleName:    controlPlaneRoleName(cp),
-		BindingName: controlPlaneBindingName(cp),
+		RoleName:    ScopedName(account, hash, "-workspace-perms"),
+		BindingName: ScopedName(account, hash, ""),
 		// An owner reference cannot point to another namespace. The uid distinguishes control
 		// planes that were created with the same name.
 		OwnerLabels: map[string]string{
@@ -113,22 +76,7 @@ func controlPlaneRights(cp *coderv1alpha1.CoderControlPlane) *Rights {
 
 // controlPlaneAccount returns the name of the ServiceAccount of coderd's pods.
 func controlPlaneAccount(cp *coderv1alpha1.CoderControlPlane) string {
-	if cp.Spec.ServiceAccount.Name != "" {
-		return cp.Spec.ServiceAccount.Name
-	}
-	return cp.Name
-}
-
-// controlPlaneRoleName returns the name of the Role with the permissions for workspaces. It is the
-// same in every namespace. It contains a hash of the control plane, because two control planes may
-// grant permissions in one namespace.
-func controlPlaneRoleName(cp *coderv1alpha1.CoderControlPlane) string {
-	return ScopedName(controlPlaneAccount(cp), Hash(cp.Namespace, cp.Name), "-workspace-perms")
-}
-
-// controlPlaneBindingName returns the name of the RoleBinding of that Role.
-func controlPlaneBindingName(cp *coderv1alpha1.CoderControlPlane) string {
-	return ScopedName(controlPlaneAccount(cp), Hash(cp.Namespace, cp.Name), "")
+	return cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name)
 }
 
 // EnvDatabase is the environment variable with the URL of Coder's database.
@@ -174,11 +122,10 @@ func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
 
 // DatabaseConfigured reports whether the spec configures a database for coderd: in database,
 // extraEnv, envFrom or podTemplate, or as an argument.
-func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, in ControlPlaneInputs) bool {
+func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, w Workload) bool {
 	if secret, _ := DatabaseSecret(cp); secret != "" {
 		return true
 	}
-	w := ControlPlane(cp, in)
 	if GivesVariable(w, EnvDatabase) {
 		return true
 	}

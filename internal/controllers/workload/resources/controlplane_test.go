@@ -104,11 +104,10 @@ func exposedControlPlane() *coderv1alpha1.CoderControlPlane {
 }
 
 func plainControlPlane(cp *coderv1alpha1.CoderControlPlane) Workload {
-	return ControlPlane(cp, ControlPlaneInputs{})
+	return ControlPlane(cp, Cluster{})
 }
 
 func TestGoldenControlPlane(t *testing.T) {
-	in := ControlPlaneInputs{EnvFromNames: map[string]bool{"SOMETHING": true}}
 	files := map[string]any{}
 	for name, cp := range map[string]*coderv1alpha1.CoderControlPlane{
 		"minimal": minimalControlPlane(), "full": fullControlPlane(), "exposed": exposedControlPlane(),
@@ -117,12 +116,14 @@ func TestGoldenControlPlane(t *testing.T) {
 		if n := cp.Spec.RBAC.WorkspaceNamespaces; len(n) > 0 {
 			namespace = n[0]
 		}
-		files[name+"-deployment"] = deployment(t, ControlPlane(cp, in))
+		withNames := w
+		withNames.EnvFromNames = map[string]bool{"SOMETHING": true}
+		files[name+"-deployment"] = deployment(t, withNames)
 		files[name+"-service"] = Service(w)
 		files[name+"-serviceaccount"] = ServiceAccount(w)
 		files[name+"-role"] = WorkspaceRole(w, namespace)
 		files[name+"-rolebinding"] = WorkspaceRoleBinding(w, namespace)
-		files[name+"-adminjob"] = AdminJob(cp, in, cp.Name+"-operator-credentials")
+		files[name+"-adminjob"] = AdminJob(cp, withNames, cp.Name+"-operator-credentials")
 	}
 	compareGoldens(t, "controlplane", files)
 }
@@ -134,10 +135,10 @@ func TestNamesAreThoseOfThePredecessor(t *testing.T) {
 	long := minimalControlPlane()
 	long.Spec.ServiceAccount.Name = strings.Repeat("s", 253)
 	for name, c := range map[string]struct{ got, want string }{
-		"role":               {controlPlaneRoleName(cp), "coder-84e8e53b-workspace-perms"},
-		"role binding":       {controlPlaneBindingName(cp), "coder-84e8e53b"},
-		"role, long account": {controlPlaneRoleName(long), strings.Repeat("s", 228) + "-84e8e53b-workspace-perms"},
-		"admin job":          {adminJobName(cp), "coder-create-admin"},
+		"role":               {plainControlPlane(cp).Rights.RoleName, "coder-84e8e53b-workspace-perms"},
+		"role binding":       {plainControlPlane(cp).Rights.BindingName, "coder-84e8e53b"},
+		"role, long account": {plainControlPlane(long).Rights.RoleName, strings.Repeat("s", 228) + "-84e8e53b-workspace-perms"},
+		"admin job":          {AdminJob(cp, plainControlPlane(cp), "x").Name, "coder-create-admin"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %q, want %q", name, c.got, c.want)
@@ -147,7 +148,7 @@ func TestNamesAreThoseOfThePredecessor(t *testing.T) {
 		}
 	}
 	cp.Name = strings.Repeat("n", 63)
-	if name := adminJobName(cp); len(name) > 63 || !strings.HasSuffix(name, adminJobSuffix) {
+	if name := AdminJob(cp, plainControlPlane(cp), "x").Name; len(name) > 63 || !strings.HasSuffix(name, adminJobSuffix) {
 		t.Errorf("the name of the admin job is %q", name)
 	}
 }
@@ -176,7 +177,7 @@ func TestURLs(t *testing.T) {
 			if c.tls {
 				cp.Spec.TLS.SecretNames = []string{"web"}
 			}
-			in := ControlPlaneInputs{ClusterDomain: c.domain}
+			in := Cluster{ClusterDomain: c.domain}
 			if got := URL(ControlPlane(cp, in)); got != c.url {
 				t.Errorf("URL is %q, want %q", got, c.url)
 			}
@@ -196,25 +197,26 @@ func TestURLs(t *testing.T) {
 
 func TestAccessURLIsLeftToWhoeverSetsIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*coderv1alpha1.CoderControlPlane, *ControlPlaneInputs)
+		change func(*coderv1alpha1.CoderControlPlane)
+		from   map[string]bool
 		want   []string
 	}{
-		"nobody sets it": {func(*coderv1alpha1.CoderControlPlane, *ControlPlaneInputs) {}, []string{"http://coder.coder.svc.cluster.local"}},
-		"switched off": {func(cp *coderv1alpha1.CoderControlPlane, _ *ControlPlaneInputs) {
+		"nobody sets it": {func(*coderv1alpha1.CoderControlPlane) {}, nil, []string{"http://coder.coder.svc.cluster.local"}},
+		"switched off": {func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.EnvUseClusterAccessURL = ptr.To(false)
-		}, nil},
-		"extraEnv": {func(cp *coderv1alpha1.CoderControlPlane, _ *ControlPlaneInputs) {
+		}, nil, nil},
+		"extraEnv": {func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.ExtraEnv = append(cp.Spec.ExtraEnv, corev1.EnvVar{Name: EnvAccessURL, Value: "https://coder.example.com"})
-		}, []string{"https://coder.example.com"}},
-		"envFrom": {func(_ *coderv1alpha1.CoderControlPlane, in *ControlPlaneInputs) {
-			in.EnvFromNames = map[string]bool{EnvAccessURL: true}
-		}, nil},
+		}, nil, []string{"https://coder.example.com"}},
+		"envFrom": {func(*coderv1alpha1.CoderControlPlane) {}, map[string]bool{EnvAccessURL: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cp, in := minimalControlPlane(), ControlPlaneInputs{}
-			c.change(cp, &in)
+			cp := minimalControlPlane()
+			c.change(cp)
+			w := plainControlPlane(cp)
+			w.EnvFromNames = c.from
 			var got []string
-			for _, variable := range coderd(deployment(t, ControlPlane(cp, in)).Spec.Template.Spec).Env {
+			for _, variable := range coderd(deployment(t, w).Spec.Template.Spec).Env {
 				if variable.Name == EnvAccessURL {
 					got = append(got, variable.Value)
 				}
@@ -240,7 +242,7 @@ func TestDatabaseConfigured(t *testing.T) {
 	none := with(func(*coderv1alpha1.CoderControlPlane) {})
 	for name, c := range map[string]struct {
 		cp   *coderv1alpha1.CoderControlPlane
-		in   ControlPlaneInputs
+		from map[string]bool
 		want bool
 	}{
 		"from a Secret": {cp: minimalControlPlane(), want: true},
@@ -248,7 +250,7 @@ func TestDatabaseConfigured(t *testing.T) {
 		"empty value": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: EnvDatabase}}
 		})},
-		"envFrom": {cp: none, in: ControlPlaneInputs{EnvFromNames: map[string]bool{EnvDatabase: true}}, want: true},
+		"envFrom": {cp: none, from: map[string]bool{EnvDatabase: true}, want: true},
 		"argument": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.ExtraArgs = []string{"--postgres-url=postgres://db"}
 		}), want: true},
@@ -277,7 +279,9 @@ func TestDatabaseConfigured(t *testing.T) {
 			cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
 		})},
 	} {
-		if got := DatabaseConfigured(c.cp, c.in); got != c.want {
+		w := plainControlPlane(c.cp)
+		w.EnvFromNames = c.from
+		if got := DatabaseConfigured(c.cp, w); got != c.want {
 			t.Errorf("%s: DatabaseConfigured is %v, want %v", name, got, c.want)
 		}
 	}
@@ -325,7 +329,7 @@ func TestAdminJobUsesTheDatabaseOfCoderd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cp := minimalControlPlane()
 			cp.Spec.WorkloadSpec = c.spec
-			container := AdminJob(cp, ControlPlaneInputs{}, "credentials").Spec.Template.Spec.Containers[0]
+			container := AdminJob(cp, plainControlPlane(cp), "credentials").Spec.Template.Spec.Containers[0]
 			if diff := cmp.Diff(c.command, container.Command); diff != "" {
 				t.Errorf("command (-want +got):\n%s", diff)
 			}
@@ -338,7 +342,8 @@ func TestAdminJobUsesTheDatabaseOfCoderd(t *testing.T) {
 
 // A sidecar never ends, so the Job would not end either.
 func TestAdminJobHasNoSidecars(t *testing.T) {
-	pod := AdminJob(exposedControlPlane(), ControlPlaneInputs{}, "credentials").Spec.Template.Spec
+	cp := exposedControlPlane()
+	pod := AdminJob(cp, plainControlPlane(cp), "credentials").Spec.Template.Spec
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != ControlPlaneContainer {
 		t.Errorf("containers are %v", pod.Containers)
 	}
@@ -350,7 +355,7 @@ func TestAdminJobHasNoSidecars(t *testing.T) {
 	}
 	broken := exposedControlPlane()
 	broken.Spec.PodTemplate.Spec.ServiceAccountName = "other"
-	if got := AdminJob(broken, ControlPlaneInputs{}, "credentials").Spec.Template.Spec.ServiceAccountName; got != "coder" {
+	if got := AdminJob(broken, plainControlPlane(broken), "credentials").Spec.Template.Spec.ServiceAccountName; got != "coder" {
 		t.Errorf("with a template that does not fit the Job runs as %q", got)
 	}
 }
@@ -358,7 +363,7 @@ func TestAdminJobHasNoSidecars(t *testing.T) {
 // The Service must not route requests to the pod of the admin Job.
 func TestTheServiceDoesNotSelectTheAdminJob(t *testing.T) {
 	cp := minimalControlPlane()
-	pod := AdminJob(cp, ControlPlaneInputs{}, "x").Spec.Template.Labels
+	pod := AdminJob(cp, plainControlPlane(cp), "x").Spec.Template.Labels
 	selected := true
 	for key, value := range Service(plainControlPlane(cp)).Spec.Selector {
 		selected = selected && pod[key] == value
@@ -371,7 +376,7 @@ func TestTheServiceDoesNotSelectTheAdminJob(t *testing.T) {
 func TestBuildersShareNothingWithTheSpec(t *testing.T) {
 	cp := fullControlPlane()
 	before := cp.DeepCopy()
-	d := deployment(t, ControlPlane(cp, ControlPlaneInputs{}))
+	d := deployment(t, ControlPlane(cp, Cluster{}))
 	d.Labels["changed"] = "yes"
 	d.Spec.Template.Spec.Containers[0].Env[0].Value = "changed"
 	d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args[:1], "changed")
@@ -400,7 +405,7 @@ func TestWorkspaceNamespaces(t *testing.T) {
 func TestReplicasReachEachOther(t *testing.T) {
 	cp := minimalControlPlane()
 	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
-	w := ControlPlane(cp, ControlPlaneInputs{})
+	w := ControlPlane(cp, Cluster{})
 	found := false
 	for _, rule := range NetworkPolicy(w).Spec.Ingress {
 		for _, port := range rule.Ports {
@@ -422,22 +427,21 @@ func TestClusterHost(t *testing.T) {
 	running := func(image string, env ...corev1.EnvVar) *corev1.PodTemplateSpec {
 		return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: image, Env: env}}}}
 	}
-	image := controlPlaneImage(minimalControlPlane())
+	image := plainControlPlane(minimalControlPlane()).Image
 	podIP := corev1.EnvVar{Name: envClusterHost, Value: "$(KUBE_POD_IP)"}
 	for name, c := range map[string]struct {
-		in   ControlPlaneInputs
-		live *corev1.PodTemplateSpec
-		want bool
+		change func(*Workload)
+		want   bool
 	}{
-		"new":                 {ControlPlaneInputs{}, nil, true},
-		"given by a Secret":   {ControlPlaneInputs{EnvFromNames: map[string]bool{envClusterHost: true}}, nil, false},
-		"running without it":  {ControlPlaneInputs{}, running(image), false},
-		"running with it":     {ControlPlaneInputs{}, running(image, corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP), true},
-		"the image changes":   {ControlPlaneInputs{}, running("coder:older"), true},
-		"taken over, without": {ControlPlaneInputs{Adopted: &Adopted{Container: "coder", Template: running(image)}}, nil, false},
+		"new":                 {func(*Workload) {}, true},
+		"given by a Secret":   {func(w *Workload) { w.EnvFromNames = map[string]bool{envClusterHost: true} }, false},
+		"running without it":  {func(w *Workload) { w.Live = running(image) }, false},
+		"running with it":     {func(w *Workload) { w.Live = running(image, corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP) }, true},
+		"the image changes":   {func(w *Workload) { w.Live = running("coder:older") }, true},
+		"taken over, without": {func(w *Workload) { w.Adopted = &Adopted{Container: "coder", Template: running(image)} }, false},
 	} {
-		w := ControlPlane(minimalControlPlane(), c.in)
-		w.Live = c.live
+		w := plainControlPlane(minimalControlPlane())
+		c.change(&w)
 		template, err := PodTemplate(w)
 		if err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 		{Name: envPodIP, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
 		}},
-		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relayURL(w.Serving)},
+		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relayURL(w)},
 	}
 	env = append(env, unlessGiven(w, EnvAccessURL, derivedAccessURL(w))...)
 	env = append(env, unlessGiven(w, EnvWildcardAccessURL, WildcardAccessURL(w))...)
@@ -60,11 +60,11 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 
 // relayURL returns the URL at which other replicas reach this one. An IPv6 address needs brackets
 // in a URL, and Coder 2.34 does not start without them. An IPv4 address must not have brackets.
-func relayURL(s *Serving) string {
-	if s.PodIPv6 {
-		return fmt.Sprintf("http://[$(%s)]:%d", envPodIP, s.HTTPPort)
+func relayURL(w Workload) string {
+	if w.PodIPv6 {
+		return fmt.Sprintf("http://[$(%s)]:%d", envPodIP, w.Serving.HTTPPort)
 	}
-	return fmt.Sprintf("http://$(%s):%d", envPodIP, s.HTTPPort)
+	return fmt.Sprintf("http://$(%s):%d", envPodIP, w.Serving.HTTPPort)
 }
 
 func tlsEnvironment(w Workload) []corev1.EnvVar {
@@ -116,39 +116,34 @@ func unlessGiven(w Workload, name, value string) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: name, Value: value}}
 }
 
-// givenVariable reports whether the spec sets a variable, and returns its value if the spec
-// contains it. spec.podTemplate has precedence, because it is merged over the container.
+// givenVariable reports whether the spec sets a variable, and returns its value. It returns an empty
+// string if the value depends on another object or variable.
 func givenVariable(w Workload, name string) (string, bool) {
-	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
-		for i := range env {
-			if env[i].Name == name {
-				return literal(env[i]), true
-			}
-		}
+	variable := specVariable(w, name)
+	if variable == nil || variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
+		return "", variable != nil || w.EnvFromNames[name]
 	}
-	return "", w.EnvFromNames[name]
+	return variable.Value, true
 }
 
 // GivesVariable reports whether podTemplate, extraEnv or envFrom of the spec sets a non-empty
 // variable of the container.
 func GivesVariable(w Workload, name string) bool {
-	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
-		for i := range env {
-			if env[i].Name == name {
-				return env[i].Value != "" || env[i].ValueFrom != nil
-			}
-		}
+	if variable := specVariable(w, name); variable != nil {
+		return variable.Value != "" || variable.ValueFrom != nil
 	}
 	return w.EnvFromNames[name]
 }
 
-// literal returns the value of a variable, or an empty string if the value depends on another
-// object or variable.
-func literal(variable corev1.EnvVar) string {
-	if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
-		return ""
+// specVariable returns a variable of the container that spec.podTemplate or spec.extraEnv sets, or
+// nil. spec.podTemplate has precedence, because it is merged over the container.
+func specVariable(w Workload, name string) *corev1.EnvVar {
+	env := slices.Concat(templateEnvironment(w), w.Spec.ExtraEnv)
+	at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	if at < 0 {
+		return nil
 	}
-	return variable.Value
+	return &env[at]
 }
 
 // templateEnvironment returns the variables that spec.podTemplate sets in Coder's container.

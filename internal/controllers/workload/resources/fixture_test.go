@@ -189,7 +189,7 @@ func fullRBACSpec() *coderv1alpha1.RBACSpec {
 // gateway returns a workload behind a Gateway that serves HTTP.
 func gateway() Workload {
 	w := proxy()
-	w.Serving.ClusterDomain = "corp.internal"
+	w.ClusterDomain = "corp.internal"
 	w.Serving.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
 		Host: "berlin.example.com", WildcardHost: "*.berlin.example.com", Scheme: "http",
 		ParentRefs: []coderv1alpha1.GatewayParentReference{

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
@@ -46,25 +47,24 @@ type ProvisionerInputs struct {
 	KeyID string
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
-	// OperatorNamespace is the namespace of the operator.
-	OperatorNamespace string
+	Cluster
 }
 
 // Provisioner returns a CoderProvisioner in the form that the shared builders use.
 func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Workload {
 	return Workload{
-		Name: provisionerName(p), Namespace: p.Namespace,
+		Cluster: in.Cluster,
+		Name:    provisionerName(p), Namespace: p.Namespace,
 		Labels:    ProvisionerLabels(p.Name),
 		Component: "provisionerd",
 		Container: ProvisionerContainer,
-		Image:     provisionerImage(p, in),
+		Image:     cmp.Or(p.Spec.Image, in.ControlPlaneImage, DefaultImage),
 		// The image's entry point runs "coder server". coder is in the PATH of the image.
 		Command:            []string{"coder"},
 		Args:               []string{"provisioner", "start"},
 		Env:                provisionerEnvironment(p, in),
 		ServiceAccountName: provisionerAccount(p),
 		GracePeriodSeconds: provisionerGracePeriod,
-		OperatorNamespace:  in.OperatorNamespace,
 		Adopted:            in.Adopted,
 		Spec:               specWithKeyID(p, in.KeyID),
 		Rights:             provisionerRights(p),
@@ -93,19 +93,7 @@ func GracePeriodSeconds(p *coderv1alpha1.CoderProvisioner) int64 {
 	if t := p.Spec.PodTemplate; t != nil && t.Spec.TerminationGracePeriodSeconds != nil {
 		return *t.Spec.TerminationGracePeriodSeconds
 	}
-	if seconds := p.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		return *seconds
-	}
-	return provisionerGracePeriod
-}
-
-func provisionerImage(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) string {
-	for _, image := range []string{p.Spec.Image, in.ControlPlaneImage} {
-		if image != "" {
-			return image
-		}
-	}
-	return DefaultImage
+	return ptr.Deref(p.Spec.TerminationGracePeriodSeconds, provisionerGracePeriod)
 }
 
 // specWithKeyID returns the spec with the id of the key as an annotation of the pods, so that a key
@@ -193,43 +181,28 @@ func ProvisionerDeploymentName(name string) string {
 // provisionerName returns the name of the Deployment: the one in the annotation if a Deployment was
 // handed over, otherwise the default.
 func provisionerName(p *coderv1alpha1.CoderProvisioner) string {
-	if name := p.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
-		return name
-	}
-	return ProvisionerDeploymentName(p.Name)
+	return cmp.Or(p.Annotations[coderv1alpha1.AnnotationWorkloadName], ProvisionerDeploymentName(p.Name))
 }
 
 // provisionerAccount returns the name of the pods' ServiceAccount.
 func provisionerAccount(p *coderv1alpha1.CoderProvisioner) string {
-	if p.Spec.ServiceAccount.Name != "" {
-		return p.Spec.ServiceAccount.Name
-	}
-	return ShortName("", p.Name, "-provisioner", maxObjectLength)
+	return cmp.Or(p.Spec.ServiceAccount.Name, ShortName("", p.Name, "-provisioner", maxObjectLength))
 }
 
 // KeySecretName returns the name of the Secret in which the operator stores the key that it
 // created.
 func KeySecretName(p *coderv1alpha1.CoderProvisioner) string {
-	if p.Spec.Key.SecretName != "" {
-		return p.Spec.Key.SecretName
-	}
-	return ShortName("", p.Name, "-provisioner-key", maxObjectLength)
+	return cmp.Or(p.Spec.Key.SecretName, ShortName("", p.Name, "-provisioner-key", maxObjectLength))
 }
 
 // KeySecretKey returns the entry of that Secret.
 func KeySecretKey(p *coderv1alpha1.CoderProvisioner) string {
-	if p.Spec.Key.SecretKey != "" {
-		return p.Spec.Key.SecretKey
-	}
-	return defaultSecretKey
+	return cmp.Or(p.Spec.Key.SecretKey, defaultSecretKey)
 }
 
 // KeyName returns the name of the key in Coder.
 func KeyName(p *coderv1alpha1.CoderProvisioner) string {
-	if p.Spec.Key.Name != "" {
-		return p.Spec.Key.Name
-	}
-	return ShortName("", p.Name, "", maxKeyName)
+	return cmp.Or(p.Spec.Key.Name, ShortName("", p.Name, "", maxKeyName))
 }
 
 // KeyNames returns the names that the key may have in Coder, in the order in which they are tried.
@@ -243,10 +216,7 @@ func KeyNames(p *coderv1alpha1.CoderProvisioner) []string {
 
 // OrganizationName returns the organization of the spec, or the default organization.
 func OrganizationName(p *coderv1alpha1.CoderProvisioner) string {
-	if p.Spec.OrganizationName != "" {
-		return p.Spec.OrganizationName
-	}
-	return "default"
+	return cmp.Or(p.Spec.OrganizationName, "default")
 }
 
 // ProvisionerLabels returns the labels of every object. They select the pods.

@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -122,13 +124,5 @@ func escalates(sc *corev1.SecurityContext) bool {
 	if ptr.Deref(sc.Privileged, false) {
 		return true
 	}
-	if sc.Capabilities == nil {
-		return false
-	}
-	for _, capability := range sc.Capabilities.Add {
-		if capability == "CAP_SYS_ADMIN" {
-			return true
-		}
-	}
-	return false
+	return sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN")
 }

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ func Service(w Workload) *corev1.Service {
 		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service"},
 		ObjectMeta: meta(w, w.Name, spec.Labels, spec.Annotations),
 		Spec: corev1.ServiceSpec{
-			Type:            serviceType(spec),
+			Type:            cmp.Or(spec.Type, corev1.ServiceTypeClusterIP),
 			Selector:        PodLabels(w),
 			Ports:           servicePorts(w),
 			SessionAffinity: spec.SessionAffinity,
@@ -43,13 +44,6 @@ func families(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
 
 func serviceEnabled(w Workload) bool {
 	return w.Serving != nil && ptr.Deref(w.Serving.Spec.Service.Enabled, true)
-}
-
-func serviceType(spec coderv1alpha1.ServiceSpec) corev1.ServiceType {
-	if spec.Type == "" {
-		return corev1.ServiceTypeClusterIP
-	}
-	return spec.Type
 }
 
 // outside sets the fields that Kubernetes accepts only if the type is not ClusterIP.

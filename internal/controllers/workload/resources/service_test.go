@@ -55,7 +55,7 @@ func TestNoServiceWhereNobodyAsksForOne(t *testing.T) {
 func TestRelayURL(t *testing.T) {
 	for address, ipv6 := range map[string]bool{"10.0.0.7": false, "2001:db8::7": true} {
 		for name, w := range map[string]Workload{"control plane": full(), "proxy": proxy()} {
-			w.Serving.PodIPv6 = ipv6
+			w.PodIPv6 = ipv6
 			w.Spec.ExtraEnv = nil
 			found := false
 			for _, env := range environment(w) {

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -27,10 +28,7 @@ func HTTPPort(w Workload) int32 {
 	if w.Serving == nil {
 		return 0
 	}
-	port := w.Serving.Spec.Service.Port
-	if port == 0 {
-		port = defaultHTTPPort
-	}
+	port := cmp.Or(w.Serving.Spec.Service.Port, defaultHTTPPort)
 	if TLSEnabled(w) && port == defaultHTTPSPort {
 		return defaultHTTPPort
 	}
@@ -85,11 +83,7 @@ func exposedURL(s *Serving) string {
 		}
 		return "http://" + expose.Ingress.Host
 	case expose.Gateway != nil:
-		scheme := expose.Gateway.Scheme
-		if scheme == "" {
-			scheme = "https"
-		}
-		return scheme + "://" + expose.Gateway.Host
+		return cmp.Or(expose.Gateway.Scheme, "https") + "://" + expose.Gateway.Host
 	}
 	return ""
 }
@@ -135,9 +129,5 @@ func routedWildcard(host string) string {
 }
 
 func serviceHost(w Workload) string {
-	domain := w.Serving.ClusterDomain
-	if domain == "" {
-		domain = DefaultClusterDomain
-	}
-	return w.Name + "." + w.Namespace + ".svc." + domain
+	return w.Name + "." + w.Namespace + ".svc." + cmp.Or(w.ClusterDomain, DefaultClusterDomain)
 }

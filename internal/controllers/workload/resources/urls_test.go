@@ -36,7 +36,7 @@ func TestAddressesInsideTheCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := proxy()
-			w.Serving.Spec.Service, w.Serving.ClusterDomain = c.service, c.domain
+			w.Serving.Spec.Service, w.ClusterDomain = c.service, c.domain
 			if c.tls {
 				w.Serving.Spec.TLS.SecretNames = []string{"web", " web ", ""}
 			}

@@ -10,9 +10,21 @@ import (
 // long-term release. CoderControlPlane has the same default in its schema.
 const DefaultImage = "ghcr.io/coder/coder:v2.34.8"
 
+// Cluster describes the cluster in which workloads run.
+type Cluster struct {
+	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
+	ClusterDomain string
+	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
+	PodIPv6 bool
+	// OperatorNamespace is the namespace of the operator in NetworkPolicies. If it is empty, they allow
+	// the operator's pods in any namespace.
+	OperatorNamespace string
+}
+
 // Workload describes one Deployment of Coder's image for any of the three kinds. The builders of
 // this package create its objects from it.
 type Workload struct {
+	Cluster
 	// Name is the name of the Deployment and its Service, and the prefix of the names of the other
 	// objects. Namespace is the namespace of all of them.
 	Name, Namespace string
@@ -51,9 +63,6 @@ type Workload struct {
 	Checksum string
 	// KeepReplicas keeps the number of replicas that another client set in the Deployment.
 	KeepReplicas bool
-	// OperatorNamespace is the namespace of the operator in the NetworkPolicy. If it is empty, the
-	// policy allows the operator's pods in any namespace.
-	OperatorNamespace string
 
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
@@ -73,10 +82,6 @@ type Serving struct {
 	Spec *coderv1alpha1.ServingSpec
 	// HTTPPort and HTTPSPort are the ports of the container.
 	HTTPPort, HTTPSPort int32
-	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
-	ClusterDomain string
-	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
-	PodIPv6 bool
 	// ClusterHost is the name of the environment variable that holds the pod's address for the
 	// other replicas. If it is empty, there is no such variable.
 	ClusterHost string

@@ -34,14 +34,9 @@ type WorkspaceProxyInputs struct {
 	PrimaryAccessURL string
 	// Token is the location of the session token.
 	Token coderv1alpha1.TokenSecretReference
-	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
-	ClusterDomain string
-	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
-	PodIPv6 bool
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
-	// OperatorNamespace is the namespace of the operator.
-	OperatorNamespace string
+	Cluster
 }
 
 // WorkspaceProxy returns a proxy in the form that the shared builders use. It shares memory with
@@ -52,6 +47,7 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		port = in.Adopted.HTTPPort
 	}
 	return Workload{
+		Cluster:            in.Cluster,
 		Name:               workspaceProxyName(proxy),
 		Namespace:          proxy.Namespace,
 		Labels:             WorkspaceProxyLabels(proxy),
@@ -63,12 +59,10 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		Env:                workspaceProxyEnvironment(in),
 		ServiceAccountName: workspaceProxyAccount(proxy),
 		GracePeriodSeconds: workspaceProxyGracePeriod,
-		OperatorNamespace:  in.OperatorNamespace,
 		Adopted:            in.Adopted,
 		Spec:               &proxy.Spec.WorkloadSpec,
 		Serving: &Serving{
-			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort,
-			ClusterDomain: in.ClusterDomain, PodIPv6: in.PodIPv6, ClusterAccessURL: true,
+			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort, ClusterAccessURL: true,
 		},
 	}
 }
@@ -97,35 +91,23 @@ const (
 // of the names of the other objects.
 func workspaceProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	// Objects that were handed over keep their name.
-	if name := proxy.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
-		return name
-	}
-	return ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength)
+	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength))
 }
 
 // workspaceProxyAccount returns the name of the pods' ServiceAccount.
 func workspaceProxyAccount(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	if proxy.Spec.ServiceAccount.Name != "" {
-		return proxy.Spec.ServiceAccount.Name
-	}
-	return workspaceProxyName(proxy)
+	return cmp.Or(proxy.Spec.ServiceAccount.Name, workspaceProxyName(proxy))
 }
 
 // TokenSecretName returns the name of the Secret in which the operator stores the session token of
 // a proxy that it registered.
 func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	if name := proxy.Spec.Bootstrap.GeneratedTokenSecretName; name != "" {
-		return name
-	}
-	return ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength)
+	return cmp.Or(proxy.Spec.Bootstrap.GeneratedTokenSecretName, ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength))
 }
 
 // ProxyName returns the name of the proxy in Coder.
 func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	if name := proxy.Spec.Bootstrap.ProxyName; name != "" {
-		return name
-	}
-	return proxy.Name
+	return cmp.Or(proxy.Spec.Bootstrap.ProxyName, proxy.Name)
 }
 
 // WorkspaceProxyLabels returns the labels of every child. They are also the selector of the

@@ -94,7 +94,9 @@ func bytesOf(data map[string]string) map[string][]byte {
 // restart creates a new Manager with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	f.manager = &Manager{Client: f.Client, Reader: f.Client, Clock: f.Clock, NewClient: f.NewClient}
+	f.manager = &Manager{
+		Client: f.Client, Reader: f.Client, Clock: f.Clock, NewClient: f.NewClient, Refused: func(types.NamespacedName) {},
+	}
 }
 
 // pass runs Ensure once, stores what the status stores, and checks that messages contain no

@@ -69,7 +69,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		}
 		return p.checked.Value
 	}
-	api, err := p.dial(coderd.Config{URL: p.req.AccessURL})
+	api, err := p.NewClient(coderd.Config{URL: p.req.AccessURL, Timeout: requestTimeout})
 	if err == nil {
 		err = api.CheckWorkspaceProxyToken(ctx, token)
 	}

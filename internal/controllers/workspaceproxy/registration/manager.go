@@ -46,9 +46,8 @@ const (
 	Unverified ensure.State = "Unverified"
 )
 
-// Manager registers workspace proxies. Client, Reader, Clock and NewClient are required. One Manager
-// serves all proxies. It is safe for concurrent use with
-// different proxies.
+// Manager registers workspace proxies. All fields are required. One Manager serves all proxies. It is
+// safe for concurrent use with different proxies.
 type Manager struct {
 	// Client reads Secrets without a cache, and the proxy before it is created in Coder. It also
 	// writes Secrets.
@@ -58,13 +57,9 @@ type Manager struct {
 	Clock  clock.PassiveClock
 	// NewClient creates a client for a Coder.
 	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Observe is called for each request to Coder. It may be nil.
-	Observe func(coderd.Call)
 	// Refused is called when Coder rejects the operator's token of a control plane, so that the
-	// control plane is reconciled immediately. It must return quickly. It may be nil.
+	// control plane is reconciled immediately. It must return quickly.
 	Refused func(controlPlane types.NamespacedName)
-	// UserAgent is the user agent of the requests to Coder.
-	UserAgent string
 
 	// verified holds the checks. A Stop means that the registration could not be verified, and nil
 	// that it was as the spec asks for.

@@ -3,14 +3,11 @@ package registration
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -147,19 +144,15 @@ func (r *record) all() []registration {
 // load reads the records of this proxy. The one with the wanted name comes first. There is more
 // than one only while the Secret is being renamed.
 func (p *pass) load(ctx context.Context) ([]*record, error) {
-	list := &corev1.SecretList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.proxy.Namespace), client.MatchingLabels(p.secrets.Labels)); err != nil {
-		return nil, fmt.Errorf("listing the Secrets with session tokens: %w", err)
-	}
 	wanted := resources.TokenSecretName(p.proxy)
-	var records []*record
-	for i := range list.Items {
-		secret := &list.Items[i]
-		if secret.Name != wanted && isRecord(secret) && p.secrets.Mine(secret) {
-			records = append(records, readRecord(secret))
-		}
+	others, err := p.secrets.Others(ctx, p.Client, wanted, isRecord)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(records, func(a, b *record) int { return strings.Compare(a.secret.Name, b.secret.Name) })
+	var records []*record
+	for _, secret := range others {
+		records = append(records, readRecord(secret))
+	}
 	// It is read by name, because the public predecessor set no labels on it.
 	secret, err := p.secrets.Get(ctx, wanted)
 	if err != nil {
@@ -187,7 +180,7 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	}
 	if p.foreign != nil {
 		p.result.SecretForeign = true
-		return nil, p.notOwned(p.foreign)
+		return nil, p.secrets.Taken("Secret", p.foreign, retryFailed, "give another name in spec.bootstrap.generatedTokenSecretName")
 	}
 	if len(records) == 0 {
 		return nil, nil
@@ -237,17 +230,4 @@ func (p *pass) save(ctx context.Context, r *record) error {
 	}
 	r.secret = secret
 	return nil
-}
-
-// notOwned returns an error that names the owner of a Secret that has the wanted name.
-func (p *pass) notOwned(secret *corev1.Secret) error {
-	if message, is := p.secrets.Leftover("Secret", secret); is {
-		return ensure.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)
-	}
-	whose := "was not created by this operator"
-	if owner := metav1.GetControllerOf(secret); owner != nil {
-		whose = fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name)
-	}
-	return ensure.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
-		"Secret %q %s, so it was not changed; delete it, or give another name in spec.bootstrap.generatedTokenSecretName", secret.Name, whose)
 }

@@ -12,6 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
@@ -82,11 +83,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	if token == "" {
 		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waiting until the operator's token for CoderControlPlane %q is stored", name)
 	}
-	refused := func() {
-		if p.Refused != nil {
-			p.Refused(client.ObjectKeyFromObject(cp))
-		}
-	}
+	refused := func() { p.Refused(client.ObjectKeyFromObject(cp)) }
 	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused}, throughControlPlane+"/"+name)
 }
 
@@ -114,16 +111,12 @@ func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 }
 
 func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
-	api, err := p.dial(cfg)
+	cfg.Timeout = requestTimeout
+	api, err := p.NewClient(cfg)
 	if err != nil {
 		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
 	}
 	return &target{api: api, url: api.URL(), through: through, token: cfg.Token}, nil
-}
-
-func (p *pass) dial(cfg coderd.Config) (*coderd.Client, error) {
-	cfg.Timeout, cfg.Observe, cfg.UserAgent = requestTimeout, p.Observe, p.UserAgent
-	return p.NewClient(cfg)
 }
 
 // checkSiblings returns an error for the younger of two CoderWorkspaceProxies that want the same
@@ -136,7 +129,7 @@ func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error 
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID == p.proxy.UID || !other.DeletionTimestamp.IsZero() ||
-			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !older(other, p.proxy) {
+			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !workload.Older(other, p.proxy) {
 			continue
 		}
 		whose := "an older CoderWorkspaceProxy in another namespace"
@@ -158,11 +151,4 @@ func (p *pass) sameCoder(t *target, other *coderv1alpha1.CoderWorkspaceProxy) bo
 		return other.Namespace == p.proxy.Namespace && t.through == throughControlPlane+"/"+ref.Name
 	}
 	return other.Spec.Bootstrap.CoderURL != "" && strings.TrimSuffix(other.Spec.Bootstrap.CoderURL, "/") == t.url
-}
-
-func older(a, b *coderv1alpha1.CoderWorkspaceProxy) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0
 }

@@ -1,4 +1,4 @@
-package steps
+package workload
 
 import (
 	"context"
@@ -9,29 +9,33 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
 func TestRunBlocksOnlyWhatNeedsTheFailedStep(t *testing.T) {
 	broken := errors.New("broken")
 	var ran []string
-	step := func(name string, err error, needs ...string) Step[*[]string] {
-		return Step[*[]string]{Name: name, Needs: needs, Run: func(_ context.Context, log *[]string) error {
+	step := func(name string, err error, needs ...string) Step {
+		return NewStep(name, &ran, func(_ context.Context, log *[]string) error {
 			*log = append(*log, name)
 			return err
-		}}
+		}, needs...)
 	}
 
-	outcome := Run(t.Context(), &ran, []Step[*[]string]{
+	p := &Pass{}
+	p.Run(t.Context(), []Step{
 		step("name", nil),
 		step("rbac", broken, "name"),
 		step("deployment", nil, "name"),
 		step("audit", nil, "rbac"),
 		step("report", nil, "audit"),
-		step("service", &Waiting{Message: "soon", After: 30 * time.Second}),
+		step("service", ensure.Waits("", 30*time.Second, "soon")),
 		step("access", nil, "deployment", "service"),
-		step("pods", &Waiting{Message: "sooner", After: 15 * time.Second}),
-		step("license", &Stalled{Reason: "NotImplemented", Message: "never"}),
+		step("pods", ensure.Waits("", 15*time.Second, "sooner")),
+		step("license", ensure.Fails("NotImplemented", 0, "never")),
 	})
+	outcome := p.Outcome
 
 	if diff := cmp.Diff([]string{"name", "rbac", "deployment", "service", "pods", "license"}, ran); diff != "" {
 		t.Errorf("steps that ran (-want +got):\n%s", diff)
@@ -53,15 +57,5 @@ func TestRunBlocksOnlyWhatNeedsTheFailedStep(t *testing.T) {
 	}
 	if !slices.Contains(ran, "deployment") || !outcome.Succeeded("deployment") {
 		t.Error("the deployment was held up by the failure of another step")
-	}
-}
-
-func TestSoonerIgnoresNoWait(t *testing.T) {
-	for _, c := range []struct{ a, b, want time.Duration }{
-		{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 3, 3}, {3, 5, 3},
-	} {
-		if got := Sooner(c.a, c.b); got != c.want {
-			t.Errorf("Sooner(%d, %d) = %d, want %d", c.a, c.b, got, c.want)
-		}
 	}
 }
