@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -63,8 +64,8 @@ type eventRecorder struct {
 	changes chan eventChange
 	running atomic.Bool
 	dropped atomic.Int64
-	// limits holds the rate limiter of each object. Only Run uses it.
-	limits map[types.UID]*rate.Limiter
+	// limits maps the UIDs of objects to their rate limiters.
+	limits *lru.Cache
 }
 
 // eventChange is a changed object with its occurrences.
@@ -75,7 +76,7 @@ type eventChange struct {
 
 // newEventRecorder returns an eventRecorder. It writes nothing until Run is called.
 func newEventRecorder(config eventConfig) *eventRecorder {
-	return &eventRecorder{config: config, changes: make(chan eventChange, maxWaitingEvents), limits: map[types.UID]*rate.Limiter{}}
+	return &eventRecorder{config: config, changes: make(chan eventChange, maxWaitingEvents), limits: lru.New(maxEventLimits)}
 }
 
 // Changed queues the Events for a change of an object that this replica has known since born. It
@@ -146,16 +147,13 @@ func (r *eventRecorder) write(ctx context.Context, limit *rate.Limiter, object r
 	}
 }
 
-// limitOf returns the rate limiter of an object. If there are too many, all are dropped.
+// limitOf returns the rate limiter of an object.
 func (r *eventRecorder) limitOf(uid types.UID) *rate.Limiter {
-	limit := r.limits[uid]
-	if limit == nil {
-		if len(r.limits) >= maxEventLimits {
-			clear(r.limits)
-		}
-		limit = rate.NewLimiter(rate.Every(objectEventEvery), objectEventBurst)
-		r.limits[uid] = limit
+	if limit, ok := r.limits.Get(uid); ok {
+		return limit.(*rate.Limiter)
 	}
+	limit := rate.NewLimiter(rate.Every(objectEventEvery), objectEventBurst)
+	r.limits.Add(uid, limit)
 	return limit
 }
 

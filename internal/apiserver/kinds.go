@@ -62,10 +62,10 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
 	s.kept = records.NewKeeper(workspaces, templates, users)
-	// The kinds send the mirror hints about their changes, and the mirror composes its objects with
-	// the kinds.
-	hint := &hints{}
-	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods, Read: s.podsRead})
+	s.pods = workspacepods.New(workspacepods.Config{
+		Client: k.client, Clock: config.Clock, Read: s.podsRead,
+		Changed: func(controlPlane types.NamespacedName, id uuid.UUID) { s.mirror.HintPods(controlPlane, id) },
+	})
 	s.events = newEventRecorder(eventConfig{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
@@ -76,13 +76,16 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s.actors = impersonation.New(impersonation.Config{
 		Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock, Board: s.board, Metrics: identityMetrics,
 	})
-	kind := registry.Config{Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Actors: s.actors}
+	// The mirror composes its objects with the kinds, so it is created after them.
+	kind := registry.Config{
+		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Actors: s.actors,
+		Hint: func(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
+			s.mirror.Hint(kind, controlPlane, id)
+		},
+	}
 	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
-	kind.Hint = hint.workspace
 	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
-	kind.Hint = hint.template
 	s.templates = template.New(template.Config{Config: kind, Secrets: secrets})
-	kind.Hint = hint.user
 	s.users = user.New(user.Config{Config: kind, Secrets: secrets, MembersAge: config.MirrorTiming.Users})
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
@@ -108,11 +111,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
 		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
 	})
-	if err != nil {
-		return nil, err
-	}
-	hint.mirror.Store(s.mirror)
-	return s, nil
+	return s, err
 }
 
 // unsettled reports whether a workspace must be read again soon because of its pods.
@@ -136,29 +135,24 @@ func (s *storage) podsRead(controlPlane types.NamespacedName) {
 func (s *storage) rest(
 	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer,
 ) (map[string]rest.Storage, error) {
-	out := map[string]rest.Storage{}
-	add := func(kind registry.Kind, subresources func(*registry.REST) map[string]rest.Storage) error {
+	out := map[string]rest.Storage{impersonation.SelfReviewPlural: impersonation.NewSelfReview(s.connections)}
+	for _, kind := range []registry.Kind{s.workspaces.Registry(), s.templates.Registry(), s.users.Registry()} {
 		store := s.stores[kind.Plural]
 		verbs, err := registry.NewREST(kind, codecs, records.Decorator(store), gate, store)
 		if err != nil {
-			return fmt.Errorf("building the storage of %s: %w", kind.Plural, err)
+			return nil, fmt.Errorf("building the storage of %s: %w", kind.Plural, err)
 		}
 		out[kind.Plural] = verbs
-		for name, subresource := range subresources(verbs) {
+		var subresources map[string]rest.Storage
+		switch kind.Plural {
+		case workspace.Plural:
+			subresources = s.workspaces.Subresources(verbs, authorizer)
+		case template.Plural:
+			subresources = s.templates.Subresources(verbs)
+		}
+		for name, subresource := range subresources {
 			out[kind.Plural+"/"+name] = subresource
 		}
-		return nil
 	}
-	if err := add(s.workspaces.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
-		return s.workspaces.Subresources(verbs, authorizer)
-	}); err != nil {
-		return nil, err
-	}
-	if err := add(s.users.Registry(), func(*registry.REST) map[string]rest.Storage { return nil }); err != nil {
-		return nil, err
-	}
-	out[impersonation.SelfReviewPlural] = impersonation.NewSelfReview(s.connections)
-	return out, add(s.templates.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
-		return s.templates.Subresources(verbs)
-	})
+	return out, nil
 }

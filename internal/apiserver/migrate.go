@@ -74,24 +74,16 @@ func recordOf(old *unstructured.Unstructured) (*metadata.Record, error) {
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return nil, err
 	}
-	was := &typed.Spec.Metadata
-	record := &metadata.Record{
-		ControlPlane: types.NamespacedName{Namespace: typed.Namespace, Name: typed.Spec.ControlPlane},
-		Kind:         typed.Spec.Kind, Name: typed.Spec.Name, UID: types.UID(typed.Spec.UID),
-		Labels: was.Labels, Annotations: was.Annotations, Finalizers: was.Finalizers, OwnerReferences: was.OwnerReferences,
-		Generation: was.Generation, DeletionTimestamp: was.DeletionTimestamp, DeletionGracePeriodSeconds: was.DeletionGracePeriodSeconds,
+	if raw, err = json.Marshal(typed.Spec.Metadata); err != nil {
+		return nil, err
 	}
-	for i := range was.ManagedFields {
-		entry := &was.ManagedFields[i]
-		now := metav1.ManagedFieldsEntry{
-			Manager: entry.Manager, Operation: entry.Operation, APIVersion: entry.APIVersion, Time: entry.Time,
-			FieldsType: entry.FieldsType, Subresource: entry.Subresource,
-		}
-		if entry.FieldsV1 != nil {
-			now.FieldsV1 = metav1.NewFieldsV1(string(entry.FieldsV1.Raw))
-		}
-		record.ManagedFields = append(record.ManagedFields, now)
+	// The text of a record has the same form.
+	record, err := metadata.Read(string(raw))
+	if err != nil {
+		return nil, err
 	}
+	record.ControlPlane = types.NamespacedName{Namespace: typed.Namespace, Name: typed.Spec.ControlPlane}
+	record.Kind, record.Name, record.UID = typed.Spec.Kind, typed.Spec.Name, types.UID(typed.Spec.UID)
 	if typed.Spec.Intent != nil {
 		record.Intent = typed.Spec.Intent.Raw
 	}

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 )
 
@@ -128,34 +125,5 @@ func (s *storage) close(ctx context.Context) {
 		if err := store.Close(ctx); err != nil {
 			log.FromContext(ctx).Info("Could not remove the heartbeat of this replica", "kind", store.Kind(), "error", err.Error())
 		}
-	}
-}
-
-// hints passes the kinds' changes to the mirror, which is created after the kinds.
-type hints struct {
-	mirror atomic.Pointer[mirror.Mirror]
-}
-
-func (h *hints) workspace(controlPlane types.NamespacedName, id uuid.UUID) {
-	if m := h.mirror.Load(); m != nil {
-		m.HintWorkspace(controlPlane, id)
-	}
-}
-
-func (h *hints) pods(controlPlane types.NamespacedName, id uuid.UUID) {
-	if m := h.mirror.Load(); m != nil {
-		m.HintPods(controlPlane, id)
-	}
-}
-
-func (h *hints) template(controlPlane types.NamespacedName, id uuid.UUID) {
-	if m := h.mirror.Load(); m != nil {
-		m.HintTemplate(controlPlane, id)
-	}
-}
-
-func (h *hints) user(controlPlane types.NamespacedName, id uuid.UUID) {
-	if m := h.mirror.Load(); m != nil {
-		m.HintUser(controlPlane, id)
 	}
 }

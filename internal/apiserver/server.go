@@ -116,28 +116,21 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
-	workspaces, err := records.NewClient(own, "coderworkspacerecords", "CoderWorkspaceRecord")
-	if err != nil {
-		return nil, err
+	k := kube{client: client, dynamic: untyped, informers: informers.NewSharedInformerFactory(client, resync), delegate: delegateTo(client)}
+	for _, r := range []struct {
+		cluster        *records.Cluster
+		resource, kind string
+	}{
+		{&k.workspaces, "coderworkspacerecords", "CoderWorkspaceRecord"},
+		{&k.templates, "codertemplaterecords", "CoderTemplateRecord"},
+		{&k.users, "coderuserrecords", "CoderUserRecord"},
+		{&k.sources, "codertemplatesources", "CoderTemplateSource"},
+	} {
+		if *r.cluster, err = records.NewClient(own, r.resource, r.kind); err != nil {
+			return nil, err
+		}
 	}
-	templates, err := records.NewClient(own, "codertemplaterecords", "CoderTemplateRecord")
-	if err != nil {
-		return nil, err
-	}
-	users, err := records.NewClient(own, "coderuserrecords", "CoderUserRecord")
-	if err != nil {
-		return nil, err
-	}
-	sources, err := records.NewClient(own, "codertemplatesources", "CoderTemplateSource")
-	if err != nil {
-		return nil, err
-	}
-	return newServer(config, kube{
-		client: client, dynamic: untyped,
-		informers:  informers.NewSharedInformerFactory(client, resync),
-		delegate:   delegateTo(client),
-		workspaces: workspaces, templates: templates, users: users, sources: sources,
-	})
+	return newServer(config, k)
 }
 
 func newServer(config Config, k kube) (*Server, error) {

@@ -13,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
@@ -28,6 +30,8 @@ import (
 const (
 	// userTTL is how long the status, the name and the roles of a Coder user are cached.
 	userTTL = time.Minute
+	// maxUsers limits how many users are cached.
+	maxUsers = 10_000
 	// garbageCollector deletes objects whose owners are gone. Unless a rule says otherwise, it may
 	// use the operator's account, because adding an owner reference requires the permissions of a
 	// deletion.
@@ -48,10 +52,11 @@ type Config struct {
 // account for all requests. It is for tests.
 type Actors struct {
 	config Config
-	mu     sync.Mutex
-	users  map[userKey]knownUser
+	// users maps a userKey to a knownUser.
+	users *lru.Cache
+	mu    sync.Mutex
 	// counted are the control planes with metrics.
-	counted map[types.NamespacedName]struct{}
+	counted sets.Set[types.NamespacedName]
 }
 
 type userKey struct {
@@ -68,7 +73,7 @@ type knownUser struct {
 
 // New returns Actors.
 func New(config Config) *Actors {
-	return &Actors{config: config, users: map[userKey]knownUser{}, counted: map[types.NamespacedName]struct{}{}}
+	return &Actors{config: config, users: lru.New(maxUsers), counted: sets.Set[types.NamespacedName]{}}
 }
 
 // As is the Coder user as whom a change is made later than it was requested. It is stored in
@@ -321,25 +326,16 @@ func (a *Actors) require(
 func (a *Actors) known(connection connections.Connection, by string, look func() (coderd.User, error)) (coderd.User, error) {
 	k := userKey{connection.ControlPlane, connection.UID, by}
 	now := a.config.Clock.Now()
-	a.mu.Lock()
-	known, ok := a.users[k]
-	a.mu.Unlock()
-	if ok && now.Sub(known.readAt) < userTTL {
+	cached, _ := a.users.Get(k)
+	if known, ok := cached.(knownUser); ok && now.Sub(known.readAt) < userTTL {
 		return known.User, nil
 	}
 	found, err := look()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.users, k)
 	if err != nil {
+		a.users.Remove(k)
 		return found, err
 	}
-	for other, old := range a.users {
-		if now.Sub(old.readAt) >= userTTL {
-			delete(a.users, other)
-		}
-	}
-	a.users[k] = knownUser{found, now}
+	a.users.Add(k, knownUser{found, now})
 	return found, nil
 }
 

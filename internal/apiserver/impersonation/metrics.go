@@ -24,24 +24,19 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, collector.Register(registerer, &m.matches)
 }
 
-// matched counts a request. The rule is its index, or -1 if none matched.
-func (m *Metrics) matched(controlPlane types.NamespacedName, rule int) {
-	if m == nil {
+// count counts a request in the metrics. The rule is its index, or -1 if none matched.
+func (a *Actors) count(controlPlane types.NamespacedName, rule int) {
+	if a.config.Metrics == nil {
 		return
 	}
 	name := "none"
 	if rule >= 0 {
 		name = strconv.Itoa(rule)
 	}
-	m.matches.WithLabelValues(controlPlane.Namespace, controlPlane.Name, name).Inc()
-}
-
-// count counts a request in the metrics.
-func (a *Actors) count(controlPlane types.NamespacedName, rule int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.counted[controlPlane] = struct{}{}
-	a.config.Metrics.matched(controlPlane, rule)
+	a.counted.Insert(controlPlane)
+	a.config.Metrics.matches.WithLabelValues(controlPlane.Namespace, controlPlane.Name, name).Inc()
 }
 
 // Run removes the metrics of control planes that no longer exist, until the context is done.
@@ -67,9 +62,7 @@ func (a *Actors) forgetOthers(all []syncstatus.Status) {
 		if slices.ContainsFunc(all, func(p syncstatus.Status) bool { return p.ControlPlane == controlPlane }) {
 			continue
 		}
-		delete(a.counted, controlPlane)
-		if a.config.Metrics != nil {
-			a.config.Metrics.matches.DeletePartialMatch(prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name})
-		}
+		a.counted.Delete(controlPlane)
+		a.config.Metrics.matches.DeletePartialMatch(prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name})
 	}
 }

@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
 // maxNamePart is the longest name of a user, template, workspace or organization
@@ -69,19 +74,16 @@ func (u UserName) String() string { return strings.ToLower(u.Prefix + u.Name) }
 
 // ParseUserName splits the name of a user's object into its parts.
 func ParseUserName(name string) (UserName, error) {
-	parts := strings.Split(name, ".")
-	if len(parts) > 2 {
-		return UserName{}, fmt.Errorf("must be <user>, or <control-plane>.<user> for a control plane that is not the first of its namespace")
+	prefix, parts, err := splitName(name, 1, "<user>", "")
+	if err != nil {
+		return UserName{}, err
 	}
-	for _, p := range parts {
-		if len(p) > maxNamePart || !namePart.MatchString(p) {
-			return UserName{}, fmt.Errorf("must be <user>; %q is not a name in Coder in lower case: up to %d letters, digits and single dashes between them", p, maxNamePart)
-		}
-	}
-	if len(parts) == 1 {
-		return UserName{Name: name}, nil
-	}
-	return UserName{Prefix: parts[0] + ".", Name: parts[1]}, nil
+	return UserName{Prefix: prefix, Name: parts[0]}, nil
+}
+
+// ControlPlaneOf returns the control plane of an object.
+func ControlPlaneOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[aggregationv1alpha1.LabelControlPlaneName]}
 }
 
 // idSuffix matches the suffix that NameWithID appends. No name in Coder contains two consecutive
@@ -99,7 +101,7 @@ func NameWithoutID(name string) string { return idSuffix.ReplaceAllString(name, 
 // only the name in Coder.
 func splitName(name string, want int, form, example string) (string, []string, error) {
 	parts := strings.Split(name, ".")
-	if len(parts) == 1 && namePart.MatchString(name) && len(name) <= maxNamePart {
+	if want > 1 && len(parts) == 1 && namePart.MatchString(name) && len(name) <= maxNamePart {
 		return "", nil, fmt.Errorf("must be %s, for example %q: %q alone is its name in Coder", form, example+name, name)
 	}
 	if len(parts) != want && len(parts) != want+1 {

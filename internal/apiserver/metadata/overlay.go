@@ -63,10 +63,10 @@ func Keep(obj metav1.Object, record *Record) {
 			record.Finalizers = append(record.Finalizers, finalizer)
 		}
 	}
-	record.OwnerReferences = copyOwners(obj.GetOwnerReferences())
+	record.OwnerReferences = deepCopies(obj.GetOwnerReferences())
 	record.ManagedFields = nil
 	if entries := obj.GetManagedFields(); !onlyDefault(entries) {
-		record.ManagedFields = copyManagedFields(entries)
+		record.ManagedFields = deepCopies(entries)
 	}
 	record.Generation = obj.GetGeneration()
 	record.DeletionTimestamp = obj.GetDeletionTimestamp().DeepCopy()
@@ -94,10 +94,10 @@ func Overlay(obj metav1.Object, record *Record) {
 		obj.SetFinalizers(union(obj.GetFinalizers(), record.Finalizers))
 	}
 	if len(record.OwnerReferences) > 0 {
-		obj.SetOwnerReferences(copyOwners(record.OwnerReferences))
+		obj.SetOwnerReferences(deepCopies(record.OwnerReferences))
 	}
 	if len(record.ManagedFields) > 0 {
-		obj.SetManagedFields(copyManagedFields(record.ManagedFields))
+		obj.SetManagedFields(deepCopies(record.ManagedFields))
 	}
 	if record.Generation > 0 {
 		obj.SetGeneration(record.Generation)

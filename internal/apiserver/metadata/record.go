@@ -12,36 +12,36 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Record is the metadata of an object that Kubernetes has and Coder cannot store.
+// Record is the metadata of an object that Kubernetes has and Coder cannot store. The fields with a
+// name in JSON are the text in the stored record.
 type Record struct {
 	// ControlPlane is the control plane of the object. The record is in its namespace.
-	ControlPlane types.NamespacedName
+	ControlPlane types.NamespacedName `json:"-"`
 	// Kind is CoderWorkspace, CoderTemplate or CoderUser.
-	Kind string
+	Kind string `json:"-"`
 	// Name is the name of the object.
-	Name string
+	Name string `json:"-"`
 	// UID is the UID of the object, which is its id in Coder. It is empty while the object is being
 	// created in Coder.
-	UID types.UID
+	UID types.UID `json:"-"`
 
-	Labels                     map[string]string
-	Annotations                map[string]string
-	Finalizers                 []string
-	OwnerReferences            []metav1.OwnerReference
-	ManagedFields              []metav1.ManagedFieldsEntry
-	Generation                 int64
-	DeletionTimestamp          *metav1.Time
-	DeletionGracePeriodSeconds *int64
-
+	Labels                     map[string]string           `json:"labels,omitempty"`
+	Annotations                map[string]string           `json:"annotations,omitempty"`
+	Finalizers                 []string                    `json:"finalizers,omitempty"`
+	OwnerReferences            []metav1.OwnerReference     `json:"ownerReferences,omitempty"`
+	ManagedFields              []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
+	Generation                 int64                       `json:"generation,omitempty"`
+	DeletionTimestamp          *metav1.Time                `json:"deletionTimestamp,omitempty"`
+	DeletionGracePeriodSeconds *int64                      `json:"deletionGracePeriodSeconds,omitempty"`
 	// Intent is state of the kind: changes that are not applied to Coder yet, and values to
 	// remember. It is a JSON object or empty.
-	Intent json.RawMessage
+	Intent json.RawMessage `json:"intent,omitempty"`
 
 	// CreatedAt is when the record was created.
-	CreatedAt metav1.Time
+	CreatedAt metav1.Time `json:"-"`
 	// Version is the version of the record itself. A caller of Records.Put passes the Version that
 	// it read. With an empty Version, Put creates a record.
-	Version string
+	Version string `json:"-"`
 }
 
 // Pending reports whether the object is still being created.
@@ -70,8 +70,7 @@ func (r *Record) DeepCopy() *Record {
 	out := *r
 	out.Labels, out.Annotations = maps.Clone(r.Labels), maps.Clone(r.Annotations)
 	out.Finalizers = slices.Clone(r.Finalizers)
-	out.OwnerReferences = copyOwners(r.OwnerReferences)
-	out.ManagedFields = copyManagedFields(r.ManagedFields)
+	out.OwnerReferences, out.ManagedFields = deepCopies(r.OwnerReferences), deepCopies(r.ManagedFields)
 	out.DeletionTimestamp = r.DeletionTimestamp.DeepCopy()
 	if r.DeletionGracePeriodSeconds != nil {
 		out.DeletionGracePeriodSeconds = ptr.To(*r.DeletionGracePeriodSeconds)
@@ -80,24 +79,17 @@ func (r *Record) DeepCopy() *Record {
 	return &out
 }
 
-func copyOwners(owners []metav1.OwnerReference) []metav1.OwnerReference {
-	if len(owners) == 0 {
+// deepCopies returns a copy, or nil for an empty slice.
+func deepCopies[T any, P interface {
+	*T
+	DeepCopyInto(into *T)
+}](all []T) []T {
+	if len(all) == 0 {
 		return nil
 	}
-	out := make([]metav1.OwnerReference, len(owners))
-	for i := range owners {
-		owners[i].DeepCopyInto(&out[i])
-	}
-	return out
-}
-
-func copyManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	if len(entries) == 0 {
-		return nil
-	}
-	out := make([]metav1.ManagedFieldsEntry, len(entries))
-	for i := range entries {
-		entries[i].DeepCopyInto(&out[i])
+	out := make([]T, len(all))
+	for i := range all {
+		P(&all[i]).DeepCopyInto(&out[i])
 	}
 	return out
 }

@@ -92,8 +92,8 @@ func canonical(raw []byte) ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// same reports whether two normalized records are equal, apart from version and creation time.
-func same(a, b *Record) bool {
+// Same reports whether two normalized records are equal, apart from version and creation time.
+func Same(a, b *Record) bool {
 	left, right := *a, *b
 	for _, record := range []*Record{&left, &right} {
 		record.Version, record.CreatedAt = "", metav1.Time{}
@@ -144,32 +144,14 @@ func checkSize(record *Record) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: aggregationv1alpha1.GroupVersion.Group, Kind: record.Kind}, record.Name, errs)
 }
 
-// text is the kept metadata as it is stored in a record.
-type text struct {
-	Labels                     map[string]string           `json:"labels,omitempty"`
-	Annotations                map[string]string           `json:"annotations,omitempty"`
-	Finalizers                 []string                    `json:"finalizers,omitempty"`
-	OwnerReferences            []metav1.OwnerReference     `json:"ownerReferences,omitempty"`
-	ManagedFields              []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
-	Generation                 int64                       `json:"generation,omitempty"`
-	DeletionTimestamp          *metav1.Time                `json:"deletionTimestamp,omitempty"`
-	DeletionGracePeriodSeconds *int64                      `json:"deletionGracePeriodSeconds,omitempty"`
-	Intent                     json.RawMessage             `json:"intent,omitempty"`
-}
-
 // Read decodes a text. An empty text is an empty record.
 func Read(kept string) (*Record, error) {
+	r := &Record{}
 	if kept == "" {
-		return &Record{}, nil
+		return r, nil
 	}
-	var t text
-	if err := json.Unmarshal([]byte(kept), &t); err != nil {
+	if err := json.Unmarshal([]byte(kept), r); err != nil {
 		return nil, fmt.Errorf("the stored metadata cannot be decoded: %w", err)
-	}
-	r := &Record{
-		Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers, OwnerReferences: t.OwnerReferences,
-		ManagedFields: t.ManagedFields, Generation: t.Generation, DeletionTimestamp: t.DeletionTimestamp,
-		DeletionGracePeriodSeconds: t.DeletionGracePeriodSeconds, Intent: t.Intent,
 	}
 	return r, normalize(r)
 }
@@ -179,11 +161,7 @@ func (r *Record) Text() (string, error) {
 	if r.IsEmpty() {
 		return "", nil
 	}
-	data, err := json.Marshal(text{
-		Labels: r.Labels, Annotations: r.Annotations, Finalizers: r.Finalizers, OwnerReferences: r.OwnerReferences,
-		ManagedFields: r.ManagedFields, Generation: r.Generation, DeletionTimestamp: r.DeletionTimestamp,
-		DeletionGracePeriodSeconds: r.DeletionGracePeriodSeconds, Intent: r.Intent,
-	})
+	data, err := json.Marshal(r)
 	return string(data), err
 }
 
@@ -198,6 +176,3 @@ func Normalize(record *Record) error {
 	}
 	return checkSize(record)
 }
-
-// Same reports whether two normalized records are equal, apart from version and creation time.
-func Same(a, b *Record) bool { return same(a, b) }

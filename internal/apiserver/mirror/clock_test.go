@@ -72,7 +72,7 @@ func TestScheduleIsMonotonic(t *testing.T) {
 		"the next step":    p.after(time.Minute),
 		"the limiter":      limits.filled,
 		"the latest of":    maxTime(p.after(time.Minute), p.after(time.Hour)),
-		"the census":       newDriftCheck(p).next,
+		"the census":       newDriftCheck(p).task.next,
 		"the blocked time": limits.blocked,
 	} {
 		if !strings.Contains(at.String(), " m=") {

@@ -34,8 +34,7 @@ type Config struct {
 	Board       *syncstatus.Board
 	Workspaces  Resource[coderd.Workspace]
 	Templates   Resource[coderd.Template]
-	// Users may have no Store. Then users are not mirrored.
-	Users Resource[coderd.User]
+	Users       Resource[coderd.User]
 	// Released reports whether a namespace is being deleted. The objects of such a namespace are
 	// removed from the log without requests to Coder. If nil, no namespace is being deleted.
 	Released func(namespace string) bool
@@ -47,8 +46,7 @@ type Config struct {
 	// Gone is called after a workspace was deleted in Coder. It may be nil.
 	Gone func(controlPlane types.NamespacedName, id uuid.UUID)
 	// Held reports whether it is certain that no other replica mirrors. Nil means always.
-	Held func() bool
-	// Metrics may be nil.
+	Held    func() bool
 	Metrics *Metrics
 	// Timing holds the intervals and limits. Zero fields take their defaults.
 	Timing Timing
@@ -64,14 +62,11 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Connections == nil || c.Records == nil || c.Board == nil {
-		return errors.New("the mirror needs Connections, Records and a Board")
+	if c.Connections == nil || c.Records == nil || c.Board == nil || c.Metrics == nil {
+		return errors.New("the mirror needs Connections, Records, a Board and Metrics")
 	}
-	if !c.Workspaces.complete() || !c.Templates.complete() {
-		return errors.New("the mirror needs a Store and a Kind for workspaces and for templates")
-	}
-	if c.Users.Store != nil && !c.Users.complete() {
-		return errors.New("the mirror needs a Kind for users")
+	if !c.Workspaces.complete() || !c.Templates.complete() || !c.Users.complete() {
+		return errors.New("the mirror needs a Store and a Kind for workspaces, templates and users")
 	}
 	if c.Released == nil {
 		c.Released = func(string) bool { return false }
@@ -180,9 +175,9 @@ type Kind[Item any] interface {
 	// Settle applies to Coder the pending work of an object that is due now: recorded intent, a
 	// deletion, or work that is pending in Coder. If again is true, the item is read again soon.
 	Settle(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record) (again bool, err error)
-	// WithSync returns a copy of the object whose condition Synced reports whether Coder answers.
-	// It returns nil if the condition would not change.
-	WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object
+	// Unreachable returns a copy of the object whose condition Synced reports that Coder is not
+	// available since a time. It returns nil if the object shows that already.
+	Unreachable(previous records.Object, since time.Time, message string) records.Object
 }
 
 // Coder is the part of the Coder API that the mirror reads. It has no method that changes data.

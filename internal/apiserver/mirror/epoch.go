@@ -21,8 +21,7 @@ type epoch struct {
 	config     *Config
 	workspaces *stock[coderd.Workspace]
 	templates  *stock[coderd.Template]
-	// users is nil if users are not mirrored.
-	users *stock[coderd.User]
+	users      *stock[coderd.User]
 	// stocks are the stocks of all kinds.
 	stocks    []kindStock
 	collector *metadata.GarbageCollector
@@ -53,16 +52,12 @@ type member struct {
 func newEpoch(config *Config) *epoch {
 	e := &epoch{
 		config:     config,
-		workspaces: newWorkspaces(config.Workspaces, config.Unsettled, config.Gone), templates: newTemplates(config.Templates),
+		workspaces: newWorkspaces(config), templates: newTemplates(config.Templates), users: newUsers(config.Users),
 		collector: metadata.NewGarbageCollector(config.Records),
 		inherited: map[types.NamespacedName]syncstatus.Status{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
 	}
-	e.stocks = []kindStock{e.workspaces, e.templates}
-	if config.Users.Store != nil {
-		e.users = newUsers(config.Users)
-		e.stocks = append(e.stocks, e.users)
-	}
+	e.stocks = []kindStock{e.workspaces, e.templates, e.users}
 	known, _ := config.Board.All()
 	for _, p := range known {
 		e.inherited[p.ControlPlane] = p

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -44,7 +46,7 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 
 // kindFeed is a feed of any kind.
 type kindFeed interface {
-	kindName() string
+	kind() string
 	// tasks returns the tasks that read and settle objects that are due.
 	tasks() []*task
 	updateMetrics()
@@ -53,14 +55,12 @@ type kindFeed interface {
 	exists(record *metadata.Record) bool
 }
 
-func (f *feed[Item]) kindName() string { return f.kind }
-
 func (f *feed[Item]) tasks() []*task {
 	return []*task{newRefreshTask(f.plane, f), newSettleTask(f.plane, f)}
 }
 
 func (f *feed[Item]) updateMetrics() {
-	f.plane.config.Metrics.counted(f.plane.name, f.kind, f.Store.Table.Count(f.plane.name), f.breaker.held())
+	f.plane.config.Metrics.counted(f.plane.name, f.kind(), f.Store.Table.Count(f.plane.name), f.breaker.held())
 }
 
 // moment is a point in the order of changes: the sequence of the log's head, and the number of
@@ -90,15 +90,13 @@ type seen[Item any] struct {
 // apply writes items into the log that were read after began. If hot is true, the items were
 // requested by their ids or by a full read, and they are settled too.
 func (f *feed[Item]) apply(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
-	for len(items) > 0 {
+	for some := range slices.Chunk(items, commitsAtOnce) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(commitsAtOnce, len(items))
-		if err := f.applyChunk(ctx, connection, items[:n], began, hot); err != nil {
+		if err := f.applyChunk(ctx, connection, some, began, hot); err != nil {
 			return err
 		}
-		items = items[n:]
 	}
 	return nil
 }
@@ -110,7 +108,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
 		f.breaker.clear(s.id)
 		if err := f.compose(ctx, connection, s); err != nil {
-			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind, "id", s.id)
+			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
 			f.queue.retry(s.id, f.plane.config.Clock.Now())
 			continue
 		}
@@ -118,14 +116,14 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 			f.mark(s.id, soon)
 			continue
 		}
-		batch.add(ctx, s)
+		batch.add(s)
 	}
 	if err := batch.commit(ctx); err != nil {
 		return err
 	}
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
-		f.queue.setBusy(s.id, f.source.busy(f.plane.name, s.item), now)
+		f.queue.setBusy(s.id, f.source.busy != nil && f.source.busy(f.plane.name, s.item), now)
 		// A failed operation is not retried before its time, no matter how often the item is read.
 		if hot || asks(s.record) && !f.queue.failing(s.id) {
 			f.settle.push(s, now)
@@ -158,11 +156,11 @@ func (f *feed[Item]) recompose(ctx context.Context, connection connections.Conne
 	}
 	object, err := f.Kind.Object(ctx, connection, s.item, s.record, previous)
 	if err != nil {
-		return fmt.Errorf("building the %s of %s: %w", f.kind, s.id, err)
+		return fmt.Errorf("building the %s of %s: %w", f.kind(), s.id, err)
 	}
-	if controlPlaneOf(object) != f.plane.name || object.GetUID() != uidOf(s.id) {
+	if metadata.ControlPlaneOf(object) != f.plane.name || object.GetUID() != uidOf(s.id) {
 		return fmt.Errorf("bug: the %s %q does not have the labels of control plane %s and the uid %s",
-			f.kind, object.GetName(), f.plane.name, s.id)
+			f.kind(), object.GetName(), f.plane.name, s.id)
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	s.object = object
@@ -178,14 +176,14 @@ var errNameTaken = errors.New("another object still has its name")
 func (f *feed[Item]) name(s *seen[Item]) error {
 	table := f.Store.Table
 	s.natural = s.object.GetName()
-	s.key = f.key(s.object)
+	s.key = f.Store.Key(s.object.GetNamespace(), s.natural)
 	if key, ok := table.KeyOf(f.plane.name, uidOf(s.id)); ok {
 		s.key = key
 	} else if occupant := table.Get(s.key); occupant != nil {
 		if occupant.Natural == "" {
 			// Names in Coder are unique: the other object is gone, or was renamed just now.
 			f.mark(idOf(occupant.Object), 0)
-			return fmt.Errorf("the %s %q: %w", f.kind, s.natural, errNameTaken)
+			return fmt.Errorf("the %s %q: %w", f.kind(), s.natural, errNameTaken)
 		}
 		plain, id := s.key, s.id.String()
 		// The id of an earlier object of this name may begin with the same characters.
@@ -245,15 +243,15 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 	records := f.plane.config.Records
 	// Before the pending record was made, Coder had no object of that name. The item was read after
 	// that.
-	pending, ok := records.PendingFor(f.plane.name, f.kind, s.object.GetName())
+	pending, ok := records.PendingFor(f.plane.name, f.kind(), s.object.GetName())
 	if !ok {
 		return nil
 	}
 	bound, err := records.Bind(ctx, pending, uidOf(s.id))
 	if err != nil {
-		return fmt.Errorf("adopting the metadata of %s %q: %w", f.kind, s.object.GetName(), err)
+		return fmt.Errorf("adopting the metadata of %s %q: %w", f.kind(), s.object.GetName(), err)
 	}
-	log.FromContext(ctx).Info("Adopted the metadata of an object whose creation was interrupted", "kind", f.kind, "name", s.object.GetName())
+	log.FromContext(ctx).Info("Adopted the metadata of an object whose creation was interrupted", "kind", f.kind(), "name", s.object.GetName())
 	if bound.Version != "" {
 		s.record = bound
 	}
@@ -272,24 +270,18 @@ func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	record.Name, record.Generation = s.object.GetName(), generation
 	kept, err := f.plane.config.Records.Put(ctx, record)
 	if err != nil {
-		return fmt.Errorf("keeping the generation of %s %q: %w", f.kind, s.object.GetName(), err)
+		return fmt.Errorf("keeping the generation of %s %q: %w", f.kind(), s.object.GetName(), err)
 	}
 	s.record = kept
 	return nil
 }
 
-// changedKeys returns the keys of proposals that conflicted with the log.
-func changedKeys(err error) (map[string]bool, error) {
-	if err == nil {
-		return nil, nil
-	}
+// propose commits changes to the log. It returns the keys of those that conflicted with it.
+func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal) (conflicts sets.Set[string], err error) {
+	err = s.Store.Propose(ctx, proposals...)
 	var changed *records.ChangedError
-	if !errors.As(err, &changed) {
-		return nil, err
+	if errors.As(err, &changed) {
+		return sets.New(changed.Keys...), nil
 	}
-	keys := make(map[string]bool, len(changed.Keys))
-	for _, key := range changed.Keys {
-		keys[key] = true
-	}
-	return keys, nil
+	return nil, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -90,6 +91,7 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 			Store: kept.Templates,
 			Kind:  template.New(template.Config{Config: config}),
 		},
+		Users:  mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})},
 		Timing: timing,
 	})
 	if err != nil {

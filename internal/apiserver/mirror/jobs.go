@@ -117,12 +117,7 @@ func (j *jobs) unlisted() bool {
 
 // list lists the organizations. It keeps the state of known ones.
 func (j *jobs) list(ctx context.Context, coder Coder) error {
-	var all []coderd.Organization
-	err := j.plane.ask(ctx, callOrganizations, func(ctx context.Context) error {
-		var err error
-		all, err = coder.Organizations(ctx)
-		return err
-	}, nil)
+	all, err := ask(ctx, j.plane, callOrganizations, coder.Organizations, nil)
 	if err != nil {
 		return err
 	}
@@ -190,19 +185,16 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	p := j.plane
 	began := p.config.Clock.Now()
 	limit := j.newestDue(o, began)
-	var found []coderd.Job
-	err := p.ask(ctx, callJobs, func(ctx context.Context) error {
+	found, err := ask(ctx, p, callJobs, func(ctx context.Context) ([]coderd.Job, error) {
 		ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 		defer cancel()
-		var err error
 		if limit == 0 {
-			found, err = coder.ActiveJobs(ctx, o.id)
-			return err
+			return coder.ActiveJobs(ctx, o.id)
 		}
 		sent := p.config.Clock.Now()
-		found, err = coder.NewestJobs(ctx, o.id, limit)
+		found, err := coder.NewestJobs(ctx, o.id, limit)
 		j.newestTook(o, p.config.Clock.Since(sent))
-		return err
+		return found, err
 	}, coderd.IsNotFound)
 	if coderd.IsNotFound(err) {
 		return j.notFound(ctx, coder, o, began)
@@ -314,7 +306,7 @@ func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began 
 		o.page, o.next = coderd.MaxJobs, began
 	default:
 		o.newest, o.page = newest, newestPage
-		j.plane.rounds.hurry()
+		j.plane.rounds.task.soon()
 	}
 }
 

@@ -129,10 +129,8 @@ func (l *lost) read(ctx context.Context, coder Coder) (all []coderd.Workspace, c
 	return all, true, nil
 }
 
-func (l *lost) page(ctx context.Context, coder Coder, offset, limit int) (page coderd.WorkspacePage, err error) {
-	err = l.plane.ask(ctx, callAgents, func(ctx context.Context) error {
-		page, err = coder.DisconnectedWorkspaces(ctx, offset, limit)
-		return err
+func (l *lost) page(ctx context.Context, coder Coder, offset, limit int) (coderd.WorkspacePage, error) {
+	return ask(ctx, l.plane, callAgents, func(ctx context.Context) (coderd.WorkspacePage, error) {
+		return coder.DisconnectedWorkspaces(ctx, offset, limit)
 	}, nil)
-	return page, err
 }

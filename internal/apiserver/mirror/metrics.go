@@ -11,44 +11,37 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
-// Metrics are the Prometheus metrics of the mirror. All methods of a nil Metrics do nothing.
+// Metrics are the Prometheus metrics of the mirror.
 type Metrics struct {
-	lag     *prometheus.GaugeVec
-	syncs   *prometheus.CounterVec
-	objects *prometheus.GaugeVec
-	held    *prometheus.GaugeVec
-	state   *prometheus.GaugeVec
-	commits *prometheus.CounterVec
-	leader  prometheus.Gauge
+	lag, objects, held, state *prometheus.GaugeVec
+	syncs, commits            *prometheus.CounterVec
+	leader                    prometheus.Gauge
 }
 
 // NewMetrics returns the metrics and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	m := &Metrics{
-		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coder_k8s_mirror_lag_seconds",
-			Help: "Time since the last successful read of Coder's builds. Later changes in Coder are not served yet.",
-		}, []string{"namespace", "name"}),
-		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coder_k8s_mirror_syncs_total",
-			Help: "Full reads of a control plane's objects, by result: first, recovery, takeover (by a new leader, which reads only changes) or failed.",
-		}, []string{"namespace", "name", "result"}),
-		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coder_k8s_mirror_objects",
-			Help: "Number of objects of a control plane that are served.",
-		}, []string{"namespace", "name", "kind"}),
-		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coder_k8s_mirror_held_deletions",
-			Help: "Deletions that the circuit breaker holds back until they are confirmed. The circuit breaker is open while the value is not 0.",
-		}, []string{"namespace", "name", "kind"}),
-		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coder_k8s_mirror_state",
-			Help: "1 for the current state of a control plane (Syncing, Ready, Stale or Quarantined), 0 for the other states.",
-		}, []string{"namespace", "name", "state"}),
-		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coder_k8s_mirror_changes_total",
-			Help: "Changed objects that the mirror wrote to their records.",
-		}, []string{"kind"}),
+		lag: gauge("coder_k8s_mirror_lag_seconds",
+			"Time since the last successful read of Coder's builds. Later changes in Coder are not served yet.", "namespace", "name"),
+		syncs: counter("coder_k8s_mirror_syncs_total",
+			"Full reads of a control plane's objects, by result: first, recovery, takeover (by a new leader, which reads only changes) or failed.",
+			"namespace", "name", "result"),
+		objects: gauge("coder_k8s_mirror_objects",
+			"Number of objects of a control plane that are served.", "namespace", "name", "kind"),
+		held: gauge("coder_k8s_mirror_held_deletions",
+			"Deletions that the circuit breaker holds back until they are confirmed. The circuit breaker is open while the value is not 0.",
+			"namespace", "name", "kind"),
+		state: gauge("coder_k8s_mirror_state",
+			"1 for the current state of a control plane (Syncing, Ready, Stale or Quarantined), 0 for the other states.",
+			"namespace", "name", "state"),
+		commits: counter("coder_k8s_mirror_changes_total",
+			"Changed objects that the mirror wrote to their records.", "kind"),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mirror_leader",
 			Help: "1 on the replica that reads from the Coders, 0 on the others.",
@@ -61,32 +54,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	)
 }
 
-// leads records whether this replica mirrors: 1 or 0.
-func (m *Metrics) leads(value float64) {
-	if m != nil {
-		m.leader.Set(value)
-	}
-}
-
-// committed counts changes that were written into records.
-func (m *Metrics) committed(kind string, changes int) {
-	if m != nil {
-		m.commits.WithLabelValues(kind).Add(float64(changes))
-	}
-}
-
 // synced counts a full read by its result.
 func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
-	if m != nil {
-		m.syncs.WithLabelValues(controlPlane.Namespace, controlPlane.Name, result).Inc()
-	}
+	m.syncs.WithLabelValues(controlPlane.Namespace, controlPlane.Name, result).Inc()
 }
 
 // observe records the lag and the state of a control plane.
 func (m *Metrics) observe(controlPlane types.NamespacedName, state syncstatus.State, lag time.Duration) {
-	if m == nil {
-		return
-	}
 	m.lag.WithLabelValues(controlPlane.Namespace, controlPlane.Name).Set(lag.Seconds())
 	for _, each := range []syncstatus.State{syncstatus.Syncing, syncstatus.Ready, syncstatus.Stale, syncstatus.Quarantined} {
 		value := 0.0
@@ -100,18 +74,13 @@ func (m *Metrics) observe(controlPlane types.NamespacedName, state syncstatus.St
 // counted records the number of objects of a kind in a control plane, and the number of their
 // deletions that are held back.
 func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, objects, held int) {
-	if m != nil {
-		m.objects.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(objects))
-		m.held.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(held))
-	}
+	m.objects.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(objects))
+	m.held.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(held))
 }
 
 // forget deletes the metrics of a control plane, after its release or when another replica becomes
 // the writer.
 func (m *Metrics) forget(controlPlane types.NamespacedName) {
-	if m == nil {
-		return
-	}
 	labels := prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name}
 	for _, vec := range []*prometheus.GaugeVec{m.lag, m.objects, m.held, m.state} {
 		vec.DeletePartialMatch(labels)

@@ -36,8 +36,8 @@ func (m *Mirror) Run(ctx context.Context) {
 	e.start = e.goStart
 	m.set(e)
 	defer m.set(nil)
-	m.config.Metrics.leads(1)
-	defer m.config.Metrics.leads(0)
+	m.config.Metrics.leader.Set(1)
+	defer m.config.Metrics.leader.Set(0)
 	defer e.end()
 	ticker := m.config.Clock.NewTicker(m.config.Timing.Members)
 	defer ticker.Stop()
@@ -68,12 +68,6 @@ func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 	return e.plane(controlPlane)
 }
 
-// HintWorkspace triggers an immediate read of a workspace that was just written. It does nothing if
-// this replica is not the writer.
-func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {
-	m.hint(controlPlane, kindWorkspace, id)
-}
-
 // podsGap is the delay between a change of a workspace's pods and the read of the workspace. It
 // limits pods that change all the time to one request a second.
 const podsGap = time.Second
@@ -90,27 +84,16 @@ func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
 	}
 }
 
-// HintTemplate triggers an immediate read of a template.
-func (m *Mirror) HintTemplate(controlPlane types.NamespacedName, id uuid.UUID) {
-	m.hint(controlPlane, kindTemplate, id)
-}
-
-// HintUser triggers an immediate read of a user.
-func (m *Mirror) HintUser(controlPlane types.NamespacedName, id uuid.UUID) {
-	m.hint(controlPlane, kindUser, id)
-}
-
 // recordChanged triggers a read of an object whose record was changed by another component.
 func (m *Mirror) recordChanged(record *metadata.Record) {
-	id, err := uuid.Parse(string(record.UID))
-	if err != nil {
-		return
+	if id, err := uuid.Parse(string(record.UID)); err == nil {
+		m.Hint(record.Kind, record.ControlPlane, id)
 	}
-	m.hint(record.ControlPlane, record.Kind, id)
 }
 
-// hint triggers an immediate read of an object.
-func (m *Mirror) hint(controlPlane types.NamespacedName, kind string, id uuid.UUID) {
+// Hint triggers an immediate read of an object that was just written. It does nothing if this
+// replica is not the writer.
+func (m *Mirror) Hint(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
 	if p := m.plane(controlPlane); p != nil {
 		if f := p.feedOf(kind); f != nil {
 			f.mark(id, 0)

@@ -32,8 +32,7 @@ type plane struct {
 
 	workspaces *feed[coderd.Workspace]
 	templates  *feed[coderd.Template]
-	// users is nil if users are not mirrored.
-	users *feed[coderd.User]
+	users      *feed[coderd.User]
 	// feeds are the feeds of all kinds.
 	feeds []kindFeed
 
@@ -67,12 +66,8 @@ func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *pl
 		limiter: newLimiter(config.Clock, config.Jitter, config.Timing.Rate),
 		health:  newHealth(&config.Timing, now), answered: now, namePrefix: member.NamePrefix, named: member.Named,
 	}
-	p.workspaces, p.templates = newFeed(p, m.workspaces), newFeed(p, m.templates)
-	p.feeds = []kindFeed{p.workspaces, p.templates}
-	if m.users != nil {
-		p.users = newFeed(p, m.users)
-		p.feeds = append(p.feeds, p.users)
-	}
+	p.workspaces, p.templates, p.users = newFeed(p, m.workspaces), newFeed(p, m.templates), newFeed(p, m.users)
+	p.feeds = []kindFeed{p.workspaces, p.templates, p.users}
 	p.jobs, p.rounds, p.driftCheck = newJobs(p), newRounds(p), newDriftCheck(p)
 	p.sync = newSyncer(p, known)
 	if known != nil {
@@ -84,9 +79,7 @@ func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *pl
 	p.tasks = []*task{
 		p.sync.task, p.jobs.task, p.rounds.task, p.driftCheck.task,
 		newListTask(p, p.templates, config.Timing.Templates), newStaleTask(p), newLost(p).task,
-	}
-	if p.users != nil {
-		p.tasks = append(p.tasks, newListTask(p, p.users, config.Timing.Users))
+		newListTask(p, p.users, config.Timing.Users),
 	}
 	for _, f := range p.feeds {
 		p.tasks = append(p.tasks, f.tasks()...)
@@ -143,7 +136,7 @@ func (p *plane) connected() (connections.Connection, bool) {
 
 // live returns the connection if the control plane is Ready and no full read is needed.
 func (p *plane) live() (connections.Connection, bool) {
-	if p.state() != syncstatus.Ready || p.sync.needed() {
+	if p.state() != syncstatus.Ready || p.sync.wanted.Load() {
 		return connections.Connection{}, false
 	}
 	return p.connected()
@@ -182,19 +175,21 @@ func (p *plane) partition() syncstatus.Status {
 	}
 }
 
-// ask waits for the rate limiter, sends a request and records its result. An error for which
-// expected returns true counts as a success.
-func (p *plane) ask(ctx context.Context, call string, request func(ctx context.Context) error, expected func(error) bool) error {
+// ask waits for the rate limiter of a control plane, sends a request and records its result. An error
+// for which expected returns true counts as a success. expected may be nil.
+func ask[T any](
+	ctx context.Context, p *plane, call string, request func(context.Context) (T, error), expected func(error) bool,
+) (answer T, err error) {
 	if err := p.limiter.wait(ctx); err != nil {
-		return err
+		return answer, err
 	}
 	if p.config.Released(p.name.Namespace) {
-		return errReleased
+		return answer, errReleased
 	}
 	began := p.config.Clock.Now()
-	err := request(ctx)
+	answer, err = request(ctx)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return answer, ctx.Err()
 	}
 	p.limiter.note(err)
 	p.mu.Lock()
@@ -209,7 +204,7 @@ func (p *plane) ask(ctx context.Context, call string, request func(ctx context.C
 	default:
 		p.health.failed(call, unreachable, began, err.Error())
 	}
-	return err
+	return answer, err
 }
 
 // failed records an unusable response as a failure.
@@ -239,7 +234,7 @@ func (p *plane) note(ctx context.Context, what string, err error) {
 		p.mu.Lock()
 		p.health.quarantine(p.config.Clock.Now(), err.Error())
 		p.mu.Unlock()
-		p.sync.need()
+		p.sync.wanted.Store(true)
 		p.publish()
 		p.wakeAll()
 	}
@@ -255,14 +250,11 @@ func (p *plane) synced() {
 	p.wakeAll()
 }
 
-// answeredNow records an answer about active builds and returns the time since the previous one.
-func (p *plane) answeredNow() time.Duration {
-	now := p.config.Clock.Now()
+// answeredNow records an answer about active builds.
+func (p *plane) answeredNow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gap := now.Sub(p.answered)
-	p.answered = now
-	return gap
+	p.answered = p.config.Clock.Now()
 }
 
 // updateMetrics updates the metrics.

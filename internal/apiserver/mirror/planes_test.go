@@ -144,15 +144,6 @@ func TestRelease(t *testing.T) {
 			s.coders[c.name] = newFakeCoder(s, c.name)
 			s.members.put(c.name, "uid-other", true)
 		},
-		"by hand": func(s *sim, c *fakeCoder) {
-			s.released["team"] = true
-			if err := s.mirror.Release(s.ctx, "team"); err != nil {
-				s.t.Error(err)
-			}
-			if n := len(objects(s.workspaces, "team")); n > 0 {
-				s.t.Errorf("%d are left", n)
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, 1)
@@ -313,9 +304,9 @@ func TestHint(t *testing.T) {
 	changed := c.templates[template]
 	changed.DisplayName = "2"
 	c.templates[template] = changed
-	s.mirror.HintWorkspace(c.name, c.ids()[0])
-	s.mirror.HintTemplate(c.name, template)
-	s.mirror.HintTemplate(types.NamespacedName{Name: "nobody"}, template)
+	s.mirror.Hint("CoderWorkspace", c.name, c.ids()[0])
+	s.mirror.Hint("CoderTemplate", c.name, template)
+	s.mirror.Hint("CoderTemplate", types.NamespacedName{Name: "nobody"}, template)
 	s.run(300 * time.Millisecond)
 	s.equal(c)
 }
@@ -331,7 +322,7 @@ func TestDisplacedNames(t *testing.T) {
 		w := c.items[id]
 		w.OwnerName, w.Name = fmt.Sprintf("user%d", (i+1)%3), fmt.Sprintf("ws%d", (i+1)%3)
 		w.LatestBuild.Number++
-		s.mirror.HintWorkspace(c.name, id)
+		s.mirror.Hint("CoderWorkspace", c.name, id)
 	}
 	head := s.workspaces.Head()
 	s.run(5 * time.Second)

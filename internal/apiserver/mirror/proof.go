@@ -44,14 +44,14 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 	seeing := returned > 0
 	var gone []deletion
 	for i, id := range ids {
-		if !seeing && i >= samples && !slices.ContainsFunc(gone, deletion.certain) {
+		if !seeing && i >= samples && !slices.ContainsFunc(gone, func(d deletion) bool { return d.proven }) {
 			if err := f.visible(ctx, coder, ids); err != nil {
 				f.markAll(ids)
 				return err
 			}
 			seeing = true
 		}
-		d, err := f.ask(ctx, connection, coder, id)
+		d, err := f.readOne(ctx, connection, coder, id)
 		if err != nil {
 			f.markAll(ids)
 			return refusal(err)
@@ -60,7 +60,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 			gone = append(gone, *d)
 		}
 	}
-	if !seeing && !allCertain(gone) {
+	if !seeing && slices.ContainsFunc(gone, func(d deletion) bool { return !d.proven }) {
 		if err := f.visible(ctx, coder, ids); err != nil {
 			f.markAll(ids)
 			return err
@@ -86,26 +86,17 @@ type deletion struct {
 	proven bool
 }
 
-func (d deletion) certain() bool { return d.proven }
-
-func allCertain(all []deletion) bool {
-	return !slices.ContainsFunc(all, func(d deletion) bool { return !d.proven })
-}
-
-// ask reads one object that is absent from the list. It returns nil if the object exists.
-func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection, coder Coder, id uuid.UUID) (*deletion, error) {
+// readOne reads one object that is absent from the list. It returns nil if the object exists.
+func (f *feed[Item]) readOne(ctx context.Context, connection connections.Connection, coder Coder, id uuid.UUID) (*deletion, error) {
 	began := f.moment()
-	var item Item
-	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
-		var err error
-		item, err = f.source.one(ctx, coder, id)
-		return err
+	item, err := ask(ctx, f.plane, f.source.call, func(ctx context.Context) (Item, error) {
+		return f.source.one(coder, ctx, id)
 	}, coderd.IsNotFound)
 	switch {
 	case err == nil:
 		return nil, f.apply(ctx, connection, []Item{item}, began, true)
 	case coderd.IsNotFound(err):
-		return &deletion{id: id, began: began.head, proven: f.source.gone(err)}, nil
+		return &deletion{id: id, began: began.head, proven: isGone(err)}, nil
 	default:
 		return nil, err
 	}
@@ -127,38 +118,24 @@ func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUI
 		}
 	}
 	if len(others) > 0 {
-		return f.seeAny(ctx, coder, others, len(absent))
+		items, err := f.ask(ctx, coder, others)
+		if err == nil && len(items) == 0 {
+			return blindError(f.kind(), len(absent))
+		}
+		return err
 	}
 	if !f.source.ownerSeesAll && len(absent) > 1 {
-		return blindError(f.kind, len(absent))
+		return blindError(f.kind(), len(absent))
 	}
-	var user coderd.User
-	err := f.plane.ask(ctx, callUser, func(ctx context.Context) error {
-		var err error
-		user, err = coder.Me(ctx)
-		return err
-	}, nil)
+	user, err := ask(ctx, f.plane, callUser, coder.Me, nil)
 	if err == nil && !slices.Contains(user.Roles, roleOwner) {
-		return blindError(f.kind, len(absent))
+		return blindError(f.kind(), len(absent))
 	}
 	return err
 }
 
 // roleOwner is the site role that may read everything.
 const roleOwner = "owner"
-
-func (f *feed[Item]) seeAny(ctx context.Context, coder Coder, others []uuid.UUID, absent int) error {
-	var items []Item
-	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
-		var err error
-		items, err = f.source.read(ctx, coder, others)
-		return err
-	}, nil)
-	if err == nil && len(items) == 0 {
-		return blindError(f.kind, absent)
-	}
-	return err
-}
 
 // remove removes objects from the log, unless the breaker holds their deletions back.
 func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
@@ -178,7 +155,7 @@ func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 		allowed[id] = true
 	}
 	if len(held) > 0 {
-		log.FromContext(ctx).Info("The circuit breaker holds back deletions until they are confirmed", "kind", f.kind, "objects", len(held), "confirmedAt", again)
+		log.FromContext(ctx).Info("The circuit breaker holds back deletions until they are confirmed", "kind", f.kind(), "objects", len(held), "confirmedAt", again)
 	}
 	for _, id := range held {
 		f.queue.setBusy(id, false, now)
@@ -209,13 +186,12 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 		return nil
 	}
 	defer unlock()
-	err := f.Store.Propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision})
-	changed, err := changedKeys(err)
+	changed, err := f.propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision})
 	if err != nil || len(changed) > 0 {
 		f.mark(d.id, soon)
 		return err
 	}
-	f.plane.config.Metrics.committed(f.kind, 1)
+	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Inc()
 	f.queue.forget(d.id)
 	f.breaker.clear(d.id)
 	if f.source.removed != nil {
@@ -233,7 +209,7 @@ func (f *feed[Item]) dropRecord(ctx context.Context, id uuid.UUID) error {
 		return nil
 	}
 	if err := records.Delete(ctx, record); err != nil {
-		log.FromContext(ctx).Error(err, "Could not remove the metadata of an object that no longer exists", "kind", f.kind, "name", record.Name)
+		log.FromContext(ctx).Error(err, "Could not remove the metadata of an object that no longer exists", "kind", f.kind(), "name", record.Name)
 	}
 	return nil
 }

@@ -328,7 +328,7 @@ func TestADamagedRecordIsWrittenAgain(t *testing.T) {
 	s.until(time.Minute, "Ready", s.ready(c))
 	key, _ := s.records.Workspaces.Table.KeyOf(c.name, uidOf(id))
 	namespace, name := s.records.Workspaces.Locate(key)
-	cluster := s.records.Cluster(kindWorkspace)
+	cluster := s.records.Cluster("CoderWorkspace")
 	record, err := cluster.Get(s.ctx, namespace, name, "")
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestADamagedRecordIsWrittenAgain(t *testing.T) {
 func TestRecordsSurvive(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
-	pending, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: kindWorkspace, Name: "coder.ada.dev", Labels: map[string]string{"a": "b"}})
+	pending, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: "CoderWorkspace", Name: "coder.ada.dev", Labels: map[string]string{"a": "b"}})
 	if err != nil || !pending.Pending() {
 		t.Fatal(err)
 	}
@@ -410,7 +410,7 @@ func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) 
 		}
 		return settle(r, kind.settled[id])
 	}
-	if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: kindWorkspace, Name: "x", UID: uidOf(id), Intent: []byte(`{"stop":true}`)}); err != nil {
+	if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: "CoderWorkspace", Name: "x", UID: uidOf(id), Intent: []byte(`{"stop":true}`)}); err != nil {
 		t.Fatal(err)
 	}
 	s.until(time.Minute, "Ready", s.ready(c))

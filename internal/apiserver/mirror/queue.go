@@ -160,7 +160,7 @@ func (b *batch[Item]) lock(ctx context.Context, connection connections.Connectio
 		return false
 	}
 	if err := b.complete(ctx, connection, s); err != nil {
-		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind, "id", s.id)
+		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind(), "id", s.id)
 		b.unlockFrom(first)
 		return false
 	}
@@ -174,44 +174,35 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 		return err
 	}
 	if s.key != key {
-		return fmt.Errorf("bug: the name of the %s %q changed with its own metadata", b.feed.kind, s.object.GetName())
+		return fmt.Errorf("bug: the name of the %s %q changed with its own metadata", b.feed.kind(), s.object.GetName())
 	}
 	return b.feed.keepGeneration(ctx, s)
 }
 
 // add proposes the object if it differs from the log.
-func (b *batch[Item]) add(_ context.Context, s *seen[Item]) {
-	switch {
-	case s.entry == nil:
-		b.propose(s, 0)
-	case same(s.entry, s.object, s.natural):
+func (b *batch[Item]) add(s *seen[Item]) {
+	if s.entry != nil && same(s.entry, s.object, s.natural) {
 		b.done = append(b.done, s)
-	default:
-		b.propose(s, s.entry.Revision)
+		return
 	}
-}
-
-func (b *batch[Item]) propose(s *seen[Item], expect uint64) {
-	b.proposals = append(b.proposals, records.Proposal{Key: s.key, Expect: expect, Object: s.object, Natural: s.natural})
+	b.proposals = append(b.proposals, records.Proposal{Key: s.key, Expect: revisionOf(s.entry), Object: s.object, Natural: s.natural})
 	b.waiting = append(b.waiting, s)
 }
 
 // commit commits all proposals to the log.
 func (b *batch[Item]) commit(ctx context.Context) error {
-	err := b.feed.Store.Propose(ctx, b.proposals...)
-	changed, err := changedKeys(err)
+	conflicts, err := b.feed.propose(ctx, b.proposals...)
 	for _, s := range b.waiting {
-		switch {
-		case err != nil || changed[s.key]:
+		if err != nil || conflicts.Has(s.key) {
 			b.feed.mark(s.id, soon)
-		default:
+		} else {
 			b.done = append(b.done, s)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("committing %d objects of kind %s: %w", len(b.proposals), b.feed.kind, err)
+		return fmt.Errorf("committing %d objects of kind %s: %w", len(b.proposals), b.feed.kind(), err)
 	}
-	b.feed.plane.config.Metrics.committed(b.feed.kind, len(b.proposals))
+	b.feed.plane.config.Metrics.commits.WithLabelValues(b.feed.kind()).Add(float64(len(b.proposals)))
 	return nil
 }
 

@@ -15,7 +15,7 @@ const refreshGap = 200 * time.Millisecond
 
 // newRefreshTask returns a task that reads the objects that are due.
 func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
-	t := newTask("refresh "+f.kind, nil)
+	t := newTask("refresh "+f.kind(), nil)
 	var earliest time.Time
 	t.step = func(ctx context.Context) time.Time {
 		now := p.config.Clock.Now()
@@ -27,7 +27,7 @@ func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
 			return earliest
 		}
 		if ids := f.queue.take(now, f.source.batch); len(ids) > 0 {
-			p.note(ctx, "reading the changed objects", f.refresh(ctx, connection, ids))
+			p.note(ctx, "reading the changed objects", f.read(ctx, connection, ids, true))
 			now = p.config.Clock.Now()
 			earliest = now.Add(refreshGap)
 		}
@@ -44,21 +44,18 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// refresh reads objects that are due.
-func (f *feed[Item]) refresh(ctx context.Context, connection connections.Connection, ids []uuid.UUID) error {
-	return f.readSome(ctx, connection, ids, true)
+// ask requests items by their ids.
+func (f *feed[Item]) ask(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error) {
+	return ask(ctx, f.plane, f.source.call, func(ctx context.Context) ([]Item, error) {
+		return f.source.read(coder, ctx, ids)
+	}, nil)
 }
 
-// readSome reads objects and writes them into the log. If hot is true, they are settled too.
-func (f *feed[Item]) readSome(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
+// read reads objects and writes them into the log. If hot is true, they are settled too.
+func (f *feed[Item]) read(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
 	coder := f.plane.config.Open(connection)
 	began := f.moment()
-	var items []Item
-	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
-		var err error
-		items, err = f.source.read(ctx, coder, ids)
-		return err
-	}, nil)
+	items, err := f.ask(ctx, coder, ids)
 	if err != nil {
 		f.markAll(ids)
 		return err
@@ -88,7 +85,7 @@ func absentFrom[Item any](ids []uuid.UUID, items []Item, idOf func(Item) uuid.UU
 
 // newSettleTask returns a task that settles pending objects.
 func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
-	t := newTask("settle "+f.kind, nil)
+	t := newTask("settle "+f.kind(), nil)
 	t.step = func(ctx context.Context) time.Time {
 		f.settle.step(ctx)
 		return p.after(idle)
@@ -99,28 +96,15 @@ func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
 
 // newListTask returns a task that reads all items of a kind periodically.
 func newListTask[Item any](p *plane, f *feed[Item], every time.Duration) *task {
-	var next time.Time
-	t := newTask(f.source.call, nil)
-	t.step = func(ctx context.Context) time.Time {
-		connection, live := p.live()
-		switch {
-		case !live:
-			return p.after(idle)
-		case p.config.Clock.Now().Before(next):
-			return next
-		}
-		next = p.after(every)
+	return newLiveTask(p, f.source.call, time.Time{}, func(ctx context.Context, connection connections.Connection, _ bool) time.Time {
+		next := p.after(every)
 		if err := f.readList(ctx, connection, false); err != nil {
 			p.note(ctx, "reading the "+f.source.call, err)
 			next = p.after(p.config.Timing.Probe)
 		}
 		return next
-	}
-	return t
+	})
 }
-
-// asking waits for the rate limiter and sends a request.
-type asking func(ctx context.Context, request func(ctx context.Context) error) error
 
 // readList reads all items into the log. If hot is true, they are settled too.
 func (f *feed[Item]) readList(ctx context.Context, connection connections.Connection, hot bool) error {
@@ -130,9 +114,7 @@ func (f *feed[Item]) readList(ctx context.Context, connection connections.Connec
 	for _, entry := range f.Store.Table.Of(f.plane.name) {
 		known = append(known, idOf(entry.Object))
 	}
-	items, err := f.source.list(ctx, func(ctx context.Context, request func(context.Context) error) error {
-		return f.plane.ask(ctx, f.source.call, request, nil)
-	}, coder)
+	items, err := f.source.list(ctx, f.plane, coder)
 	if err != nil {
 		return err
 	}

@@ -98,19 +98,15 @@ func (t *settler[Item]) settledSince(id uuid.UUID, count uint64) bool {
 	return t.last[id] > count
 }
 
-func (t *settler[Item]) forget(id uuid.UUID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.last, id)
-}
-
 func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[Item]) {
 	f := t.feed
 	config := f.plane.config
 	connection, live := f.plane.live()
 	entry, revision := f.Store.Table.Find(f.plane.name, uidOf(id))
 	if entry == nil {
-		t.forget(id)
+		t.mu.Lock()
+		delete(t.last, id)
+		t.mu.Unlock()
 	}
 	if !live || entry == nil {
 		return
@@ -121,12 +117,8 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 		return
 	}
 	defer unlock()
-	if revision != next.revision || config.Clock.Since(next.read) > settleWithin {
-		f.mark(id, soon)
-		return
-	}
-	if !config.Held() {
-		// Another replica may be settling the same object.
+	// If the Lease is not held, another replica may be settling the same object.
+	if revision != next.revision || config.Clock.Since(next.read) > settleWithin || !config.Held() {
 		f.mark(id, soon)
 		return
 	}
@@ -138,7 +130,7 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		log.FromContext(ctx).Error(err, "Could not apply the spec of an object to Coder", "kind", f.kind, "name", entry.Object.GetName())
+		log.FromContext(ctx).Error(err, "Could not apply the spec of an object to Coder", "kind", f.kind(), "name", entry.Object.GetName())
 		f.queue.retry(id, config.Clock.Now())
 	default:
 		f.queue.worked(id)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -84,8 +85,12 @@ func newSim(t testing.TB, seed uint64) *sim {
 // lead creates another writer of the same logs.
 func (s *sim) lead() {
 	s.t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	m, err := New(Config{
-		Connections: s.members, Records: s.records, Board: s.board,
+		Connections: s.members, Records: s.records, Board: s.board, Metrics: metrics,
 		Workspaces: Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}},
 		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
 		Users:      Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}},
@@ -650,12 +655,9 @@ func (k *workspaceKind) Settle(_ context.Context, _ connections.Connection, w co
 	return false, nil
 }
 
-func (*workspaceKind) WithSync(o records.Object, reachable bool, since time.Time, message string) records.Object {
+func (*workspaceKind) Unreachable(o records.Object, since time.Time, message string) records.Object {
 	w := o.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
 	want := metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Message: message, LastTransitionTime: metav1.Time{Time: since}}
-	if reachable {
-		want = metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionTrue}
-	}
 	if w.Status.Conditions[0] == want {
 		return nil
 	}
@@ -679,4 +681,4 @@ func (templateKind) Settle(context.Context, connections.Connection, coderd.Templ
 	return false, nil
 }
 
-func (templateKind) WithSync(records.Object, bool, time.Time, string) records.Object { return nil }
+func (templateKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -38,16 +39,13 @@ func newStaleTask(p *plane) *task {
 
 // desync sets the condition Synced of all objects to False. It reports whether it is done.
 func (f *feed[Item]) desync(ctx context.Context) (done bool, err error) {
-	entries := f.Store.Table.Of(f.plane.name)
 	done = true
-	for len(entries) > 0 {
-		n := min(commitsAtOnce, len(entries))
-		all, err := f.desyncSome(ctx, entries[:n])
+	for some := range slices.Chunk(f.Store.Table.Of(f.plane.name), commitsAtOnce) {
+		all, err := f.desyncSome(ctx, some)
 		if err != nil || ctx.Err() != nil {
 			return false, err
 		}
 		done = done && all
-		entries = entries[n:]
 	}
 	return done, nil
 }
@@ -60,7 +58,7 @@ func (f *feed[Item]) desyncSome(ctx context.Context, entries []*records.Entry) (
 	all = true
 	var proposals []records.Proposal
 	for _, entry := range entries {
-		object := f.Kind.WithSync(entry.Object, false, since, message)
+		object := f.Kind.Unreachable(entry.Object, since, message)
 		if object == nil {
 			continue
 		}
@@ -72,8 +70,7 @@ func (f *feed[Item]) desyncSome(ctx context.Context, entries []*records.Entry) (
 		defer unlock()
 		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
 	}
-	err = f.Store.Propose(ctx, proposals...)
-	changed, err := changedKeys(err)
-	f.plane.config.Metrics.committed(f.kind, len(proposals)-len(changed))
+	changed, err := f.propose(ctx, proposals...)
+	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Add(float64(len(proposals) - len(changed)))
 	return all && len(changed) == 0, err
 }

@@ -14,20 +14,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// The names of the kinds in records and metrics.
-const (
-	kindWorkspace = "CoderWorkspace"
-	kindTemplate  = "CoderTemplate"
-	kindUser      = "CoderUser"
-)
-
 // stock holds the state of one kind that all control planes share.
 type stock[Item any] struct {
 	Resource[Item]
-	// kind is the name of the kind. prefix is the prefix of its keys in the log.
-	kind, prefix string
-	source       source[Item]
+	source source[Item]
 }
+
+// kind returns the name of the kind in records and metrics.
+func (s *stock[Item]) kind() string { return s.Store.Kind() }
 
 // source reads the items of one kind from Coder.
 type source[Item any] struct {
@@ -37,118 +31,62 @@ type source[Item any] struct {
 	batch int
 	id    func(Item) uuid.UUID
 	// read returns those of the ids that exist. The result may contain other items too.
-	read func(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error)
-	one  func(ctx context.Context, coder Coder, id uuid.UUID) (Item, error)
-	// list reads all items. It is set for kinds that are read as a whole. It sends each request
-	// through ask.
-	list func(ctx context.Context, ask asking, coder Coder) ([]Item, error)
-	// busy reports whether the item is about to change by itself.
+	read func(coder Coder, ctx context.Context, ids []uuid.UUID) ([]Item, error)
+	one  func(coder Coder, ctx context.Context, id uuid.UUID) (Item, error)
+	// list reads all items. It is set for kinds that are read as a whole.
+	list func(ctx context.Context, p *plane, coder Coder) ([]Item, error)
+	// busy reports whether the item is about to change by itself. If nil, none is.
 	busy func(controlPlane types.NamespacedName, item Item) bool
-	// busyObject reports the same for an object in the log.
-	busyObject func(records.Object) bool
-	// gone reports whether an error alone proves a deletion, which means that the token would see
-	// the item if it existed.
-	gone func(error) bool
 	// removed is called after an item was deleted. It may be nil.
 	removed func(controlPlane types.NamespacedName, id uuid.UUID)
 	// ownerSeesAll is set if "not found" proves a deletion for the token of an owner.
 	ownerSeesAll bool
 }
 
-func newWorkspaces(
-	r Resource[coderd.Workspace], unsettled func(types.NamespacedName, coderd.Workspace) bool, removed func(types.NamespacedName, uuid.UUID),
-) *stock[coderd.Workspace] {
-	return &stock[coderd.Workspace]{
-		Resource: r,
-		kind:     kindWorkspace,
-		prefix:   keyPrefix("coderworkspaces"),
-		source: source[coderd.Workspace]{
-			call: callWorkspaces, batch: coderd.MaxWorkspaceIDs,
-			id: func(w coderd.Workspace) uuid.UUID { return w.ID },
-			read: func(ctx context.Context, c Coder, ids []uuid.UUID) ([]coderd.Workspace, error) {
-				return c.WorkspacesByID(ctx, ids)
-			},
-			one: func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Workspace, error) {
-				return c.Workspace(ctx, id)
-			},
-			busy: func(controlPlane types.NamespacedName, w coderd.Workspace) bool {
-				return busyWorkspace(w) || unsettled(controlPlane, w)
-			},
-			busyObject: busyWorkspaceObject,
-			// Coder answers 410 Gone for a deleted workspace, and 404 Not Found for a workspace
-			// that the token must not see.
-			gone: isGone, removed: removed,
+func newWorkspaces(config *Config) *stock[coderd.Workspace] {
+	return &stock[coderd.Workspace]{config.Workspaces, source[coderd.Workspace]{
+		call: callWorkspaces, batch: coderd.MaxWorkspaceIDs,
+		id:   func(w coderd.Workspace) uuid.UUID { return w.ID },
+		read: Coder.WorkspacesByID,
+		one:  Coder.Workspace,
+		busy: func(controlPlane types.NamespacedName, w coderd.Workspace) bool {
+			return busyWorkspace(w) || config.Unsettled(controlPlane, w)
 		},
-	}
+		removed: config.Gone,
+	}}
 }
 
 func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
-	return &stock[coderd.Template]{
-		Resource: r,
-		kind:     kindTemplate,
-		prefix:   keyPrefix("codertemplates"),
-		source: source[coderd.Template]{
-			call: callTemplates, batch: 1 << 20,
-			id:   func(t coderd.Template) uuid.UUID { return t.ID },
-			read: readTemplates,
-			list: func(ctx context.Context, ask asking, c Coder) (all []coderd.Template, err error) {
-				err = ask(ctx, func(ctx context.Context) error {
-					all, err = c.Templates(ctx)
-					return err
-				})
-				return all, err
-			},
-			one:        func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Template, error) { return c.Template(ctx, id) },
-			busy:       func(types.NamespacedName, coderd.Template) bool { return false },
-			busyObject: func(records.Object) bool { return false },
-			gone:       isGone, ownerSeesAll: true,
+	return &stock[coderd.Template]{r, source[coderd.Template]{
+		call: callTemplates, batch: 1 << 20,
+		id:   func(t coderd.Template) uuid.UUID { return t.ID },
+		read: readTemplates,
+		one:  Coder.Template,
+		list: func(ctx context.Context, p *plane, coder Coder) ([]coderd.Template, error) {
+			return ask(ctx, p, callTemplates, coder.Templates, nil)
 		},
-	}
+		ownerSeesAll: true,
+	}}
 }
 
 func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
-	return &stock[coderd.User]{
-		Resource: r,
-		kind:     kindUser,
-		prefix:   keyPrefix("coderusers"),
-		source: source[coderd.User]{
-			call: callUsers, batch: usersAtOnce,
-			id:         func(u coderd.User) uuid.UUID { return u.ID },
-			read:       readUsers,
-			list:       listUsers,
-			one:        readUser,
-			busy:       func(types.NamespacedName, coderd.User) bool { return false },
-			busyObject: func(records.Object) bool { return false },
-			gone:       isGone,
-		},
-	}
+	return &stock[coderd.User]{r, source[coderd.User]{
+		call: callUsers, batch: usersAtOnce,
+		id:   func(u coderd.User) uuid.UUID { return u.ID },
+		read: readUsers,
+		one:  readUser,
+		list: listUsers,
+	}}
 }
 
 // readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. If a user is
 // not found, the token may no longer see that user.
-func readUser(ctx context.Context, coder Coder, id uuid.UUID) (coderd.User, error) {
+func readUser(coder Coder, ctx context.Context, id uuid.UUID) (coderd.User, error) {
 	user, err := coder.UserByID(ctx, id)
 	if coderd.IsNotFound(err) && !isGone(err) {
 		err = fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
 	}
 	return user, err
-}
-
-func keyPrefix(resource string) string {
-	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource + "/"
-}
-
-// key returns the key of an object in the log.
-func (s *stock[Item]) key(object records.Object) string {
-	return s.prefix + object.GetNamespace() + "/" + object.GetName()
-}
-
-// controlPlaneOf returns the control plane of an object.
-func controlPlaneOf(object records.Object) types.NamespacedName {
-	return types.NamespacedName{
-		Namespace: object.GetNamespace(),
-		Name:      object.GetLabels()[aggregationv1alpha1.LabelControlPlaneName],
-	}
 }
 
 // uidOf returns the UID of an item's object.
@@ -165,7 +103,7 @@ func idOf(object records.Object) uuid.UUID {
 
 // readTemplates requests a single template by its id, and reads several from Coder's list, which
 // has no pages. A single template that is not found is looked up in the list too.
-func readTemplates(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.Template, error) {
+func readTemplates(coder Coder, ctx context.Context, ids []uuid.UUID) ([]coderd.Template, error) {
 	if len(ids) == 1 {
 		template, err := coder.Template(ctx, ids[0])
 		if !coderd.IsNotFound(err) {
@@ -184,7 +122,7 @@ const (
 
 // readUsers reads users one by one, because Coder has no request for several ids. Users that are
 // not found are left out.
-func readUsers(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.User, error) {
+func readUsers(coder Coder, ctx context.Context, ids []uuid.UUID) ([]coderd.User, error) {
 	var all []coderd.User
 	for _, id := range ids {
 		user, err := coder.UserByID(ctx, id)
@@ -201,16 +139,13 @@ func readUsers(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.User
 // listUsers reads all users. Coder sorts the pages by name, so a user that is renamed or deleted
 // meanwhile moves other users to another page. The caller requests missing users one by one before
 // they are removed.
-func listUsers(ctx context.Context, ask asking, coder Coder) ([]coderd.User, error) {
+func listUsers(ctx context.Context, p *plane, coder Coder) ([]coderd.User, error) {
 	var all []coderd.User
 	found := map[uuid.UUID]bool{}
 	for offset, count := 0, 1; offset < count; offset += coderd.MaxUserPage {
-		var page coderd.UserPage
-		err := ask(ctx, func(ctx context.Context) error {
-			var err error
-			page, err = coder.UserPage(ctx, offset, coderd.MaxUserPage)
-			return err
-		})
+		page, err := ask(ctx, p, callUsers, func(ctx context.Context) (coderd.UserPage, error) {
+			return coder.UserPage(ctx, offset, coderd.MaxUserPage)
+		}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +179,8 @@ func busyWorkspaceObject(object records.Object) bool {
 	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
 }
 
-// isGone reports whether Coder answered 410 Gone: it knows the item and has deleted it.
+// isGone reports whether Coder answered 410 Gone: it knows the item and has deleted it. That proves
+// the deletion. Coder answers 404 Not Found also for an item that the token must not see.
 func isGone(err error) bool {
 	var e *coderd.Error
 	return errors.As(err, &e) && e.StatusCode == 410

@@ -45,16 +45,11 @@ func newSyncer(p *plane, known *syncstatus.Status) *syncer {
 	return s
 }
 
-// need requests a full read.
-func (s *syncer) need() { s.wanted.Store(true) }
-
-func (s *syncer) needed() bool { return s.wanted.Load() }
-
 func (s *syncer) step(ctx context.Context) time.Time {
 	p := s.plane
 	connection, ok := p.connected()
 	switch {
-	case !ok, p.state() == syncstatus.Ready && !s.needed():
+	case !ok, p.state() == syncstatus.Ready && !s.wanted.Load():
 		return p.after(idle)
 	case p.config.Clock.Now().Before(s.next):
 		return s.next
@@ -81,7 +76,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
 	p := s.plane
 	coder := p.config.Open(connection)
-	if _, err := p.driftCheck.count(ctx, coder); err != nil {
+	if _, err := ask(ctx, p, callCount, coder.WorkspaceCount, nil); err != nil {
 		return false, err
 	}
 	if err := p.jobs.pollAll(ctx, coder); err != nil {
@@ -111,23 +106,18 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 // templates.
 func (s *syncer) resume() {
 	p := s.plane
-	markBusy(p.workspaces)
+	for _, entry := range p.workspaces.Store.Table.Of(p.name) {
+		record, _ := p.config.Records.Get(p.name, entry.Object.GetUID())
+		if asks(record) || busyWorkspaceObject(entry.Object) {
+			p.workspaces.mark(idOf(entry.Object), 0)
+		}
+	}
 	// All templates are read with one request.
 	for _, entry := range p.templates.Store.Table.Of(p.name) {
 		p.templates.mark(idOf(entry.Object), 0)
 	}
-	p.rounds.hurry()
-	p.driftCheck.soon()
-}
-
-func markBusy[Item any](f *feed[Item]) {
-	for _, entry := range f.Store.Table.Of(f.plane.name) {
-		id := idOf(entry.Object)
-		record, _ := f.plane.config.Records.Get(f.plane.name, entry.Object.GetUID())
-		if asks(record) || f.source.busyObject(entry.Object) {
-			f.mark(id, 0)
-		}
-	}
+	p.rounds.task.soon()
+	p.driftCheck.task.soon()
 }
 
 // readAll reads all objects into the log.
@@ -145,11 +135,7 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 // readUsers reads all users into the log. If the users of a Coder cannot be read, the Coder is
 // served without them.
 func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
-	f := s.plane.users
-	if f == nil {
-		return nil
-	}
-	err := f.readList(ctx, connection, true)
+	err := s.plane.users.readList(ctx, connection, true)
 	if err == nil || ctx.Err() != nil || coderd.IsRateLimited(err) || coderd.IsUnreachable(err) {
 		return err
 	}
@@ -165,7 +151,7 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 	if err != nil {
 		return err
 	}
-	p.driftCheck.learn(count - len(found))
+	p.driftCheck.hidden.Store(int64(count - len(found)))
 	var absent []uuid.UUID
 	for _, entry := range known {
 		if id := idOf(entry.Object); !found[id] {
@@ -181,7 +167,7 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 	if len(absent) == 0 {
 		return nil
 	}
-	return f.refresh(ctx, connection, absent)
+	return f.read(ctx, connection, absent, true)
 }
 
 // page is one page of workspaces.
@@ -269,13 +255,12 @@ const pageAttempts = 3
 
 func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read coderd.WorkspacePage, err error) {
 	for range pageAttempts {
-		err = s.plane.ask(ctx, callPages, func(ctx context.Context) error {
-			var err error
-			read, err = coder.WorkspacePage(ctx, offset, limit)
-			if most := s.plane.config.MaxWorkspaces; err == nil && read.Count > most {
-				err = fmt.Errorf("Coder has %d workspaces, but a control plane is served only up to %d", read.Count, most)
+		read, err = ask(ctx, s.plane, callPages, func(ctx context.Context) (coderd.WorkspacePage, error) {
+			page, err := coder.WorkspacePage(ctx, offset, limit)
+			if most := s.plane.config.MaxWorkspaces; err == nil && page.Count > most {
+				err = fmt.Errorf("Coder has %d workspaces, but a control plane is served only up to %d", page.Count, most)
 			}
-			return err
+			return page, err
 		}, nil)
 		if err == nil || !coderd.IsRateLimited(err) && !coderd.IsUnreachable(err) {
 			break

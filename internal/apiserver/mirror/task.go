@@ -27,10 +27,40 @@ type task struct {
 	// stirred is true if wake was called since the last step began.
 	stirred bool
 	wakes   chan struct{}
+	// next and early are used by newLiveTask only. next is the time of the next work, and early is
+	// true if soon was called.
+	next  time.Time
+	early atomic.Bool
 }
 
 func newTask(name string, step func(ctx context.Context) time.Time) *task {
 	return &task{name: name, step: step, wakes: make(chan struct{}, 1)}
+}
+
+// newLiveTask returns a task that works while the control plane is live: first at the time first, then
+// at the times that work returns. early reports whether the work was requested with soon.
+func newLiveTask(
+	p *plane, name string, first time.Time, work func(ctx context.Context, connection connections.Connection, early bool) (next time.Time),
+) *task {
+	t := newTask(name, nil)
+	t.next = first
+	t.step = func(ctx context.Context) time.Time {
+		connection, live := p.live()
+		if !live {
+			return p.after(idle)
+		}
+		if early := t.early.Swap(false); early || !p.config.Clock.Now().Before(t.next) {
+			t.next = work(ctx, connection, early)
+		}
+		return t.next
+	}
+	return t
+}
+
+// soon requests the work of a task of newLiveTask at once.
+func (t *task) soon() {
+	t.early.Store(true)
+	t.wake()
 }
 
 // wake makes the next step due at once. It never blocks.
@@ -91,34 +121,17 @@ type rounds struct {
 	// of the round.
 	left  []uuid.UUID
 	pause time.Duration
-	next  time.Time
-	// hurried reports that a round is wanted soon, because a change was missed.
-	hurried atomic.Bool
 }
 
 func newRounds(p *plane) *rounds {
 	r := &rounds{plane: p}
-	r.task = newTask("rounds", r.step)
+	r.task = newLiveTask(p, "rounds", time.Time{}, r.step)
 	return r
 }
 
-// hurry starts a faster round.
-func (r *rounds) hurry() {
-	r.hurried.Store(true)
-	r.task.wake()
-}
-
-func (r *rounds) step(ctx context.Context) time.Time {
+// step reads the next batch. hurried starts a faster round, because a change was missed.
+func (r *rounds) step(ctx context.Context, connection connections.Connection, hurried bool) time.Time {
 	p := r.plane
-	connection, live := p.live()
-	if !live {
-		return p.after(idle)
-	}
-	now := p.config.Clock.Now()
-	hurried := r.hurried.Swap(false)
-	if !hurried && now.Before(r.next) {
-		return r.next
-	}
 	if hurried || len(r.left) == 0 {
 		r.begin(hurried)
 	}
@@ -126,11 +139,11 @@ func (r *rounds) step(ctx context.Context) time.Time {
 	n := min(f.source.batch, len(r.left))
 	batch := r.left[:n]
 	r.left = r.left[n:]
-	r.next = p.after(r.pause)
+	next := p.after(r.pause)
 	if n > 0 {
-		p.note(ctx, "reading known workspaces again", f.reread(ctx, connection, batch))
+		p.note(ctx, "reading known workspaces again", f.read(ctx, connection, batch, false))
 	}
-	return r.next
+	return next
 }
 
 // begin starts a round.
@@ -147,9 +160,4 @@ func (r *rounds) begin(hurried bool) {
 	if hurried {
 		r.pause = timing.Batch / 3
 	}
-}
-
-// reread reads objects again that were not marked for a read.
-func (f *feed[Item]) reread(ctx context.Context, connection connections.Connection, ids []uuid.UUID) error {
-	return f.readSome(ctx, connection, ids, false)
 }

@@ -37,7 +37,7 @@ func (userKind) Settle(context.Context, connections.Connection, coderd.User, *me
 	return false, nil
 }
 
-func (userKind) WithSync(records.Object, bool, time.Time, string) records.Object { return nil }
+func (userKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }
 
 func (c *fakeCoder) putUser(name, fullName string) uuid.UUID {
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func TestUsers(t *testing.T) {
 	s.wantUsers(time.Minute, map[string]string{"ada": "3", "eve": "1", "new": "1"})
 	// A hint causes an immediate read.
 	c.changeUser(ada, func(u *coderd.User) { u.Name = "4" })
-	s.mirror.HintUser(c.name, ada)
+	s.mirror.Hint("CoderUser", c.name, ada)
 	s.wantUsers(2*time.Second, map[string]string{"ada": "4", "eve": "1", "new": "1"})
 	// If Coder shows no user any more, no user is removed.
 	c.blind = true

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -32,8 +33,8 @@ type Config struct {
 	Clock       clock.PassiveClock
 	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
 	Actors *impersonation.Actors
-	// Hint notifies the mirror that an object changes. It may be nil.
-	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
+	// Hint notifies the mirror that an object of a kind changes. It may be nil.
+	Hint func(kind string, controlPlane types.NamespacedName, id uuid.UUID)
 }
 
 // Base is the part of the implementation that all kinds share.
@@ -44,15 +45,72 @@ type Base[T Object] struct {
 
 // NewBase returns the Base of a kind.
 func NewBase[T Object](info *ResourceInfo[T], config Config) Base[T] {
-	if config.Hint == nil {
-		config.Hint = func(types.NamespacedName, uuid.UUID) {}
-	}
 	return Base[T]{ResourceInfo: info, Config: config}
 }
 
-// ControlPlaneOf returns the control plane of an object.
-func ControlPlaneOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[aggregationv1alpha1.LabelControlPlaneName]}
+// Hint notifies the mirror that an object changes.
+func (b *Base[T]) Hint(controlPlane types.NamespacedName, id uuid.UUID) {
+	if b.Config.Hint != nil {
+		b.Config.Hint(b.Kind, controlPlane, id)
+	}
+}
+
+// NewMeta returns the metadata of an object that is converted from Coder.
+func NewMeta(connection connections.Connection, name string, id uuid.UUID, createdAt time.Time) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: connection.ControlPlane.Namespace, UID: types.UID(id.String()), CreationTimestamp: Seconds(createdAt),
+		Generation: 1, Labels: Labels(connection.ControlPlane), ManagedFields: metadata.ManagedFields(),
+	}
+}
+
+// SetGeneration sets the generation of an object that has that of its record. previous may be nil.
+// A change of the spec that was made in Coder counts too.
+func (b *Base[T]) SetGeneration(obj, previous T) {
+	var none T
+	if previous == none {
+		return
+	}
+	least := previous.GetGeneration()
+	if !equality.Semantic.DeepEqual(b.Spec(obj), b.Spec(previous)) {
+		least++
+	}
+	obj.SetGeneration(max(obj.GetGeneration(), least))
+}
+
+// Save stores an intent in a record, and the metadata of an object unless it is nil. It returns the
+// new record.
+func (b *Base[T]) Save(ctx context.Context, record *metadata.Record, obj T, intent any) (*metadata.Record, error) {
+	record, err := b.withIntent(record, obj, intent)
+	if err != nil {
+		return nil, err
+	}
+	return b.Records.Put(ctx, record)
+}
+
+// BindPending is like Save, for the pending record of an object that was created.
+func (b *Base[T]) BindPending(ctx context.Context, record *metadata.Record, obj T, intent any, id uuid.UUID) (*metadata.Record, error) {
+	record, err := b.withIntent(record, obj, intent)
+	if err != nil {
+		return nil, err
+	}
+	return b.Records.Bind(ctx, record, types.UID(id.String()))
+}
+
+func (b *Base[T]) withIntent(record *metadata.Record, obj T, intent any) (*metadata.Record, error) {
+	data, err := json.Marshal(intent)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("writing the intent of %s %q: %w", record.Kind, record.Name, err))
+	}
+	record = record.DeepCopy()
+	var none T
+	if obj != none {
+		metadata.Keep(obj, record)
+	}
+	record.Intent = nil
+	if string(data) != "{}" {
+		record.Intent = data
+	}
+	return record, nil
 }
 
 // Locate returns the connection of an object and its ID in Coder.
@@ -68,10 +126,30 @@ func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uu
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, err
 	}
-	if connection == nil || connection.ControlPlane != ControlPlaneOf(obj) {
-		return conflict("its control plane %s is not served any more", ControlPlaneOf(obj))
+	if connection == nil || connection.ControlPlane != metadata.ControlPlaneOf(obj) {
+		return conflict("its control plane %s is not served any more", metadata.ControlPlaneOf(obj))
 	}
 	return *connection, id, nil
+}
+
+// Found is an object with its connection and its ID in Coder.
+type Found[T Object] struct {
+	Object     T
+	Connection connections.Connection
+	ID         uuid.UUID
+}
+
+// Find reads an object for one of its subresources, and locates it.
+func (b *Base[T]) Find(ctx context.Context, store Store, name string) (found Found[T], err error) {
+	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return found, err
+	}
+	if found.Object, err = b.Cast(obj); err != nil {
+		return found, err
+	}
+	found.Connection, found.ID, err = b.Locate(ctx, found.Object)
+	return found, err
 }
 
 // LocateToChange is like Locate. If the object is only deleted, the connection has no client while
@@ -79,14 +157,14 @@ func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uu
 func (b *Base[T]) LocateToChange(ctx context.Context, obj T, deletes bool) (connections.Connection, uuid.UUID, error) {
 	connection, id, err := b.Locate(ctx, obj)
 	if err != nil && deletes {
-		connection, err = Unconnected(ctx, b.Connections, ControlPlaneOf(obj), err)
+		connection, err = Unconnected(ctx, b.Connections, metadata.ControlPlaneOf(obj), err)
 	}
 	return connection, id, err
 }
 
 // RecordOf returns a copy of the record of an object, or a new record if there is none.
 func (b *Base[T]) RecordOf(obj T) *metadata.Record {
-	controlPlane := ControlPlaneOf(obj)
+	controlPlane := metadata.ControlPlaneOf(obj)
 	if known, ok := b.Records.Get(controlPlane, obj.GetUID()); ok {
 		record := known.DeepCopy()
 		record.Name = obj.GetName()
@@ -192,19 +270,6 @@ func ReadIntent[I any](record *metadata.Record) (I, error) {
 		return in, fmt.Errorf("the intent in the record of %s %q cannot be decoded; it was edited manually, or written by a newer version: %w", record.Kind, record.Name, err)
 	}
 	return in, nil
-}
-
-// WriteIntent writes an intent into a record, which must be a copy.
-func WriteIntent(intent any, record *metadata.Record) error {
-	data, err := json.Marshal(intent)
-	if err != nil {
-		return fmt.Errorf("writing the intent of %s %q: %w", record.Kind, record.Name, err)
-	}
-	record.Intent = nil
-	if string(data) != "{}" {
-		record.Intent = data
-	}
-	return nil
 }
 
 // Secrets reads the Secrets to which specs refer.

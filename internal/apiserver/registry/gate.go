@@ -94,18 +94,13 @@ func (g *Gate) readOne(ctx context.Context, namespace, prefix string) error {
 }
 
 // absent returns an error if an object that is not in the log may exist nevertheless: it may have
-// been created since Coder was last read.
+// been created since Coder was last read. Nothing can be created then either.
 func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 	p, err := g.find(ctx, namespace, prefix)
 	if err != nil || p == nil || p.State == syncstatus.Ready {
 		return err
 	}
 	return unavailable(*p)
-}
-
-// create returns an error if nothing can be created. A create needs a Coder that is reachable.
-func (g *Gate) create(ctx context.Context, namespace, prefix string) error {
-	return g.absent(ctx, namespace, prefix)
 }
 
 func (g *Gate) find(ctx context.Context, namespace, prefix string) (*syncstatus.Status, error) {

@@ -49,20 +49,14 @@ func (s *LogStream) DeepCopyObject() runtime.Object { return s }
 
 // InputStream implements rest.ResourceStreamer.
 func (s *LogStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	lines := &logReader{
-		next:  func() (coderd.LogLine, error) { return s.lines.Next(ctx) },
-		close: s.lines.Close,
-		gone:  func() bool { return ctx.Err() != nil },
-	}
-	return lines, s.flush, logMediaType + "; charset=utf-8", nil
+	return &logReader{LogLines: s.lines, ctx: ctx}, s.flush, logMediaType + "; charset=utf-8", nil
 }
 
 // logReader formats the lines of a log as text as they arrive.
 type logReader struct {
-	next  func() (coderd.LogLine, error)
-	close func() error
-	// gone reports whether the client has disconnected.
-	gone func() bool
+	LogLines
+	// ctx ends when the client has disconnected.
+	ctx  context.Context //nolint:containedctx // Read has no context.
 	rest []byte
 	err  error
 }
@@ -73,11 +67,11 @@ func (r *logReader) Read(p []byte) (int, error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		line, err := r.next()
+		line, err := r.Next(r.ctx)
 		switch {
 		case err == nil:
 			r.rest = formatLine(line)
-		case errors.Is(err, io.EOF), r.gone():
+		case errors.Is(err, io.EOF), r.ctx.Err() != nil:
 			r.err = io.EOF
 		default:
 			// The response has begun, so the error can only be reported in the text.
@@ -88,9 +82,6 @@ func (r *logReader) Read(p []byte) (int, error) {
 	r.rest = r.rest[n:]
 	return n, nil
 }
-
-// Close implements io.Closer.
-func (r *logReader) Close() error { return r.close() }
 
 // formatLine prefixes each line of the output with the time and the stage.
 func formatLine(line coderd.LogLine) []byte {

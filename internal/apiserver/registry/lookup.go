@@ -51,30 +51,31 @@ func NoControlPlane(namespace, prefix string) *field.Error {
 		fmt.Sprintf("no CoderControlPlane of this namespace has the prefix %q in status.objectNamePrefix", prefix))
 }
 
-// Organization returns the organization of a new object.
+// Organization returns the organization of a new object. An error that the user must fix is a
+// *field.Error.
 //
 // Coder accepts "default" as another name of its first organization. In a spec, the alias is
 // resolved. In an object's name it is rejected with an error that names the real one, because
 // Kubernetes expects an object back under the name that the client sent.
 func Organization(
 	ctx context.Context, connection connections.Connection, inSpec, inName string,
-) (coderd.Organization, *field.Error, error) {
+) (coderd.Organization, error) {
 	namePath, specPath := field.NewPath("metadata", "name"), field.NewPath("spec", "organization")
 	found, err := connection.Client.OrganizationByName(ctx, inName)
 	if coderd.IsNotFound(err) {
-		return found, field.Invalid(namePath, inName, fmt.Sprintf("there is no organization %q in Coder", inName)), nil
+		return found, field.Invalid(namePath, inName, fmt.Sprintf("there is no organization %q in Coder", inName))
 	}
 	if err != nil {
-		return found, nil, err
+		return found, err
 	}
 	if !strings.EqualFold(found.Name, inName) {
 		return found, field.Invalid(namePath, inName, fmt.Sprintf(
 			"%q is an alias of organization %q, and object names must contain the real name: use %q", inName, found.Name,
-			strings.ToLower(found.Name))), nil
+			strings.ToLower(found.Name)))
 	}
 	if inSpec == coderd.DefaultOrganization && !found.IsDefault && !strings.EqualFold(found.Name, inSpec) {
 		return found, field.Invalid(specPath, inSpec, fmt.Sprintf(
-			"the default organization is not %q, the organization in metadata.name", inName)), nil
+			"the default organization is not %q, the organization in metadata.name", inName))
 	}
-	return found, nil, nil
+	return found, nil
 }

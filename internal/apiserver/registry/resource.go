@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,6 +53,9 @@ type ResourceInfo[T Object] struct {
 	// Columns are those of kubectl get. Those with priority 1 are in the wide output only.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj T, ages Ages) []any
+	// Conditions returns the conditions of an object, and Spec its spec.
+	Conditions func(T) *[]metav1.Condition
+	Spec       func(T) any
 	// CoderFields maps the fields of Coder's API, as an error names them, to fields of the object.
 	CoderFields func(err error) map[string]*field.Path
 }
@@ -75,16 +77,6 @@ func (r *ResourceInfo[T]) Cast(obj any) (T, error) {
 		return typed, apierrors.NewInternalError(fmt.Errorf("a %s is expected here, not %T", r.Kind, obj))
 	}
 	return typed, nil
-}
-
-// Get reads an object for one of its subresources.
-func (r *ResourceInfo[T]) Get(ctx context.Context, store Store, name string) (T, error) {
-	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return r.Cast(obj)
 }
 
 // Prefix returns the part of an object's name that identifies its control plane, or "" if the name

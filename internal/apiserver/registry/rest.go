@@ -231,7 +231,7 @@ func (r *REST) notFound(name string) error {
 func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if accessor, err := meta.Accessor(obj); err == nil {
-			if err := r.gate.create(ctx, request.NamespaceValue(ctx), r.kind.prefix(accessor.GetName())); err != nil {
+			if err := r.gate.absent(ctx, request.NamespaceValue(ctx), r.kind.prefix(accessor.GetName())); err != nil {
 				return err
 			}
 		}

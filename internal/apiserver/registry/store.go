@@ -45,7 +45,7 @@ type Kind struct {
 func (b *Base[T]) Registry(strategy FullStrategy, checker Checker) Kind {
 	return Kind{
 		Plural: b.Plural, singular: b.Singular, shortNames: b.ShortNames, newObject: b.New, newList: b.NewList,
-		strategy: strategy, table: b.Table(), checker: checker, prefix: b.Prefix, checkName: b.CheckName,
+		strategy: strategy, table: b, checker: checker, prefix: b.Prefix, checkName: b.CheckName,
 		attributes: b.Attributes, indexers: b.Indexers(), indexed: b.Indexed,
 	}
 }

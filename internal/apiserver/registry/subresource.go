@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,15 @@ type Store interface {
 
 var _ Store = (*REST)(nil)
 
+// Body implements rest.Storage for a subresource. It returns a new object of the type of the body.
+type Body func() runtime.Object
+
+// New implements rest.Storage.
+func (b Body) New() runtime.Object { return b() }
+
+// Destroy implements rest.Storage.
+func (Body) Destroy() {}
+
 // OptionsOf is a pointer to the options of a subresource.
 type OptionsOf[O any] interface {
 	*O
@@ -32,8 +43,8 @@ type OptionsOf[O any] interface {
 
 // OptionsGetter implements a subresource that is read, with query parameters.
 type OptionsGetter[O any, P OptionsOf[O]] struct {
-	object func() runtime.Object
-	read   func(ctx context.Context, name string, options P) (runtime.Object, error)
+	Body
+	read func(ctx context.Context, name string, options P) (runtime.Object, error)
 }
 
 // NewOptionsGetter returns a subresource that is read with a function. Object returns a new object
@@ -43,12 +54,6 @@ func NewOptionsGetter[O any, P OptionsOf[O]](
 ) *OptionsGetter[O, P] {
 	return &OptionsGetter[O, P]{object, read}
 }
-
-// New implements rest.Storage.
-func (g *OptionsGetter[O, P]) New() runtime.Object { return g.object() }
-
-// Destroy implements rest.Storage.
-func (*OptionsGetter[O, P]) Destroy() {}
 
 // NewGetOptions implements rest.GetterWithOptions.
 func (*OptionsGetter[O, P]) NewGetOptions() (runtime.Object, bool, string) {
@@ -86,56 +91,60 @@ var (
 	_ rest.StorageMetadata   = (*LogGetter[metav1.ListOptions, *metav1.ListOptions])(nil)
 )
 
-// AddOptions registers the conversion of the query of a subresource to its options.
-func AddOptions[O any](s *runtime.Scheme, read func(query url.Values, into *O) error) error {
+// AddOptions registers the conversion of the query of a subresource to its options. The parameters
+// have the names of the fields in JSON.
+func AddOptions[O any](s *runtime.Scheme) error {
 	return s.AddConversionFunc((*url.Values)(nil), (*O)(nil), func(query, options any, _ conversion.Scope) error {
-		return read(*query.(*url.Values), options.(*O))
+		return readQuery(*query.(*url.Values), reflect.ValueOf(options).Elem())
 	})
 }
 
-// QueryParameter is a query parameter of a subresource.
-type QueryParameter struct {
-	Name string
-	// Must describes the allowed values, for example "true or false".
-	Must string
-	// Read parses the text, and reports whether it is valid.
-	Read func(text string) bool
-}
-
-// ReadQuery parses the parameters that are set. For an invalid value it returns 400 with the name
-// of the parameter.
-func ReadQuery(query url.Values, parameters ...QueryParameter) error {
-	for _, p := range parameters {
-		text := query.Get(p.Name)
-		if text != "" && !p.Read(text) {
-			return apierrors.NewBadRequest(fmt.Sprintf("%s is %q, and must be %s", p.Name, text, p.Must))
+// readQuery sets the fields whose parameters are set. For an invalid value it returns 400 with the
+// name of the parameter.
+func readQuery(query url.Values, options reflect.Value) error {
+	for i := range options.NumField() {
+		name, _, _ := strings.Cut(options.Type().Field(i).Tag.Get("json"), ",")
+		field, text := options.Field(i), query.Get(name)
+		if name == "" || text == "" && field.Kind() != reflect.Slice {
+			continue
+		}
+		var err error
+		want := ""
+		switch field.Kind() {
+		case reflect.Slice:
+			field.Set(reflect.ValueOf(query[name]))
+		case reflect.Bool:
+			var value bool
+			value, err = strconv.ParseBool(text)
+			field.SetBool(value)
+			want = "true or false"
+		case reflect.Int32, reflect.Int64:
+			var value int64
+			value, err = strconv.ParseInt(text, 10, field.Type().Bits())
+			field.SetInt(value)
+			want = "an integer"
+		default:
+			field.SetString(text)
+		}
+		if err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("%s is %q, and must be %s", name, text, want))
 		}
 	}
 	return nil
 }
 
-// TextParameter accepts any text.
-func TextParameter(name string, into *string) QueryParameter {
-	return QueryParameter{Name: name, Must: "a string", Read: func(text string) bool {
-		*into = text
-		return true
-	}}
-}
-
-// BoolParameter accepts true or false.
-func BoolParameter(name string, into *bool) QueryParameter {
-	return QueryParameter{Name: name, Must: "true or false", Read: func(text string) bool {
-		value, err := strconv.ParseBool(text)
-		*into = value
-		return err == nil
-	}}
-}
-
-// NumberParameter accepts a whole number in the range of T.
-func NumberParameter[T int32 | int64](name string, into *T) QueryParameter {
-	return QueryParameter{Name: name, Must: "an integer", Read: func(text string) bool {
-		value, err := strconv.ParseInt(text, 10, 64)
-		*into = T(value)
-		return err == nil && int64(*into) == value
-	}}
+// BodyOf returns the body of a request to create something with a subresource. It must have the
+// type B, and the name in the address if it has one. validate may be nil.
+func BodyOf[B metav1.Object](ctx context.Context, name string, body runtime.Object, validate rest.ValidateObjectFunc) (B, error) {
+	asked, ok := body.(B)
+	if !ok {
+		return asked, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a %T", body, asked))
+	}
+	if asked.GetName() != "" && asked.GetName() != name {
+		return asked, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q in the body, and %q in the address", asked.GetName(), name))
+	}
+	if validate != nil {
+		return asked, validate(ctx, body.DeepCopyObject())
+	}
+	return asked, nil
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -10,20 +11,22 @@ import (
 
 func TestReadQuery(t *testing.T) {
 	type read struct {
-		follow bool
-		limit  int32
-		after  int64
-		id     string
+		Follow  bool     `json:"follow,omitempty"`
+		Limit   int32    `json:"limit,omitempty"`
+		After   int64    `json:"after,omitempty"`
+		ID      string   `json:"id,omitempty"`
+		Command []string `json:"command,omitempty"`
 	}
 	for query, c := range map[string]struct {
 		want    read
 		problem string
 	}{
-		"":                             {read{limit: 7}, ""},
-		"follow=true&limit=3&after=-1": {read{follow: true, limit: 3, after: -1}, ""},
-		"follow=0&id=a%20b&unknown=x":  {read{limit: 7, id: "a b"}, ""},
-		"limit=":                       {read{limit: 7}, ""},
-		"after=9223372036854775807":    {read{limit: 7, after: 9223372036854775807}, ""},
+		"":                             {read{Limit: 7}, ""},
+		"follow=true&limit=3&after=-1": {read{Follow: true, Limit: 3, After: -1}, ""},
+		"follow=0&id=a%20b&unknown=x":  {read{Limit: 7, ID: "a b"}, ""},
+		"limit=":                       {read{Limit: 7}, ""},
+		"after=9223372036854775807":    {read{Limit: 7, After: 9223372036854775807}, ""},
+		"command=&command=-x":          {read{Limit: 7, Command: []string{"", "-x"}}, ""},
 		"follow=perhaps":               {problem: `follow is "perhaps", and must be true or false`},
 		"limit=3000000000":             {problem: `limit is "3000000000", and must be an integer`},
 		"limit=1.5":                    {problem: `limit is "1.5", and must be an integer`},
@@ -33,11 +36,10 @@ func TestReadQuery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := read{limit: 7}
-		err = ReadQuery(values, BoolParameter("follow", &got.follow), NumberParameter("limit", &got.limit),
-			NumberParameter("after", &got.after), TextParameter("id", &got.id))
+		got := read{Limit: 7}
+		err = readQuery(values, reflect.ValueOf(&got).Elem())
 		switch {
-		case c.problem == "" && (err != nil || got != c.want):
+		case c.problem == "" && (err != nil || !reflect.DeepEqual(got, c.want)):
 			t.Errorf("?%s: %+v and %v, want %+v", query, got, err, c.want)
 		case c.problem != "" && (!apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), c.problem)):
 			t.Errorf("?%s: %v, want 400 %s", query, err, c.problem)

@@ -8,27 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
-// table implements rest.TableConvertor.
-type table[T Object] struct {
-	info *ResourceInfo[T]
-	ages Ages
-}
-
-// Table returns the converter for kubectl get.
-func (b *Base[T]) Table() rest.TableConvertor { return table[T]{b.ResourceInfo, Ages{b.Clock}} }
-
 // ConvertToTable implements rest.TableConvertor. It returns the table of an object or of a list.
-func (c table[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+func (b *Base[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	t := &metav1.Table{}
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-		t.ColumnDefinitions = c.info.Columns
+		t.ColumnDefinitions = b.Columns
 	}
 	add := func(item runtime.Object) error {
-		t.Rows = append(t.Rows, metav1.TableRow{Cells: c.info.Row(item.(T), c.ages), Object: runtime.RawExtension{Object: item}})
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: b.Row(item.(T), Ages{b.Clock}), Object: runtime.RawExtension{Object: item}})
 		return nil
 	}
 	if list, err := meta.ListAccessor(object); err == nil && meta.IsListType(object) {
@@ -62,8 +53,13 @@ func (a Ages) Until(t *metav1.Time) string {
 	return duration.HumanDuration(max(t.Sub(a.Clock.Now()), 0))
 }
 
-// MaxMessage limits the message of a condition, in bytes.
-const MaxMessage = 8 << 10
+// Millis returns the duration of a field in milliseconds.
+func Millis(field *int64) *time.Duration {
+	if field == nil {
+		return nil
+	}
+	return ptr.To(time.Duration(*field) * time.Millisecond)
+}
 
 // Seconds returns the time in UTC with a precision of one second, as Kubernetes writes it.
 func Seconds(t time.Time) metav1.Time {

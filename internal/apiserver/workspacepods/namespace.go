@@ -169,7 +169,7 @@ func (r *record) set(namespace string, p *podproblem.Problem) {
 	r.kind, r.subject = p.Kind, p.Container+" "+p.Image
 	r.detailed = p.Kind != podproblem.ImagePull || p.PullCause() != podproblem.PullCauseUnknown
 	r.problem = &Problem{
-		Reason:  reasonOf(p.Kind),
+		Reason:  cmp.Or(reasons[p.Kind], aggregationv1alpha1.ReasonContainerCrashed),
 		Message: fmt.Sprintf("pod %s/%s: %s", namespace, r.name, p.Sentence(clean)),
 	}
 }
@@ -190,27 +190,16 @@ func (r *record) inherit(before *record) {
 	}
 }
 
-func reasonOf(kind podproblem.Kind) string {
-	switch kind {
-	case podproblem.ImagePull:
-		return aggregationv1alpha1.ReasonImagePullFailed
-	case podproblem.Config:
-		return aggregationv1alpha1.ReasonContainerConfigInvalid
-	case podproblem.Unschedulable:
-		return aggregationv1alpha1.ReasonUnschedulable
-	case podproblem.Volume:
-		return aggregationv1alpha1.ReasonVolumeMountFailed
-	case podproblem.Sandbox:
-		return aggregationv1alpha1.ReasonSandboxFailed
-	case podproblem.OutOfMemory:
-		return aggregationv1alpha1.ReasonOutOfMemory
-	case podproblem.Evicted:
-		return aggregationv1alpha1.ReasonPodEvicted
-	case podproblem.Crash:
-		return aggregationv1alpha1.ReasonContainerCrashed
-	default:
-		return aggregationv1alpha1.ReasonContainerCrashed
-	}
+// reasons maps the problems of pods to the reasons of conditions. The reason of any other problem is
+// ReasonContainerCrashed.
+var reasons = map[podproblem.Kind]string{
+	podproblem.ImagePull:     aggregationv1alpha1.ReasonImagePullFailed,
+	podproblem.Config:        aggregationv1alpha1.ReasonContainerConfigInvalid,
+	podproblem.Unschedulable: aggregationv1alpha1.ReasonUnschedulable,
+	podproblem.Volume:        aggregationv1alpha1.ReasonVolumeMountFailed,
+	podproblem.Sandbox:       aggregationv1alpha1.ReasonSandboxFailed,
+	podproblem.OutOfMemory:   aggregationv1alpha1.ReasonOutOfMemory,
+	podproblem.Evicted:       aggregationv1alpha1.ReasonPodEvicted,
 }
 
 // clean returns a text from Kubernetes as one short line without secrets.

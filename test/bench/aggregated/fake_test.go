@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -35,10 +37,13 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	kept := recordstest.New(b)
 	m := &mirrored{board: &syncstatus.Board{}, store: kept.Workspaces}
 	provider := connections.NewStatic("team", client)
-	var err error
+	metrics, err := mirror.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
 	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
 	m.mirror, err = mirror.New(mirror.Config{
-		Connections: provider, Records: kept, Board: m.board,
+		Connections: provider, Records: kept, Board: m.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
 			Kind:  workspace.New(workspace.Config{Config: config}),
@@ -47,6 +52,7 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 			Store: kept.Templates,
 			Kind:  template.New(template.Config{Config: config}),
 		},
+		Users: mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -3,12 +3,12 @@ package template
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -55,13 +55,14 @@ func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	return p.active, id == p.active.ID
 }
 
-// book caches the lists of versions. Coder has no request for the versions of all templates, and a
-// request per template in each pass would be too many.
-type book struct {
-	clock clock.PassiveClock
+// maxTemplates limits how many templates a cache remembers.
+const maxTemplates = 10_000
 
-	mu    sync.Mutex
-	pages map[pageKey]page
+// versionCache caches the lists of versions. Coder has no request for the versions of all templates,
+// and a request per template in each pass would be too many.
+type versionCache struct {
+	clock clock.PassiveClock
+	pages *lru.Cache
 }
 
 type pageKey struct {
@@ -69,11 +70,9 @@ type pageKey struct {
 	template     uuid.UUID
 }
 
-func newBook(c clock.PassiveClock) *book { return &book{clock: c, pages: map[pageKey]page{}} }
-
 // read returns the versions of a template. Fresh reports whether they were read from Coder just
 // now.
-func (b *book) read(ctx context.Context, connection connections.Connection, t coderd.Template) (p page, fresh bool, err error) {
+func (b *versionCache) read(ctx context.Context, connection connections.Connection, t coderd.Template) (p page, fresh bool, err error) {
 	key := pageKey{connection.ControlPlane, t.ID}
 	if p, ok := b.known(key, t); ok {
 		return p, false, nil
@@ -85,15 +84,7 @@ func (b *book) read(ctx context.Context, connection connections.Connection, t co
 	if p.active, err = activeOf(ctx, connection.Client, t, p.versions); err != nil {
 		return p, true, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pages[key] = p
-	for other, old := range b.pages {
-		// The entry of a deleted template is never read again.
-		if p.readAt.Sub(old.readAt) > 20*restAge {
-			delete(b.pages, other)
-		}
-	}
+	b.pages.Add(key, p)
 	return p, true, nil
 }
 
@@ -106,17 +97,16 @@ func activeOf(ctx context.Context, client *coderd.Client, t coderd.Template, ver
 	return client.TemplateVersion(ctx, t.ActiveVersionID)
 }
 
-func (b *book) known(key pageKey, t coderd.Template) (page, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p, ok := b.pages[key]
+func (b *versionCache) known(key pageKey, t coderd.Template) (page, bool) {
+	cached, _ := b.pages.Get(key)
+	p, ok := cached.(page)
 	if !ok || !p.of.UpdatedAt.Equal(t.UpdatedAt) || p.of.ActiveVersionID != t.ActiveVersionID {
 		return p, false
 	}
 	return p, b.clock.Since(p.readAt) < b.maxAge(p)
 }
 
-func (b *book) maxAge(p page) time.Duration {
+func (b *versionCache) maxAge(p page) time.Duration {
 	age := restAge
 	for _, v := range append([]coderd.TemplateVersion{p.active}, p.versions...) {
 		switch {
@@ -131,10 +121,8 @@ func (b *book) maxAge(p page) time.Duration {
 }
 
 // forget drops the cached versions of a template.
-func (b *book) forget(controlPlane types.NamespacedName, template uuid.UUID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.pages, pageKey{controlPlane, template})
+func (b *versionCache) forget(controlPlane types.NamespacedName, template uuid.UUID) {
+	b.pages.Remove(pageKey{controlPlane, template})
 }
 
 // Statuses of a version's build.

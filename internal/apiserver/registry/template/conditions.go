@@ -1,50 +1,36 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
-
-// verdict holds the status, reason and message of a condition.
-type verdict struct {
-	status          metav1.ConditionStatus
-	reason, message string
-}
 
 // conditionsOf derives all conditions from the version whose source is shown. A condition whose
 // status is unchanged keeps its transition time. If before is nil, the time is that of the build.
 func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now time.Time) []metav1.Condition {
 	build := buildVerdict(s)
 	ready, underWay := readyVerdict(s, build)
-	reconciling := verdict{metav1.ConditionFalse, ready.reason, "no build or change is in progress"}
+	reconciling := registry.False(ready.Reason, "no build or change is in progress")
 	if underWay {
-		reconciling = verdict{metav1.ConditionTrue, ready.reason, ready.message}
+		reconciling = registry.True(ready.Reason, ready.Message)
 	}
-	stalled := verdict{metav1.ConditionFalse, ready.reason, "no action needed"}
-	if build.status == metav1.ConditionFalse {
-		stalled = verdict{metav1.ConditionTrue, build.reason, build.message}
+	stalled := registry.False(ready.Reason, "no action needed")
+	if build.Status == metav1.ConditionFalse {
+		stalled = registry.True(build.Reason, build.Message)
+	}
+	if before == nil && !s.shown.UpdatedAt.IsZero() {
+		now = s.shown.UpdatedAt
 	}
 	var out []metav1.Condition
-	add := func(kind string, v verdict) {
-		c := metav1.Condition{
-			Type: kind, Status: v.status, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage),
-			ObservedGeneration: observed, LastTransitionTime: registry.Seconds(now),
-		}
-		if old := meta.FindStatusCondition(before, kind); old != nil && old.Status == v.status {
-			c.LastTransitionTime = old.LastTransitionTime
-		} else if before == nil && !s.shown.UpdatedAt.IsZero() {
-			c.LastTransitionTime = registry.Seconds(s.shown.UpdatedAt)
-		}
-		out = append(out, c)
+	add := func(kind string, v registry.Verdict) {
+		out = registry.AppendCondition(out, before, kind, v, observed, registry.Seconds(now))
 	}
 	add(aggregationv1alpha1.ConditionReady, ready)
 	add(aggregationv1alpha1.ConditionReconciling, reconciling)
@@ -52,34 +38,30 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	add(aggregationv1alpha1.ConditionSynced, syncedVerdict(s))
 	add(aggregationv1alpha1.ConditionBuildSucceeded, build)
 	if s.source.problem != "" {
-		add(aggregationv1alpha1.ConditionFilesAvailable, verdict{metav1.ConditionFalse, s.source.reason, s.source.problem})
+		add(aggregationv1alpha1.ConditionFilesAvailable, registry.False(s.source.reason, s.source.problem))
 	}
 	return out
 }
 
-func buildVerdict(s *snapshot) verdict {
+func buildVerdict(s *snapshot) registry.Verdict {
 	v := s.shown
 	switch {
 	case s.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: " + s.refused()}
+		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: "+s.refused())
 	case s.waits():
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonChangeWaits, fmt.Sprintf("version %q is being created in Coder", v.Name)}
+		return registry.Unknown(aggregationv1alpha1.ReasonChangeWaits, fmt.Sprintf("version %q is being created in Coder", v.Name))
 	}
 	switch v.Status {
 	case buildSucceeded:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonBuildSucceeded, fmt.Sprintf("version %q was built", v.Name)}
+		return registry.True(aggregationv1alpha1.ReasonBuildSucceeded, fmt.Sprintf("version %q was built", v.Name))
 	case buildFailed:
-		reason := v.Error
-		if reason == "" {
-			reason = "Coder reported no reason"
-		}
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("building version %q failed: %s", v.Name, reason)}
+		return registry.False(aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("building version %q failed: %s", v.Name, cmp.Or(v.Error, registry.NoReason)))
 	case buildCanceled:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildCanceled, fmt.Sprintf("building version %q was canceled", v.Name)}
+		return registry.False(aggregationv1alpha1.ReasonBuildCanceled, fmt.Sprintf("building version %q was canceled", v.Name))
 	case buildPending:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("version %q waits for a provisioner%s", v.Name, provisioners(v))}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("version %q waits for a provisioner%s", v.Name, provisioners(v)))
 	default:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("version %q is being built", v.Name)}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("version %q is being built", v.Name))
 	}
 }
 
@@ -95,54 +77,28 @@ func provisioners(v coderd.TemplateVersion) string {
 }
 
 // readyVerdict returns the verdict of condition Ready, and whether an operation is in progress.
-func readyVerdict(s *snapshot, build verdict) (ready verdict, underWay bool) {
+func readyVerdict(s *snapshot, build registry.Verdict) (ready registry.Verdict, underWay bool) {
 	active := s.page.active
 	switch {
-	case build.status == metav1.ConditionUnknown:
-		return verdict{metav1.ConditionFalse, build.reason, build.message}, true
-	case build.status == metav1.ConditionFalse && s.shown.ID != active.ID:
-		return verdict{metav1.ConditionFalse, build.reason,
-			fmt.Sprintf("%s; version %q stays active", build.message, active.Name)}, false
-	case build.status == metav1.ConditionFalse:
-		return verdict{metav1.ConditionFalse, build.reason, build.message}, false
+	case build.Status == metav1.ConditionUnknown:
+		return registry.False(build.Reason, build.Message), true
+	case build.Status == metav1.ConditionFalse && s.shown.ID != active.ID:
+		return registry.False(build.Reason, fmt.Sprintf("%s; version %q stays active", build.Message, active.Name)), false
+	case build.Status == metav1.ConditionFalse:
+		return registry.False(build.Reason, build.Message), false
 	case s.shown.ID != active.ID:
-		return verdict{metav1.ConditionFalse, build.reason, build.message + " and becomes active in a moment"}, true
+		return registry.False(build.Reason, build.Message+" and becomes active in a moment"), true
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonActive, fmt.Sprintf("version %q is active", active.Name)}, false
+		return registry.True(aggregationv1alpha1.ReasonActive, fmt.Sprintf("version %q is active", active.Name)), false
 	}
 }
 
-func syncedVerdict(s *snapshot) verdict {
+func syncedVerdict(s *snapshot) registry.Verdict {
 	switch {
 	case s.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: " + s.refused()}
+		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the new version: "+s.refused())
 	case s.waits():
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "the new version is being created in Coder"}
+		return registry.False(aggregationv1alpha1.ReasonChangeWaits, "the new version is being created in Coder")
 	}
-	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
-}
-
-// WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
-	old, ok := previous.(object)
-	if !ok || old == nil {
-		return nil
-	}
-	c := meta.FindStatusCondition(old.Status.Conditions, aggregationv1alpha1.ConditionSynced)
-	wanted := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, message}
-	if reachable {
-		if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
-			return nil
-		}
-		wanted = verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
-	}
-	if c != nil && c.Status == wanted.status && c.Reason == wanted.reason && c.Message == wanted.message {
-		return nil
-	}
-	changed := old.DeepCopy()
-	meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-		Type: aggregationv1alpha1.ConditionSynced, Status: wanted.status, Reason: wanted.reason, Message: wanted.message,
-		ObservedGeneration: old.Status.ObservedGeneration, LastTransitionTime: registry.Seconds(since),
-	})
-	return changed
+	return registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
 }

@@ -2,11 +2,8 @@ package template
 
 import (
 	"context"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -26,33 +23,20 @@ func (k *Kind) Object(
 	if err != nil {
 		return nil, err
 	}
-	if old == nil && s.unfinished() {
+	if old == nil && (building(s.shown) || building(s.page.latest())) {
 		// A build in progress is not in the record, so the mirror must be notified.
 		k.Hint(connection.ControlPlane, item.ID)
 	}
 	return k.fromCoder(s, old), nil
 }
 
-// unfinished reports whether there is work that no record contains.
-func (s *snapshot) unfinished() bool {
-	return building(s.shown) || building(s.page.latest())
-}
-
 // fromCoder converts a snapshot to an object.
 func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: metadata.TemplateName{
-				Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
-			}.String(),
-			Namespace:         s.connection.ControlPlane.Namespace,
-			UID:               types.UID(t.ID.String()),
-			CreationTimestamp: registry.Seconds(t.CreatedAt),
-			Generation:        1,
-			Labels:            registry.Labels(s.connection.ControlPlane),
-			ManagedFields:     metadata.ManagedFields(),
-		},
+		ObjectMeta: registry.NewMeta(s.connection, metadata.TemplateName{
+			Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
+		}.String(), t.ID, t.CreatedAt),
 		Spec:   specOf(s),
 		Status: statusOf(s),
 	}
@@ -61,7 +45,7 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 		tmpl.Spec.Organization = old.Spec.Organization
 	}
 	metadata.Overlay(tmpl, s.record)
-	setGeneration(tmpl, old)
+	k.SetGeneration(tmpl, old)
 	tmpl.Status.ObservedGeneration = tmpl.Generation
 	if s.waits() && tmpl.Generation > 1 {
 		// The release is only in the record so far.
@@ -73,17 +57,6 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 	}
 	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.Clock.Now())
 	return tmpl
-}
-
-// setGeneration sets the generation. A change of the spec that was made in Coder counts too.
-func setGeneration(tmpl, old object) {
-	switch {
-	case old == nil:
-	case equality.Semantic.DeepEqual(tmpl.Spec, old.Spec):
-		tmpl.Generation = max(tmpl.Generation, old.Generation)
-	default:
-		tmpl.Generation = max(tmpl.Generation, old.Generation+1)
-	}
 }
 
 func specOf(s *snapshot) aggregationv1alpha1.CoderTemplateSpec {
@@ -131,12 +104,4 @@ func statusOf(s *snapshot) aggregationv1alpha1.CoderTemplateStatus {
 		status.Source.VersionID = s.shown.ID.String()
 	}
 	return status
-}
-
-// millis returns the duration of a field in milliseconds.
-func millis(field *int64) *time.Duration {
-	if field == nil {
-		return nil
-	}
-	return ptr.To(time.Duration(*field) * time.Millisecond)
 }

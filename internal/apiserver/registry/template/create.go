@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -122,12 +121,7 @@ func (c *creating) release(ctx context.Context) (err error) {
 }
 
 func (c *creating) save(ctx context.Context) error {
-	record := c.record.DeepCopy()
-	metadata.Keep(c.wanted, record)
-	if err := c.intent.into(record); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	saved, err := c.kind.Records.Put(ctx, record)
+	saved, err := c.kind.Save(ctx, c.record, c.wanted, c.intent)
 	if err != nil {
 		return fault(c.wanted.Name, err)
 	}
@@ -183,16 +177,11 @@ func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
 
 // finish binds the record to the template.
 func (c *creating) finish(ctx context.Context, t coderd.Template) (object, error) {
-	record := c.record.DeepCopy()
-	metadata.Keep(c.wanted, record)
-	if err := c.intent.into(record); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	bound, err := c.kind.Records.Bind(ctx, record, types.UID(t.ID.String()))
+	bound, err := c.kind.BindPending(ctx, c.record, c.wanted, c.intent, t.ID)
 	if err != nil {
 		return nil, fault(c.wanted.Name, err)
 	}
-	c.kind.book.forget(c.plan.connection.ControlPlane, t.ID)
+	c.kind.versions.forget(c.plan.connection.ControlPlane, t.ID)
 	out, err := c.kind.objectWith(ctx, c.plan.connection, t, bound, nil, c.source)
 	if err != nil {
 		return nil, fault(c.wanted.Name, err)

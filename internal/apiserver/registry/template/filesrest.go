@@ -19,21 +19,19 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 // filesREST implements codertemplates/files: the archive of the template's source. GET returns it
 // as tar, or as zip with ?format=zip. ?version=<UUID> selects another version. PUT replaces it with
 // a tar or zip archive.
-type filesREST struct{ *reader }
+type filesREST struct {
+	registry.Body
+	*reader
+}
 
 var _ rest.Connecter = (*filesREST)(nil)
-
-// New implements rest.Storage.
-func (r *filesREST) New() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} }
-
-// Destroy implements rest.Storage.
-func (r *filesREST) Destroy() {}
 
 // ConnectMethods implements rest.Connecter. In RBAC, they are the verbs get and update.
 func (r *filesREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPut} }
@@ -86,12 +84,12 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	default:
 		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and must be tar or zip", format))
 	}
-	archive, err := r.connection.Client.OpenFile(ctx, file, asZip)
+	archive, err := r.Connection.Client.OpenFile(ctx, file, asZip)
 	if coderd.IsNotFound(err) {
-		return apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/files"), r.tmpl.Name)
+		return apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/files"), r.Object.Name)
 	}
 	if err != nil {
-		return fault(r.tmpl.Name, err)
+		return fault(r.Object.Name, err)
 	}
 	defer func() { _ = archive.Close() }()
 	w.Header().Set("Content-Type", contentType)
@@ -103,7 +101,7 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	if _, _ = io.Copy(w, source); source.err != nil {
 		// The status was already sent, so the only way to report the error is to abort the
 		// connection.
-		log.FromContext(ctx).Info("Aborted a download because Coder did not send the complete archive", "template", r.tmpl.Name, "error", source.err.Error())
+		log.FromContext(ctx).Info("Aborted a download because Coder did not send the complete archive", "template", r.Object.Name, "error", source.err.Error())
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -127,12 +125,12 @@ func (e *endOf) Read(p []byte) (int, error) {
 // fileOf returns the archive of a version, or the archive that spec.files shows.
 func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, error) {
 	if version == "" {
-		if source := r.tmpl.Status.Source; source != nil {
+		if source := r.Object.Status.Source; source != nil {
 			if id, err := uuid.Parse(source.FileID); err == nil {
 				return id, nil
 			}
 		}
-		version = r.tmpl.Status.ActiveVersionID
+		version = r.Object.Status.ActiveVersionID
 	}
 	v, err := r.version(ctx, "version", version)
 	return v.FileID, err
@@ -142,7 +140,7 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 // writer creates the version. Admission sees the request as CONNECT.
 func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
-	as, _, err := r.kind.begin(ctx, r.connection, r.id, r.tmpl.Name, false)
+	as, _, err := r.kind.begin(ctx, r.Connection, r.ID, r.Object.Name, false)
 	if err != nil {
 		return err
 	}
@@ -151,14 +149,16 @@ func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http
 		return err
 	}
 	if len(options.DryRun) > 0 {
-		return r.answer(r.tmpl)
+		r.responder.Object(http.StatusOK, r.Object)
+		return nil
 	}
-	ctx = withReplacement(ctx, source)
-	updated, _, err := r.store.Update(ctx, r.tmpl.Name, sameObject{r.tmpl}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
+	ctx = context.WithValue(ctx, replacementKey{}, source)
+	updated, _, err := r.store.Update(ctx, r.Object.Name, sameObject{r.Object}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
 	if err != nil {
 		return err
 	}
-	return r.answer(updated)
+	r.responder.Object(http.StatusOK, updated)
+	return nil
 }
 
 // receive reads, validates and uploads the archive. All of it is in memory, so the number of
@@ -190,9 +190,9 @@ func (r *filesRequest) receive(
 	if dryRun {
 		return source, nil
 	}
-	file, err := r.connection.Client.UploadArchive(ctx, packed)
+	file, err := r.Connection.Client.UploadArchive(ctx, packed)
 	if err != nil {
-		return nil, fault(r.tmpl.Name, err)
+		return nil, fault(r.Object.Name, err)
 	}
 	source.FileID = file.String()
 	return source, nil
@@ -234,12 +234,7 @@ func (r *filesRequest) refused(err error) error {
 	case coderd.IsArchiveTooLarge(err):
 		return apierrors.NewRequestEntityTooLargeError(filesProblems(err).ToAggregate().Error())
 	}
-	return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
-}
-
-func (r *filesRequest) answer(obj runtime.Object) error {
-	r.responder.Object(http.StatusOK, obj)
-	return nil
+	return apierrors.NewInvalid(kind, r.Object.Name, filesProblems(err))
 }
 
 // sameObject is an update without changes. Only the strategy changes the object.
@@ -260,15 +255,6 @@ func (o sameObject) UpdatedObject(_ context.Context, old runtime.Object) (runtim
 // replacementKey is the context key of the source that replaces the current one. Only this package
 // can set it, so a client cannot write the status.
 type replacementKey struct{}
-
-func withReplacement(ctx context.Context, source *aggregationv1alpha1.TemplateSource) context.Context {
-	return context.WithValue(ctx, replacementKey{}, source)
-}
-
-func replacementFrom(ctx context.Context) (*aggregationv1alpha1.TemplateSource, bool) {
-	source, ok := ctx.Value(replacementKey{}).(*aggregationv1alpha1.TemplateSource)
-	return source, ok
-}
 
 const (
 	// maxUnpacking limits the archives that are in memory at once, each packed and unpacked.

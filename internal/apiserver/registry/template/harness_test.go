@@ -96,7 +96,7 @@ func (f *fixture) restart() {
 		Records:     recordstest.Mortal{Records: f.records, Fault: f.fault},
 		Typer:       runtime.NewScheme(),
 		Clock:       f.clock,
-		Hint:        func(types.NamespacedName, uuid.UUID) { f.hints++ },
+		Hint:        func(string, types.NamespacedName, uuid.UUID) { f.hints++ },
 	}, Secrets: registry.Secrets{
 		Read: f.readSecret,
 		MayRead: func(_ context.Context, who user.Info, ns, name string) error {

@@ -68,9 +68,6 @@ func (r *release) open(active uuid.UUID) bool {
 // intentOf reads the intent of a record.
 func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
-// into stores the intent in a record, which must be a copy.
-func (in intent) into(record *metadata.Record) error { return registry.WriteIntent(in, record) }
-
 // keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	kept := spec.DeepCopy()

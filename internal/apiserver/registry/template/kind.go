@@ -1,13 +1,14 @@
 package template
 
 import (
-	"net/url"
+	"errors"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
@@ -52,7 +53,9 @@ var info = registry.ResourceInfo[object]{
 		{Name: "Updated", Type: "string", Priority: 1, Description: "Time since the template changed."},
 		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
 	},
-	Row: row,
+	Row:        row,
+	Conditions: func(t object) *[]metav1.Condition { return &t.Status.Conditions },
+	Spec:       func(t object) any { return t.Spec },
 	CoderFields: func(error) map[string]*field.Path {
 		return map[string]*field.Path{
 			"name":                             namePath,
@@ -83,11 +86,12 @@ type Config struct {
 // Kind implements CoderTemplate. It is safe for concurrent use.
 type Kind struct {
 	registry.Base[object]
-	secrets   registry.Secrets
-	book      *book
-	rotations *rotations
-	unpacking *unpacking
-	causes    *registry.Causes
+	secrets  registry.Secrets
+	versions versionCache
+	// secretsRead maps templates to the time at which their Secrets were last read.
+	secretsRead *lru.Cache
+	unpacking   *unpacking
+	causes      *registry.Causes
 }
 
 var (
@@ -98,8 +102,9 @@ var (
 // New returns the kind.
 func New(config Config) *Kind {
 	return &Kind{
-		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, book: newBook(config.Clock),
-		rotations: newRotations(config.Clock), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
+		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets,
+		versions:    versionCache{clock: config.Clock, pages: lru.New(maxTemplates)},
+		secretsRead: lru.New(maxTemplates), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
 	}
 }
 
@@ -111,28 +116,12 @@ func (k *Kind) strategy() strategy { return strategy{registry.NewStrategy(k.Type
 // AddToScheme registers conversions for templates: the labels of field selectors, and the query
 // parameters of the subresources.
 func AddToScheme(s *runtime.Scheme) error {
-	if err := info.AddToScheme(s); err != nil {
-		return err
-	}
-	if err := registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateVersionOptions) error {
-		return registry.ReadQuery(query,
-			registry.NumberParameter("limit", &into.Limit),
-			registry.TextParameter("after", &into.After),
-			registry.BoolParameter("archived", &into.Archived))
-	}); err != nil {
-		return err
-	}
-	if err := registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateParameterOptions) error {
-		return registry.ReadQuery(query, registry.TextParameter("version", &into.Version))
-	}); err != nil {
-		return err
-	}
-	return registry.AddOptions(s, func(query url.Values, into *aggregationv1alpha1.CoderTemplateLogOptions) error {
-		return registry.ReadQuery(query,
-			registry.TextParameter("version", &into.Version),
-			registry.BoolParameter("follow", &into.Follow),
-			registry.NumberParameter("after", &into.After))
-	})
+	return errors.Join(
+		info.AddToScheme(s),
+		registry.AddOptions[aggregationv1alpha1.CoderTemplateVersionOptions](s),
+		registry.AddOptions[aggregationv1alpha1.CoderTemplateParameterOptions](s),
+		registry.AddOptions[aggregationv1alpha1.CoderTemplateLogOptions](s),
+	)
 }
 
 // row returns the cells of kubectl get.
@@ -145,8 +134,7 @@ func row(tmpl object, ages registry.Ages) []any {
 			reason = c.Message
 		}
 	}
-	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionSynced); c != nil &&
-		c.Reason == aggregationv1alpha1.ReasonCoderUnreachable {
+	if c := registry.UnreachableCondition(status.Conditions); c != nil {
 		reason = c.Message
 	}
 	if tmpl.DeletionTimestamp != nil {

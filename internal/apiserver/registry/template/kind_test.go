@@ -129,6 +129,9 @@ func TestOnlyTheNewestFilesBecomeActive(t *testing.T) {
 	f.must(f.update("coder.starter", files("# three")))
 	f.build()
 	f.mustBe("coder.starter", "True Active", "# three")
+	if status := f.get("coder.starter").Status; status.ActiveVersionID != status.LatestVersionID {
+		t.Errorf("an older version is active: %+v", status)
+	}
 	// Back to a content that was built and superseded: nothing is built again.
 	f.must(f.update("coder.starter", files("# two")))
 	f.sync()
@@ -294,25 +297,18 @@ func TestAtRestCoderIsHardlyAsked(t *testing.T) {
 	}
 }
 
-func TestWithSync(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	f := newFixture(t)
 	start := f.get("coder.starter")
 	since := f.clock.Now().Add(time.Hour)
-	if got := f.kind.WithSync(start, true, since, ""); got != nil {
-		t.Errorf("reachable as before: %v", got)
-	}
-	lost := f.kind.WithSync(start, false, since, "no answer").(*aggregationv1alpha1.CoderTemplate)
+	lost := f.kind.Unreachable(start, since, "no answer").(*aggregationv1alpha1.CoderTemplate)
 	if condition(lost, "Synced") != "False CoderUnreachable" || condition(lost, "Ready") != "True Active" || condition(start, "Synced") != "True Synced" {
 		t.Errorf("%+v", lost.Status.Conditions)
 	}
-	if got := f.kind.WithSync(lost, false, since, "no answer"); got != nil {
+	if got := f.kind.Unreachable(lost, since, "no answer"); got != nil {
 		t.Error("the same twice")
 	}
-	back := f.kind.WithSync(lost, true, since, "").(*aggregationv1alpha1.CoderTemplate)
-	if condition(back, "Synced") != "True Synced" || condition(lost, "Synced") != "False CoderUnreachable" {
-		t.Errorf("%+v", back.Status.Conditions)
-	}
-	if got := f.kind.WithSync(nil, true, since, ""); got != nil {
+	if got := f.kind.Unreachable(nil, since, ""); got != nil {
 		t.Error("something of nothing")
 	}
 }

@@ -112,12 +112,9 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *
 func (k *Kind) planCreate(ctx context.Context, connection connections.Connection, tmpl object) (plan, error) {
 	// BeginCreate has checked the name.
 	name, _ := metadata.ParseTemplateName(tmpl.Name)
-	organization, problem, err := registry.Organization(ctx, connection, tmpl.Spec.Organization, name.Organization)
+	organization, err := registry.Organization(ctx, connection, tmpl.Spec.Organization, name.Organization)
 	if err != nil {
 		return plan{}, fault(tmpl.Name, err)
-	}
-	if problem != nil {
-		return plan{}, invalid(tmpl, problem)
 	}
 	p := plan{connection: connection, organization: organization, request: newTemplate(name.Name, tmpl.Spec)}
 	// Check the name first, so that no unused version is created.
@@ -138,7 +135,7 @@ func (k *Kind) planCreate(ctx context.Context, connection connections.Connection
 func newTemplate(name string, spec aggregationv1alpha1.CoderTemplateSpec) coderd.NewTemplate {
 	request := coderd.NewTemplate{
 		Name: name, DisplayName: spec.DisplayName, Description: spec.Description, Icon: spec.Icon,
-		DefaultTTL: millis(spec.DefaultTTLMillis), ActivityBump: millis(spec.ActivityBumpMillis),
+		DefaultTTL: registry.Millis(spec.DefaultTTLMillis), ActivityBump: registry.Millis(spec.ActivityBumpMillis),
 		AllowUserCancelWorkspaceJobs: spec.AllowUserCancelWorkspaceJobs,
 		UseClassicParameterFlow:      spec.UseClassicParameterFlow,
 	}

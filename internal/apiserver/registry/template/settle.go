@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -34,23 +31,20 @@ func (k *Kind) Settle(
 	if record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
 		return k.settleDeletion(ctx, connection, item, record)
 	}
-	p, _, err := k.book.read(ctx, connection, item)
+	p, _, err := k.versions.read(ctx, connection, item)
 	if err != nil {
 		return false, err
 	}
 	work := &settling{kind: k, connection: connection, template: item, page: p, record: record, intent: in}
 	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.archive} {
 		err := step(ctx)
-		if apierrors.IsConflict(err) {
-			// A request changed the record concurrently. Read it again.
-			k.book.forget(connection.ControlPlane, item.ID)
-			return true, nil
-		}
-		if err != nil {
+		// A conflict means that a request changed the record concurrently.
+		conflict := apierrors.IsConflict(err)
+		if err != nil && !conflict {
 			return true, err
 		}
-		if work.changed {
-			k.book.forget(connection.ControlPlane, item.ID)
+		if conflict || work.changed {
+			k.versions.forget(connection.ControlPlane, item.ID)
 			return true, nil
 		}
 	}
@@ -68,7 +62,7 @@ func (k *Kind) settleDeletion(
 	if err != nil && (coderd.ActedAs(err) != "" || !coderd.IsNotFound(err)) {
 		return true, err
 	}
-	k.book.forget(connection.ControlPlane, item.ID)
+	k.versions.forget(connection.ControlPlane, item.ID)
 	return true, k.Records.Delete(ctx, record)
 }
 
@@ -95,11 +89,7 @@ func (w *settling) busy() bool {
 
 // save stores the intent in the record.
 func (w *settling) save(ctx context.Context) error {
-	record := w.record.DeepCopy()
-	if err := w.intent.into(record); err != nil {
-		return err
-	}
-	saved, err := w.kind.Records.Put(ctx, record)
+	saved, err := w.kind.Save(ctx, w.record, nil, w.intent)
 	if err != nil {
 		return err
 	}
@@ -239,32 +229,13 @@ func superfluous(p page, in intent) []coderd.TemplateVersion {
 // rotationInterval is the interval at which the Secrets of a template are read.
 const rotationInterval = time.Minute
 
-// rotations limits how often the Secrets of each template are read.
-type rotations struct {
-	clock clock.PassiveClock
-
-	mu   sync.Mutex
-	last map[pageKey]time.Time
-}
-
-func newRotations(c clock.PassiveClock) *rotations {
-	return &rotations{clock: c, last: map[pageKey]time.Time{}}
-}
-
-// due reports whether the Secrets of a template are to be read now, and records that they are.
-func (r *rotations) due(controlPlane types.NamespacedName, template uuid.UUID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key, now := pageKey{controlPlane, template}, r.clock.Now()
-	if last, ok := r.last[key]; ok && now.Sub(last) < rotationInterval {
+// secretsDue reports whether the Secrets of a template are to be read now, and records that they are.
+func (k *Kind) secretsDue(key pageKey) bool {
+	now := k.Clock.Now()
+	if last, ok := k.secretsRead.Get(key); ok && now.Sub(last.(time.Time)) < rotationInterval {
 		return false
 	}
-	for other, last := range r.last {
-		if now.Sub(last) > 2*rotationInterval {
-			delete(r.last, other)
-		}
-	}
-	r.last[key] = now
+	k.secretsRead.Add(key, now)
 	return true
 }
 
@@ -275,7 +246,7 @@ func (w *settling) rotate(ctx context.Context) error {
 	if r == nil || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {
 		return nil
 	}
-	if r.VersionID == uuid.Nil && r.Refused == "" || !w.kind.rotations.due(w.connection.ControlPlane, w.template.ID) {
+	if r.VersionID == uuid.Nil && r.Refused == "" || !w.kind.secretsDue(pageKey{w.connection.ControlPlane, w.template.ID}) {
 		return nil
 	}
 	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)

@@ -48,7 +48,7 @@ func (k *Kind) load(
 	if err != nil {
 		return nil, err
 	}
-	p, fresh, err := k.book.read(ctx, connection, t)
+	p, fresh, err := k.versions.read(ctx, connection, t)
 	if err != nil {
 		return nil, err
 	}

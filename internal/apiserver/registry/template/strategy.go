@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,7 +34,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	tmpl, current := obj.(object), old.(object)
 	tmpl.Status = *current.Status.DeepCopy()
-	if replaced, ok := replacementFrom(ctx); ok {
+	if replaced, ok := ctx.Value(replacementKey{}).(*aggregationv1alpha1.TemplateSource); ok {
 		tmpl.Status.Source = replaced.DeepCopy()
 		tmpl.Spec.Files = current.Spec.Files
 	}
@@ -50,28 +51,18 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 
 // fill copies the current value to each unset field.
 func fill(spec *aggregationv1alpha1.CoderTemplateSpec, current aggregationv1alpha1.CoderTemplateSpec) {
-	for field, kept := range map[*string]string{
-		&spec.VersionID: current.VersionID, &spec.DisplayName: current.DisplayName, &spec.Description: current.Description,
-		&spec.Icon: current.Icon, &spec.CORSBehavior: current.CORSBehavior,
-	} {
-		if *field == "" {
-			*field = kept
-		}
-	}
 	if len(spec.Files) == 0 {
 		spec.Files = current.Files
 	}
-	fillPointer(&spec.DefaultTTLMillis, current.DefaultTTLMillis)
-	fillPointer(&spec.ActivityBumpMillis, current.ActivityBumpMillis)
-	fillPointer(&spec.AllowUserCancelWorkspaceJobs, current.AllowUserCancelWorkspaceJobs)
-	fillPointer(&spec.UseClassicParameterFlow, current.UseClassicParameterFlow)
-}
-
-func fillPointer[T any](field **T, kept *T) {
-	if *field == nil && kept != nil {
-		value := *kept
-		*field = &value
-	}
+	spec.VersionID = cmp.Or(spec.VersionID, current.VersionID)
+	spec.DisplayName = cmp.Or(spec.DisplayName, current.DisplayName)
+	spec.Description = cmp.Or(spec.Description, current.Description)
+	spec.Icon = cmp.Or(spec.Icon, current.Icon)
+	spec.CORSBehavior = cmp.Or(spec.CORSBehavior, current.CORSBehavior)
+	spec.DefaultTTLMillis = cmp.Or(spec.DefaultTTLMillis, current.DefaultTTLMillis)
+	spec.ActivityBumpMillis = cmp.Or(spec.ActivityBumpMillis, current.ActivityBumpMillis)
+	spec.AllowUserCancelWorkspaceJobs = cmp.Or(spec.AllowUserCancelWorkspaceJobs, current.AllowUserCancelWorkspaceJobs)
+	spec.UseClassicParameterFlow = cmp.Or(spec.UseClassicParameterFlow, current.UseClassicParameterFlow)
 }
 
 // Validate implements rest.RESTCreateStrategy.

@@ -164,7 +164,7 @@ func TestTable(t *testing.T) {
 	}))
 	f.sync()
 	tmpl := f.get("coder.starter")
-	got, err := f.kind.Table().ConvertToTable(f.ctx, &aggregationv1alpha1.CoderTemplateList{Items: []aggregationv1alpha1.CoderTemplate{*tmpl}}, nil)
+	got, err := f.kind.ConvertToTable(f.ctx, &aggregationv1alpha1.CoderTemplateList{Items: []aggregationv1alpha1.CoderTemplate{*tmpl}}, nil)
 	f.must(err)
 	var names []string
 	for _, c := range got.ColumnDefinitions {

@@ -15,7 +15,6 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Subresources returns the storages of the subresources of codertemplates, by name.
@@ -24,7 +23,7 @@ func (k *Kind) Subresources(store registry.Store) map[string]rest.Storage {
 	newVersions := func() runtime.Object { return &aggregationv1alpha1.CoderTemplateVersionList{} }
 	newParameters := func() runtime.Object { return &aggregationv1alpha1.CoderTemplateParameterList{} }
 	return map[string]rest.Storage{
-		"files":      &filesREST{r},
+		"files":      &filesREST{k.New, r},
 		"versions":   registry.NewOptionsGetter(newVersions, r.versions),
 		"parameters": registry.NewOptionsGetter(newParameters, r.parameters),
 		"log":        registry.NewLogGetter(k.New, r.log),
@@ -38,20 +37,12 @@ type reader struct {
 }
 
 // subject is the template of a request to a subresource, with its connection to Coder.
-type subject struct {
-	tmpl       *aggregationv1alpha1.CoderTemplate
-	connection connections.Connection
-	id         uuid.UUID
-}
+type subject struct{ registry.Found[object] }
 
 // subject returns the template of that name in the namespace of the request.
 func (r *reader) subject(ctx context.Context, name string) (subject, error) {
-	tmpl, err := r.kind.Get(ctx, r.store, name)
-	if err != nil {
-		return subject{}, err
-	}
-	connection, id, err := r.kind.Locate(ctx, tmpl)
-	return subject{tmpl: tmpl, connection: connection, id: id}, err
+	found, err := r.kind.Find(ctx, r.store, name)
+	return subject{found}, err
 }
 
 // version reads one version of the template. It returns 400 if the text is not a UUID, and 404 if
@@ -61,15 +52,15 @@ func (s subject) version(ctx context.Context, parameter, text string) (coderd.Te
 	if err != nil {
 		return coderd.TemplateVersion{}, apierrors.NewBadRequest(fmt.Sprintf("%s is %q, and must be the UUID of a version", parameter, text))
 	}
-	v, err := s.connection.Client.TemplateVersion(ctx, id)
+	v, err := s.Connection.Client.TemplateVersion(ctx, id)
 	switch {
-	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.id):
+	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.ID):
 		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), text)
 		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists all versions",
-			parameter, text, s.tmpl.Name)
+			parameter, text, s.Object.Name)
 		return coderd.TemplateVersion{}, missing
 	}
-	return v, fault(s.tmpl.Name, err)
+	return v, fault(s.Object.Name, err)
 }
 
 // The number of versions in one response.
@@ -101,7 +92,7 @@ func (r *reader) versions(ctx context.Context, name string, asked *aggregationv1
 		versions = slices.DeleteFunc(versions, func(v coderd.TemplateVersion) bool { return newestFirst(v, last) <= 0 })
 	}
 	// Read the active version from Coder, because the object may be out of date.
-	current, err := found.connection.Client.Template(ctx, found.id)
+	current, err := found.Connection.Client.Template(ctx, found.ID)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -111,13 +102,13 @@ func (r *reader) versions(ctx context.Context, name string, asked *aggregationv1
 // versions returns the versions of the template, newest first. Coder returns the oldest first, so
 // all of them are read.
 func (s subject) versions(ctx context.Context, archived bool) ([]coderd.TemplateVersion, error) {
-	read := s.connection.Client.TemplateVersions
+	read := s.Connection.Client.TemplateVersions
 	if archived {
-		read = s.connection.Client.AllTemplateVersions
+		read = s.Connection.Client.AllTemplateVersions
 	}
-	versions, err := read(ctx, s.id)
+	versions, err := read(ctx, s.ID)
 	slices.SortFunc(versions, newestFirst)
-	return versions, fault(s.tmpl.Name, err)
+	return versions, fault(s.Object.Name, err)
 }
 
 // newestFirst compares versions by creation time, and then by ID as Coder does.
@@ -155,11 +146,11 @@ func (r *reader) parameters(ctx context.Context, name string, asked *aggregation
 	if version.Status != buildSucceeded {
 		return nil, apierrors.NewConflict(resource, name, unbuilt(version))
 	}
-	parameters, err := found.connection.Client.VersionParameters(ctx, version.ID)
+	parameters, err := found.Connection.Client.VersionParameters(ctx, version.ID)
 	if err != nil {
 		return nil, fault(name, err)
 	}
-	presets, err := found.connection.Client.VersionPresets(ctx, version.ID)
+	presets, err := found.Connection.Client.VersionPresets(ctx, version.ID)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -170,9 +161,9 @@ func (r *reader) parameters(ctx context.Context, name string, asked *aggregation
 // from Coder, because the object may be out of date.
 func (s subject) versionOrActive(ctx context.Context, asked string) (coderd.TemplateVersion, error) {
 	if asked == "" {
-		current, err := s.connection.Client.Template(ctx, s.id)
+		current, err := s.Connection.Client.Template(ctx, s.ID)
 		if err != nil {
-			return coderd.TemplateVersion{}, fault(s.tmpl.Name, err)
+			return coderd.TemplateVersion{}, fault(s.Object.Name, err)
 		}
 		asked = current.ActiveVersionID.String()
 	}
@@ -234,7 +225,7 @@ func (r *reader) log(ctx context.Context, name string, asked *aggregationv1alpha
 	if err != nil {
 		return nil, err
 	}
-	client, err := r.kind.Actors.Client(ctx, found.connection, subjectOf(name))
+	client, err := r.kind.Actors.Client(ctx, found.Connection, subjectOf(name))
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +249,7 @@ func (s subject) versionOrNewest(ctx context.Context, asked string) (uuid.UUID, 
 		return uuid.Nil, err
 	case len(versions) == 0:
 		// This happens only while the template is being deleted.
-		return uuid.Nil, apierrors.NewNotFound(resource, s.tmpl.Name)
+		return uuid.Nil, apierrors.NewNotFound(resource, s.Object.Name)
 	}
 	return versions[0].ID, nil
 }

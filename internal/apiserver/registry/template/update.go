@@ -13,6 +13,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -78,9 +79,7 @@ func (u *updating) keepIntent(ctx context.Context) (object, error) {
 		return nil, err
 	}
 	out := u.wanted.DeepCopy()
-	if u.was.Status.ObservedGeneration == u.was.Generation {
-		observe(out)
-	}
+	u.kind.observe(u.was, out)
 	if id, err := uuid.Parse(string(u.was.UID)); err == nil {
 		u.kind.Hint(u.record.ControlPlane, id)
 	}
@@ -92,19 +91,14 @@ func (u *updating) read(ctx context.Context, id uuid.UUID) (err error) {
 	if u.template, err = u.connection.Client.Template(ctx, id); err != nil {
 		return err
 	}
-	u.kind.book.forget(u.connection.ControlPlane, id)
-	u.page, _, err = u.kind.book.read(ctx, u.connection, u.template)
+	u.kind.versions.forget(u.connection.ControlPlane, id)
+	u.page, _, err = u.kind.versions.read(ctx, u.connection, u.template)
 	return err
 }
 
 // save writes the record with the wanted metadata and intent.
 func (u *updating) save(ctx context.Context) error {
-	record := u.record.DeepCopy()
-	metadata.Keep(u.wanted, record)
-	if err := u.intent.into(record); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	saved, err := u.kind.Records.Put(ctx, record)
+	saved, err := u.kind.Save(ctx, u.record, u.wanted, u.intent)
 	if err != nil {
 		return fault(u.was.Name, err)
 	}
@@ -124,30 +118,30 @@ func (u *updating) edit(ctx context.Context) error {
 
 // editOf returns the policy fields that change. A field that is unset keeps its value in Coder.
 func editOf(was, wanted aggregationv1alpha1.CoderTemplateSpec) coderd.TemplateEdit {
-	var edit coderd.TemplateEdit
 	text := func(was, wanted string) *string {
 		if was == wanted || wanted == "" {
 			return nil
 		}
 		return ptr.To(wanted)
 	}
-	edit.DisplayName = text(was.DisplayName, wanted.DisplayName)
-	edit.Description = text(was.Description, wanted.Description)
-	edit.Icon = text(was.Icon, wanted.Icon)
-	edit.CORSBehavior = text(was.CORSBehavior, wanted.CORSBehavior)
-	if !ptr.Equal(was.DefaultTTLMillis, wanted.DefaultTTLMillis) {
-		edit.DefaultTTL = millis(wanted.DefaultTTLMillis)
+	return coderd.TemplateEdit{
+		DisplayName:                  text(was.DisplayName, wanted.DisplayName),
+		Description:                  text(was.Description, wanted.Description),
+		Icon:                         text(was.Icon, wanted.Icon),
+		CORSBehavior:                 text(was.CORSBehavior, wanted.CORSBehavior),
+		DefaultTTL:                   registry.Millis(ifChanged(was.DefaultTTLMillis, wanted.DefaultTTLMillis)),
+		ActivityBump:                 registry.Millis(ifChanged(was.ActivityBumpMillis, wanted.ActivityBumpMillis)),
+		AllowUserCancelWorkspaceJobs: ifChanged(was.AllowUserCancelWorkspaceJobs, wanted.AllowUserCancelWorkspaceJobs),
+		UseClassicParameterFlow:      ifChanged(was.UseClassicParameterFlow, wanted.UseClassicParameterFlow),
 	}
-	if !ptr.Equal(was.ActivityBumpMillis, wanted.ActivityBumpMillis) {
-		edit.ActivityBump = millis(wanted.ActivityBumpMillis)
+}
+
+// ifChanged returns the wanted value, or nil if it does not change.
+func ifChanged[T comparable](was, wanted *T) *T {
+	if ptr.Equal(was, wanted) {
+		return nil
 	}
-	if !ptr.Equal(was.AllowUserCancelWorkspaceJobs, wanted.AllowUserCancelWorkspaceJobs) {
-		edit.AllowUserCancelWorkspaceJobs = wanted.AllowUserCancelWorkspaceJobs
-	}
-	if !ptr.Equal(was.UseClassicParameterFlow, wanted.UseClassicParameterFlow) {
-		edit.UseClassicParameterFlow = wanted.UseClassicParameterFlow
-	}
-	return edit
+	return wanted
 }
 
 // activate makes an existing version active. A requested version is no longer wanted then.
@@ -278,10 +272,7 @@ func (u *updating) name(next *release) (string, error) {
 func (u *updating) takeBack(ctx context.Context, before *metadata.Record, beforeIntent intent, refused error) error {
 	record := before.DeepCopy()
 	record.Version = u.record.Version
-	if err := beforeIntent.into(record); err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	if _, err := u.kind.Records.Put(ctx, record); err != nil {
+	if _, err := u.kind.Save(ctx, record, nil, beforeIntent); err != nil {
 		return fault(u.was.Name, err)
 	}
 	return refused
@@ -289,7 +280,7 @@ func (u *updating) takeBack(ctx context.Context, before *metadata.Record, before
 
 // result reads the updated template and returns its object.
 func (u *updating) result(ctx context.Context, id uuid.UUID) (object, error) {
-	u.kind.book.forget(u.connection.ControlPlane, id)
+	u.kind.versions.forget(u.connection.ControlPlane, id)
 	t, err := u.connection.Client.Template(ctx, id)
 	if err != nil {
 		return nil, fault(u.was.Name, err)

@@ -44,28 +44,32 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, 
 		return nil, err
 	}
 	record := k.RecordOf(was)
-	metadata.Keep(wanted, record)
 	if registry.Deletes(was, wanted) {
-		if err := noteDeletion(record, by); err != nil {
+		in, err := intentOf(record)
+		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-	}
-	if _, err := k.Records.Put(ctx, record); err != nil {
-		return nil, fault(was.Name, err)
+		in.DeletedBy = by
+		if _, err = k.Save(ctx, record, wanted, in); err != nil {
+			return nil, fault(was.Name, err)
+		}
+	} else {
+		metadata.Keep(wanted, record)
+		if _, err := k.Records.Put(ctx, record); err != nil {
+			return nil, fault(was.Name, err)
+		}
 	}
 	out := wanted.DeepCopy()
-	if was.Status.ObservedGeneration == was.Generation {
-		observe(out)
-	}
+	k.observe(was, out)
 	return out, nil
 }
 
-// observe marks the generation as observed, because it contains nothing that must be sent to Coder.
-// The start of a deletion increments the generation too.
-func observe(tmpl object) {
-	tmpl.Status.ObservedGeneration = tmpl.Generation
-	for i := range tmpl.Status.Conditions {
-		tmpl.Status.Conditions[i].ObservedGeneration = tmpl.Generation
+// observe marks the generation as observed if the one before was, because it contains nothing that
+// must be sent to Coder. The start of a deletion increments the generation too.
+func (k *Kind) observe(was, tmpl object) {
+	if was.Status.ObservedGeneration == was.Generation {
+		tmpl.Status.ObservedGeneration = tmpl.Generation
+		k.Observe(tmpl)
 	}
 }
 
@@ -92,7 +96,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 	case err != nil && !coderd.IsNotFound(err):
 		return fault(was.Name, err)
 	}
-	k.book.forget(connection.ControlPlane, id)
+	k.versions.forget(connection.ControlPlane, id)
 	if record, ok := k.Records.Get(connection.ControlPlane, was.UID); ok {
 		if err := k.Records.Delete(ctx, record); err != nil {
 			return fault(was.Name, err)
@@ -116,16 +120,6 @@ func (k *Kind) begin(
 		return ctx, as, k.MayDelete(ctx, connection, s, id)
 	}
 	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
-}
-
-// noteDeletion records the initiator of the deletion.
-func noteDeletion(record *metadata.Record, by *impersonation.As) error {
-	in, err := intentOf(record)
-	if err != nil {
-		return err
-	}
-	in.DeletedBy = by
-	return in.into(record)
 }
 
 // asDeleter returns a context in which requests are made as the initiator of the deletion.

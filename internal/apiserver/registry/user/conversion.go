@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -17,7 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
-	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // lastSeenStep is the precision of lastSeenAt. Without it, the record of each active user would be
@@ -46,26 +43,13 @@ func (k *Kind) object(
 	}
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:              metadata.UserName{Prefix: connection.NamePrefix, Name: item.Username}.String(),
-			Namespace:         connection.ControlPlane.Namespace,
-			UID:               types.UID(item.ID.String()),
-			CreationTimestamp: registry.Seconds(item.CreatedAt),
-			Generation:        1,
-			Labels:            registry.Labels(connection.ControlPlane),
-			ManagedFields:     metadata.ManagedFields(),
-		},
-		Spec:   specOf(status),
-		Status: status,
+		ObjectMeta: registry.NewMeta(connection, metadata.UserName{Prefix: connection.NamePrefix, Name: item.Username}.String(), item.ID, item.CreatedAt),
+		Spec:       specOf(status),
+		Status:     status,
 	}
 	in.showIn(&u.Spec)
 	metadata.Overlay(u, record)
-	if was != nil {
-		u.Generation = max(u.Generation, was.Generation)
-		if !equality.Semantic.DeepEqual(u.Spec, was.Spec) {
-			u.Generation = max(u.Generation, was.Generation+1)
-		}
-	}
+	k.SetGeneration(u, was)
 	u.Status.ObservedGeneration = u.Generation
 	u.Status.Conditions = k.conditions(u, in, was)
 	return u
@@ -115,32 +99,15 @@ func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string 
 	return names
 }
 
-// verdict holds the status, reason and message of a condition. The status is True if holds is set.
-type verdict struct {
-	holds           bool
-	reason, message string
-}
-
-func (v verdict) condition(kind string, observed int64, since time.Time) metav1.Condition {
-	c := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage),
-		ObservedGeneration: observed, LastTransitionTime: registry.Seconds(since),
-	}
-	if v.holds {
-		c.Status = metav1.ConditionTrue
-	}
-	return c
-}
-
 // synced returns the verdict of condition Synced.
-func synced(drifted []string, no *refused) verdict {
+func synced(drifted []string, no *refused) registry.Verdict {
 	switch {
 	case len(drifted) > 0 && no != nil:
-		return verdict{reason: aggregationv1alpha1.ReasonChangeRefused, message: "Coder does not accept " + names(drifted) + ": " + no.Message}
+		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept "+names(drifted)+": "+no.Message)
 	case len(drifted) > 0:
-		return verdict{reason: aggregationv1alpha1.ReasonDrifted, message: names(drifted) + " differs in Coder and is being applied again"}
+		return registry.False(aggregationv1alpha1.ReasonDrifted, names(drifted)+" differs in Coder and is being applied again")
 	}
-	return verdict{true, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
+	return registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
 }
 
 func names(fields []string) string { return "spec." + strings.Join(fields, ", spec.") }
@@ -148,56 +115,37 @@ func names(fields []string) string { return "spec." + strings.Join(fields, ", sp
 func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	drifted := drift(in.Owned, u.Status)
 	sync := synced(drifted, in.Refused)
-	ready := verdict{true, aggregationv1alpha1.ReasonActive, "the user can log in"}
+	ready := registry.True(aggregationv1alpha1.ReasonActive, "the user can log in")
 	switch {
-	case !sync.holds:
+	case len(drifted) > 0:
 		ready = sync
 	case isSuspended(u.Status):
-		ready = verdict{true, aggregationv1alpha1.ReasonSuspended, "the user is suspended"}
+		ready = registry.True(aggregationv1alpha1.ReasonSuspended, "the user is suspended")
 	case u.Status.State == stateDormant:
-		ready = verdict{true, aggregationv1alpha1.ReasonDormant, "the user becomes active with the next login"}
+		ready = registry.True(aggregationv1alpha1.ReasonDormant, "the user becomes active with the next login")
 	}
-	reconciling := verdict{len(drifted) > 0 && in.Refused == nil, ready.reason, ready.message}
-	stalled := verdict{len(drifted) > 0 && in.Refused != nil, ready.reason, ready.message}
-	var out []metav1.Condition
-	for _, c := range []struct {
-		kind string
-		verdict
-	}{
-		{aggregationv1alpha1.ConditionReady, ready}, {aggregationv1alpha1.ConditionReconciling, reconciling},
-		{aggregationv1alpha1.ConditionStalled, stalled}, {aggregationv1alpha1.ConditionSynced, sync},
-	} {
-		now := c.condition(c.kind, u.Status.ObservedGeneration, k.Clock.Now())
-		if was == nil {
-			now.LastTransitionTime = u.CreationTimestamp
-		} else if old := meta.FindStatusCondition(was.Status.Conditions, c.kind); old != nil && old.Status == now.Status {
-			now.LastTransitionTime = old.LastTransitionTime
-		}
-		out = append(out, now)
+	reconciling, stalled := registry.False(ready.Reason, ready.Message), registry.False(ready.Reason, ready.Message)
+	switch {
+	case len(drifted) == 0:
+	case in.Refused == nil:
+		reconciling.Status = metav1.ConditionTrue
+	default:
+		stalled.Status = metav1.ConditionTrue
 	}
+	var before, out []metav1.Condition
+	changedAt := u.CreationTimestamp
+	if was != nil {
+		before, changedAt = was.Status.Conditions, registry.Seconds(k.Clock.Now())
+	}
+	add := func(kind string, v registry.Verdict) {
+		out = registry.AppendCondition(out, before, kind, v, u.Status.ObservedGeneration, changedAt)
+	}
+	add(aggregationv1alpha1.ConditionReady, ready)
+	add(aggregationv1alpha1.ConditionReconciling, reconciling)
+	add(aggregationv1alpha1.ConditionStalled, stalled)
+	add(aggregationv1alpha1.ConditionSynced, sync)
 	return out
 }
 
 // stateDormant is the state of a user that has not logged in for long, or never.
 const stateDormant = "dormant"
-
-// WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
-	was, ok := previous.(object)
-	if !ok || was == nil {
-		return nil
-	}
-	c := meta.FindStatusCondition(was.Status.Conditions, aggregationv1alpha1.ConditionSynced)
-	unreachable := c != nil && c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
-	if reachable != unreachable {
-		return nil
-	}
-	now := verdict{reason: aggregationv1alpha1.ReasonCoderUnreachable, message: "Coder is not available, so this is the last known state: " + message}
-	if reachable {
-		now = synced(nil, nil)
-	}
-	out := was.DeepCopy()
-	// The transition time changes only with the status.
-	meta.SetStatusCondition(&out.Status.Conditions, now.condition(aggregationv1alpha1.ConditionSynced, was.Status.ObservedGeneration, since))
-	return out
-}

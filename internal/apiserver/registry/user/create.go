@@ -80,11 +80,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
 	}
 	in := intent{Owned: ownedFields(wanted), By: p.as, PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy}
-	metadata.Keep(wanted, record)
-	if err := in.into(record); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	if record, err = k.Records.Put(ctx, record); err != nil {
+	if record, err = k.Save(ctx, record, wanted, in.stored()); err != nil {
 		return nil, err
 	}
 	made := p.existing

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -49,12 +50,12 @@ type refused struct {
 // intentOf reads the intent of a record, which may be nil.
 func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
-// into writes the intent into a record, which must be a copy.
-func (in intent) into(record *metadata.Record) error {
+// stored returns the intent as it is stored in a record.
+func (in intent) stored() intent {
 	if in.Owned == (settings{}) {
 		in.By, in.Refused = nil, nil
 	}
-	return registry.WriteIntent(in, record)
+	return in
 }
 
 // showIn writes the fields of the record to a spec that was converted from Coder.
@@ -133,19 +134,10 @@ func changed(was, wanted aggregationv1alpha1.CoderUserSpec) settings {
 
 // with returns the fields with those of over on top.
 func (f settings) with(over settings) settings {
-	if over.FullName != nil {
-		f.FullName = over.FullName
+	return settings{
+		FullName: cmp.Or(over.FullName, f.FullName), Suspended: cmp.Or(over.Suspended, f.Suspended),
+		Roles: cmp.Or(over.Roles, f.Roles), Organizations: cmp.Or(over.Organizations, f.Organizations),
 	}
-	if over.Suspended != nil {
-		f.Suspended = over.Suspended
-	}
-	if over.Roles != nil {
-		f.Roles = over.Roles
-	}
-	if over.Organizations != nil {
-		f.Organizations = over.Organizations
-	}
-	return f
 }
 
 // allRoles returns the roles that the fields grant, those in organizations as <organization>/<role>.

@@ -52,7 +52,9 @@ var info = registry.ResourceInfo[object]{
 		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
 		{Name: "Reason", Type: "string", Priority: 1, Description: "Why the user is not as the spec requests."},
 	},
-	Row: row,
+	Row:        row,
+	Conditions: func(u object) *[]metav1.Condition { return &u.Status.Conditions },
+	Spec:       func(u object) any { return u.Spec },
 	CoderFields: func(error) map[string]*field.Path {
 		return map[string]*field.Path{
 			"username": namePath, "email": emailPath, "name": specPath.Child("fullName"), "password": passwordPath,

@@ -43,7 +43,8 @@ func (k *Kind) Settle(
 		return false, nil
 	case len(drifted) == 0:
 		in.Refused = nil
-		return true, k.save(ctx, record, in)
+		_, err := k.Save(ctx, record, nil, in.stored())
+		return true, err
 	case in.Refused != nil && k.Clock.Since(in.Refused.At.Time) < refusedFor:
 		return false, nil
 	}
@@ -66,7 +67,7 @@ func (k *Kind) Settle(
 	log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
 	if no != "" {
 		in.Refused = &refused{Message: no, At: registry.Seconds(k.Clock.Now())}
-		err = k.save(ctx, record, in)
+		_, err = k.Save(ctx, record, nil, in.stored())
 	}
 	return true, err
 }
@@ -78,15 +79,6 @@ func (k *Kind) drift(ctx context.Context, connection connections.Connection, ite
 	return drift(in.Owned, aggregationv1alpha1.CoderUserStatus{
 		FullName: item.Name, State: item.Status, Roles: item.Roles, Organizations: k.members.of(ctx, connection, item),
 	})
-}
-
-func (k *Kind) save(ctx context.Context, record *metadata.Record, in intent) error {
-	changed := record.DeepCopy()
-	if err := in.into(changed); err != nil {
-		return err
-	}
-	_, err := k.Records.Put(ctx, changed)
-	return err
 }
 
 // converge changes the fields in Coder that differ from wanted. The user was read alone, or just

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -64,15 +65,9 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	if spec.Email == "" || strings.EqualFold(spec.Email, current.Email) {
 		spec.Email = current.Email
 	}
-	if spec.FullName == "" {
-		spec.FullName = current.FullName
-	}
-	if spec.LoginType == "" {
-		spec.LoginType = current.LoginType
-	}
-	if spec.Suspended == nil {
-		spec.Suspended = current.Suspended
-	}
+	spec.FullName = cmp.Or(spec.FullName, current.FullName)
+	spec.LoginType = cmp.Or(spec.LoginType, current.LoginType)
+	spec.Suspended = cmp.Or(spec.Suspended, current.Suspended)
 	if spec.Roles == nil {
 		spec.Roles = current.Roles
 	}

@@ -155,20 +155,14 @@ func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 			return nil, err
 		}
 	}
-	record := c.record.DeepCopy()
-	metadata.Keep(wanted, record)
-	if err := c.now.into(record); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	if record, err = k.Records.Put(ctx, record); err != nil {
+	record, err := k.Save(ctx, c.record, wanted, c.now.stored())
+	if err != nil {
 		return nil, err
 	}
 	if !c.asks() {
 		out := wanted.DeepCopy()
 		out.Status.ObservedGeneration = out.Generation
-		for i := range out.Status.Conditions {
-			out.Status.Conditions[i].ObservedGeneration = out.Generation
-		}
+		k.Observe(out)
 		return out, nil
 	}
 	k.Hint(c.connection.ControlPlane, c.id)

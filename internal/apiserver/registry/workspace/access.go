@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
@@ -21,6 +22,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
@@ -28,46 +30,40 @@ import (
 // maxAccess limits the duration of a session.
 const maxAccess = 24 * time.Hour
 
-// accessREST is the common part of the subresources exec and portforward.
-type accessREST struct{ *subresource }
-
-// New implements rest.Storage.
-func (*accessREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} }
-
-// Destroy implements rest.Storage.
-func (*accessREST) Destroy() {}
-
-// ConnectMethods implements rest.Connecter. A WebSocket starts with GET, SPDY with POST.
-func (*accessREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
-
-// execREST implements the subresource exec.
-type execREST struct{ accessREST }
-
-// portForwardREST implements the subresource portforward.
-type portForwardREST struct{ accessREST }
-
-var (
-	_ rest.Connecter = (*execREST)(nil)
-	_ rest.Connecter = (*portForwardREST)(nil)
-)
-
-// NewConnectOptions implements rest.Connecter.
-func (*execREST) NewConnectOptions() (runtime.Object, bool, string) {
-	return &aggregationv1alpha1.CoderWorkspaceExecOptions{}, false, ""
+// accessREST implements the subresources exec and portforward.
+type accessREST[O any, P registry.OptionsOf[O]] struct {
+	registry.Body
+	connect func(ctx context.Context, name string, asked P) (http.Handler, error)
 }
 
+var _ rest.Connecter = (*accessREST[metav1.ListOptions, *metav1.ListOptions])(nil)
+
+func newAccess[O any, P registry.OptionsOf[O]](
+	body registry.Body, connect func(ctx context.Context, name string, asked P) (http.Handler, error),
+) *accessREST[O, P] {
+	return &accessREST[O, P]{body, connect}
+}
+
+// ConnectMethods implements rest.Connecter. A WebSocket starts with GET, SPDY with POST.
+func (*accessREST[O, P]) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
+
 // NewConnectOptions implements rest.Connecter.
-func (*portForwardREST) NewConnectOptions() (runtime.Object, bool, string) {
-	return &aggregationv1alpha1.CoderWorkspacePortForwardOptions{}, false, ""
+func (*accessREST[O, P]) NewConnectOptions() (runtime.Object, bool, string) {
+	return P(new(O)), false, ""
 }
 
 // Connect implements rest.Connecter.
-func (r *execREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
+func (r *accessREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
 	defer coderfault.Name(ctx, &err)
-	asked, ok := options.(*aggregationv1alpha1.CoderWorkspaceExecOptions)
+	asked, ok := options.(P)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspaceExecOptions", options))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want a %T", options, asked))
 	}
+	return r.connect(ctx, name, asked)
+}
+
+// exec implements the subresource exec.
+func (r *subresource) exec(ctx context.Context, name string, asked *aggregationv1alpha1.CoderWorkspaceExecOptions) (http.Handler, error) {
 	if !asked.Stdin && !asked.Stdout && !asked.Stderr {
 		return nil, apierrors.NewBadRequest("at least one of stdin, stdout and stderr must be true")
 	}
@@ -90,7 +86,7 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 		defer cancel()
 		return run(ctx, stdin, stdout, stderr, resize)
 	}
-	return r.serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// Close the connection also if the protocol upgrade fails and nothing runs.
 		defer func() { _ = end() }()
 		exec.ServeHTTP(w, req)
@@ -120,24 +116,19 @@ func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alp
 	}, client.Close, nil
 }
 
-// Connect implements rest.Connecter.
-func (r *portForwardREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
-	defer coderfault.Name(ctx, &err)
-	asked, ok := options.(*aggregationv1alpha1.CoderWorkspacePortForwardOptions)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspacePortForwardOptions", options))
-	}
+// portForward implements the subresource portforward.
+func (r *subresource) portForward(ctx context.Context, name string, asked *aggregationv1alpha1.CoderWorkspacePortForwardOptions) (http.Handler, error) {
 	session, err := r.open(ctx, name, asked.Agent)
 	if err != nil {
 		return nil, err
 	}
-	return r.serve(name, session, portForwardProtocol{
+	return serve(name, session, portForwardProtocol{
 		Dial: func(ctx context.Context, port uint16) (net.Conn, error) { return session.Dial(ctx, port) },
 	}), nil
 }
 
 // serve returns a handler that logs the end of the session and releases its slot.
-func (r *accessREST) serve(name string, session *agents.Session, next http.Handler) http.Handler {
+func serve(name string, session *agents.Session, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer session.End()
 		next.ServeHTTP(w, req)
@@ -146,24 +137,20 @@ func (r *accessREST) serve(name string, session *agents.Session, next http.Handl
 }
 
 // open connects to an agent of a workspace. Errors are API statuses.
-func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Session, error) {
+func (r *subresource) open(ctx context.Context, name, agent string) (*agents.Session, error) {
 	if err := r.authorizeCreate(ctx); err != nil {
 		return nil, err
 	}
-	ws, err := r.kind.Get(ctx, r.store, name)
+	ws, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	connection, id, err := r.kind.Locate(ctx, ws)
-	if err != nil {
-		return nil, err
-	}
-	client, err := r.kind.client(ctx, connection, ws)
+	client, err := r.kind.client(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
 	// Read the workspace from Coder: each build has new agents, and the object may be out of date.
-	w, err := client.Workspace(ctx, id)
+	w, err := client.Workspace(ctx, ws.ID)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -171,7 +158,7 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err != nil {
 		return nil, err
 	}
-	if err := maySession(ctx, connection, client, name, id); err != nil {
+	if err := maySession(ctx, ws, client); err != nil {
 		return nil, err
 	}
 	session, err := r.kind.agents.Open(ctx, client, chosen.ID)
@@ -184,7 +171,7 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 // authorizeCreate checks the verb create for requests that were authorized with another verb. A
 // WebSocket begins with a GET, and a role that may read everything must not be able to run
 // commands. The API server of Kubernetes does the same for pods/exec.
-func (r *accessREST) authorizeCreate(ctx context.Context) error {
+func (r *subresource) authorizeCreate(ctx context.Context) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		return apierrors.NewInternalError(err)

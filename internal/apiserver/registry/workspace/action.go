@@ -2,15 +2,14 @@ package workspace
 
 import (
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // actionAnnotation transports an action from the replica that received the request to the replica
@@ -61,6 +60,7 @@ func (a action) into(d *difference) {
 
 // actionREST implements the subresource of an action.
 type actionREST struct {
+	registry.Body
 	*subresource
 	action action
 }
@@ -70,11 +70,7 @@ var (
 	_ rest.StorageMetadata = (*actionREST)(nil)
 )
 
-// New implements rest.Storage. It returns the body of the request.
-func (*actionREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceAction{} }
-
-// Destroy implements rest.Storage.
-func (*actionREST) Destroy() {}
+func newAction() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceAction{} }
 
 // ProducesMIMETypes implements rest.StorageMetadata.
 func (*actionREST) ProducesMIMETypes(string) []string { return nil }
@@ -86,17 +82,8 @@ func (*actionREST) ProducesObject(string) any { return aggregationv1alpha1.Coder
 func (r *actionREST) Create(
 	ctx context.Context, name string, body runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	asked, ok := body.(*aggregationv1alpha1.CoderWorkspaceAction)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a CoderWorkspaceAction", body))
-	}
-	if asked.Name != "" && asked.Name != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q in the body, and %q in the address", asked.Name, name))
-	}
-	if validate != nil {
-		if err := validate(ctx, body.DeepCopyObject()); err != nil {
-			return nil, err
-		}
+	if _, err := registry.BodyOf[*aggregationv1alpha1.CoderWorkspaceAction](ctx, name, body, validate); err != nil {
+		return nil, err
 	}
 	out, _, err := r.store.Update(withAction(ctx, r.action), name, changeOf{change: r.change}, nil, nil, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,18 +14,10 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
-
-// verdict holds the status, reason and message of a condition.
-type verdict struct {
-	status          metav1.ConditionStatus
-	reason, message string
-}
 
 // situation holds the inputs from which the conditions are derived.
 type situation struct {
@@ -57,29 +50,25 @@ func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
 	out := []metav1.Condition{
-		newCondition(aggregationv1alpha1.ConditionReady, ready),
-		newCondition(aggregationv1alpha1.ConditionReconciling, s.reconciling(ready, build, agents)),
-		newCondition(aggregationv1alpha1.ConditionStalled, s.stalled(ready, build)),
-		newCondition(aggregationv1alpha1.ConditionSynced, syncedVerdict(s.notes)),
-		newCondition(aggregationv1alpha1.ConditionBuildSucceeded, build),
-		newCondition(aggregationv1alpha1.ConditionAgentsConnected, agents),
-		newCondition(aggregationv1alpha1.ConditionOutdated, outdatedVerdict(s.object.Status)),
+		ready.Condition(aggregationv1alpha1.ConditionReady),
+		s.reconciling(ready, build, agents).Condition(aggregationv1alpha1.ConditionReconciling),
+		s.stalled(ready, build).Condition(aggregationv1alpha1.ConditionStalled),
+		syncedVerdict(s.notes).Condition(aggregationv1alpha1.ConditionSynced),
+		build.Condition(aggregationv1alpha1.ConditionBuildSucceeded),
+		agents.Condition(aggregationv1alpha1.ConditionAgentsConnected),
+		outdatedVerdict(s.object.Status).Condition(aggregationv1alpha1.ConditionOutdated),
 	}
 	if s.pods != nil {
-		out = append(out, newCondition(aggregationv1alpha1.ConditionPodsHealthy, s.podsVerdict()))
+		out = append(out, s.podsVerdict().Condition(aggregationv1alpha1.ConditionPodsHealthy))
 	}
 	if v, failed := s.deletionFailed(); failed {
-		out = append(out, newCondition(aggregationv1alpha1.ConditionDeletionFailed, v))
+		out = append(out, v.Condition(aggregationv1alpha1.ConditionDeletionFailed))
 	}
 	for i := range out {
 		out[i].ObservedGeneration = s.object.Status.ObservedGeneration
 		out[i].LastTransitionTime = k.changedAt(out[i], s.build, previous)
 	}
 	return out
-}
-
-func newCondition(kind string, v verdict) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: redaction.Truncate(v.message, registry.MaxMessage)}
 }
 
 // changedAt returns the last transition time of a condition. It is unchanged if the status is.
@@ -105,29 +94,29 @@ func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous object
 	}
 }
 
-func buildVerdict(b coderd.Build) verdict {
+func buildVerdict(b coderd.Build) registry.Verdict {
 	switch b.Status {
 	case statusPending:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("the %s build waits for a provisioner", b.Transition)}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("the %s build waits for a provisioner", b.Transition))
 	case statusStarting, statusStopping, statusDeleting, statusCanceling:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the %s build is in progress", b.Transition)}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the %s build is in progress", b.Transition))
 	case statusFailed:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("the %s build failed: %s", b.Transition, orUnknown(b.Error))}
+		return registry.False(aggregationv1alpha1.ReasonBuildFailed, fmt.Sprintf("the %s build failed: %s", b.Transition, cmp.Or(b.Error, registry.NoReason)))
 	case statusCanceled:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonBuildCanceled, fmt.Sprintf("the %s build was canceled", b.Transition)}
+		return registry.False(aggregationv1alpha1.ReasonBuildCanceled, fmt.Sprintf("the %s build was canceled", b.Transition))
 	case statusRunning, statusStopped, statusDeleted:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonBuildSucceeded, fmt.Sprintf("the %s build succeeded", b.Transition)}
+		return registry.True(aggregationv1alpha1.ReasonBuildSucceeded, fmt.Sprintf("the %s build succeeded", b.Transition))
 	default:
-		return verdict{metav1.ConditionUnknown, aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the status of the %s build is %q", b.Transition, b.Status)}
+		return registry.Unknown(aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the status of the %s build is %q", b.Transition, b.Status))
 	}
 }
 
-func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
+func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) registry.Verdict {
 	if status.LatestBuildStatus != statusRunning {
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonStopped, "the workspace is not running"}
+		return registry.False(aggregationv1alpha1.ReasonStopped, "the workspace is not running")
 	}
 	if len(status.Agents) == 0 {
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonNoAgents, "the workspace has no agents"}
+		return registry.True(aggregationv1alpha1.ReasonNoAgents, "the workspace has no agents")
 	}
 	var connecting, lost []string
 	for _, a := range status.Agents {
@@ -141,11 +130,11 @@ func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 	}
 	switch {
 	case len(lost) > 0:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnavailable, strings.Join(lost, ", ")}
+		return registry.False(aggregationv1alpha1.ReasonAgentsUnavailable, strings.Join(lost, ", "))
 	case len(connecting) > 0:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsConnecting, "agents that have not connected yet: " + strings.Join(connecting, ", ")}
+		return registry.False(aggregationv1alpha1.ReasonAgentsConnecting, "agents that have not connected yet: "+strings.Join(connecting, ", "))
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonAgentsConnected, "all agents are connected"}
+		return registry.True(aggregationv1alpha1.ReasonAgentsConnected, "all agents are connected")
 	}
 }
 
@@ -179,7 +168,7 @@ func (k *Kind) podProblem(s situation, previous object) *workspacepods.Problem {
 	if s.build.Status == statusRunning {
 		builtAt = s.build.UpdatedAt
 	}
-	return k.pods.Problem(registry.ControlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
+	return k.pods.Problem(metadata.ControlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
 }
 
 // shownProblem returns the problem of the pods that the object shows for the current build, or nil.
@@ -194,52 +183,52 @@ func shownProblem(s situation, previous object) *workspacepods.Problem {
 	return &workspacepods.Problem{Reason: c.Reason, Message: c.Message}
 }
 
-func (s situation) podsVerdict() verdict {
-	return verdict{metav1.ConditionFalse, s.pods.Reason, s.pods.Message}
+func (s situation) podsVerdict() registry.Verdict {
+	return registry.False(s.pods.Reason, s.pods.Message)
 }
 
-func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
+func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) registry.Verdict {
 	if status.Outdated {
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonOutdated, "the template has a newer active version"}
+		return registry.True(aggregationv1alpha1.ReasonOutdated, "the template has a newer active version")
 	}
-	return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template"}
+	return registry.False(aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template")
 }
 
-func syncedVerdict(n notes) verdict {
+func syncedVerdict(n notes) registry.Verdict {
 	switch {
 	case n.refused() != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the spec: " + n.refused()}
+		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the spec: "+n.refused())
 	case n.waits():
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "a change of the spec is pending until the current build has finished"}
+		return registry.False(aggregationv1alpha1.ReasonChangeWaits, "a change of the spec is pending until the current build has finished")
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder"}
+		return registry.True(aggregationv1alpha1.ReasonSynced, "the spec is applied to Coder")
 	}
 }
 
-func (s situation) ready(build, agents verdict) verdict {
+func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 	b := s.build
 	synced := syncedVerdict(s.notes)
 	switch {
 	case s.object.DeletionTimestamp != nil:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonDeleting, s.deletion()}
+		return registry.False(aggregationv1alpha1.ReasonDeleting, s.deletion())
 	case s.notes.refused() != "":
-		return verdict{metav1.ConditionFalse, synced.reason, synced.message}
-	case build.status == metav1.ConditionTrue && s.notes.waits():
-		return verdict{metav1.ConditionFalse, synced.reason, synced.message}
-	case build.status != metav1.ConditionTrue:
-		return verdict{metav1.ConditionFalse, build.reason, build.message}
+		return registry.False(synced.Reason, synced.Message)
+	case build.Status == metav1.ConditionTrue && s.notes.waits():
+		return registry.False(synced.Reason, synced.Message)
+	case build.Status != metav1.ConditionTrue:
+		return registry.False(build.Reason, build.Message)
 	case b.Status == statusStopped && ptr.Deref(s.object.Spec.Dormant, false):
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant; set spec.dormant to false before it can start"}
+		return registry.True(aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant; set spec.dormant to false before it can start")
 	case b.Status == statusStopped:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec requests"}
+		return registry.True(aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec requests")
 	case s.pods != nil:
 		return s.podsVerdict()
-	case agents.status != metav1.ConditionTrue:
-		return verdict{metav1.ConditionFalse, agents.reason, agents.message}
+	case agents.Status != metav1.ConditionTrue:
+		return registry.False(agents.Reason, agents.Message)
 	case unhealthyAgents(s.object.Status) != "":
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnhealthy, unhealthyAgents(s.object.Status)}
+		return registry.False(aggregationv1alpha1.ReasonAgentsUnhealthy, unhealthyAgents(s.object.Status))
 	default:
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonRunning, "the workspace is running"}
+		return registry.True(aggregationv1alpha1.ReasonRunning, "the workspace is running")
 	}
 }
 
@@ -253,7 +242,7 @@ func (s situation) deletion() string {
 	case len(foreign) > 0:
 		return "the workspace will be deleted in Coder after these finalizers are removed: " + strings.Join(foreign, ", ")
 	case failed:
-		return v.message
+		return v.Message
 	case isActive(s.build):
 		return fmt.Sprintf("the workspace will be deleted after its %s build has finished", s.build.Transition)
 	default:
@@ -262,75 +251,37 @@ func (s situation) deletion() string {
 }
 
 // deletionFailed returns the verdict of condition DeletionFailed, and reports whether it applies.
-func (s situation) deletionFailed() (verdict, bool) {
+func (s situation) deletionFailed() (registry.Verdict, bool) {
 	b, message := s.build, ""
 	switch {
 	case !s.recorded:
-		return verdict{}, false
+		return registry.Verdict{}, false
 	case b.Transition == coderd.TransitionDelete && hasFailed(b):
-		message = buildVerdict(b).message
+		message = buildVerdict(b).Message
 	case s.notes.Failed != nil:
 		message = s.notes.Failed.Message
 	default:
-		return verdict{}, false
+		return registry.Verdict{}, false
 	}
-	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDeletionFailed, message + "; the deletion is retried"}, true
+	return registry.True(aggregationv1alpha1.ReasonDeletionFailed, message+"; the deletion is retried"), true
 }
 
-func (s situation) reconciling(ready, build, agents verdict) verdict {
-	if build.status == metav1.ConditionUnknown || ready.reason == aggregationv1alpha1.ReasonDeleting ||
-		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.notes.waits() {
-		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
+func (s situation) reconciling(ready, build, agents registry.Verdict) registry.Verdict {
+	if build.Status == metav1.ConditionUnknown || ready.Reason == aggregationv1alpha1.ReasonDeleting ||
+		agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.notes.waits() {
+		return registry.True(ready.Reason, ready.Message)
 	}
-	return verdict{metav1.ConditionFalse, ready.reason, "no build or change is in progress"}
+	return registry.False(ready.Reason, "no build or change is in progress")
 }
 
-func (s situation) stalled(ready, build verdict) verdict {
+func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 	switch {
 	case s.notes.refused() != "":
-		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonChangeRefused, ready.message}
-	case build.status == metav1.ConditionFalse && !s.notes.waits():
-		return verdict{metav1.ConditionTrue, build.reason, build.message}
-	case ready.reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
-		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
+		return registry.True(aggregationv1alpha1.ReasonChangeRefused, ready.Message)
+	case build.Status == metav1.ConditionFalse && !s.notes.waits():
+		return registry.True(build.Reason, build.Message)
+	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
+		return registry.True(ready.Reason, ready.Message)
 	}
-	return verdict{metav1.ConditionFalse, ready.reason, "no action needed"}
-}
-
-func orUnknown(message string) string {
-	if message == "" {
-		return "Coder reported no reason"
-	}
-	return message
-}
-
-// isUnreachable reports whether condition Synced has the reason CoderUnreachable.
-func isUnreachable(c *metav1.Condition) bool {
-	return c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
-}
-
-// WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
-	ws, ok := previous.(object)
-	if !ok || ws == nil {
-		return nil
-	}
-	c := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionSynced)
-	if reachable == (c == nil || !isUnreachable(c)) {
-		return nil
-	}
-	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder is not available, so this is the last known state: " + orUnknown(message)}
-	if reachable {
-		record, _ := k.Records.Get(registry.ControlPlaneOf(ws), ws.UID)
-		// An unreadable record is reported by Object.
-		n, _ := notesOf(record)
-		v = syncedVerdict(n)
-	}
-	now := newCondition(aggregationv1alpha1.ConditionSynced, v)
-	now.ObservedGeneration = ws.Status.ObservedGeneration
-	// The transition time changes only with the status.
-	now.LastTransitionTime = registry.Seconds(since)
-	out := ws.DeepCopy()
-	meta.SetStatusCondition(&out.Status.Conditions, now)
-	return out
+	return registry.False(ready.Reason, "no action needed")
 }

@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -51,14 +49,9 @@ func (k *Kind) object(
 ) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: metadata.WorkspaceName{
-				Prefix: connection.NamePrefix, Organization: w.OrganizationName, Owner: w.OwnerName, Name: w.Name,
-			}.String(),
-			Namespace:         connection.ControlPlane.Namespace,
-			UID:               types.UID(w.ID.String()),
-			CreationTimestamp: registry.Seconds(w.CreatedAt),
-		},
+		ObjectMeta: registry.NewMeta(connection, metadata.WorkspaceName{
+			Prefix: connection.NamePrefix, Organization: w.OrganizationName, Owner: w.OwnerName, Name: w.Name,
+		}.String(), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),
 	}
 	if previous != nil {
@@ -69,8 +62,8 @@ func (k *Kind) object(
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
 		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
-	overlay(ws, k.labels(connection.ControlPlane), record)
-	ws.Generation = generationOf(ws.Spec, record, previous)
+	overlay(ws, connection.ControlPlane, record)
+	k.SetGeneration(ws, previous)
 	ws.Status = statusOf(w, string(ws.UID))
 	ws.Status.Agents = agentsOf(w, connection)
 	if previous != nil && usedLately(previous.Status, ws.Status) {
@@ -93,40 +86,12 @@ func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
 // statuses.
 func shared(text string) string { return unique.Make(text).Value() }
 
-// labels returns the labels of all workspaces of a control plane. The objects share one map:
-// objects are never modified after their creation.
-func (k *Kind) labels(controlPlane types.NamespacedName) map[string]string {
-	if known, ok := k.labelSets.Load(controlPlane); ok {
-		return known.(map[string]string)
-	}
-	known, _ := k.labelSets.LoadOrStore(controlPlane, registry.Labels(controlPlane))
-	return known.(map[string]string)
-}
-
 // overlay sets the metadata that the server adds to each object, and the metadata of the record.
-func overlay(ws object, labels map[string]string, record *metadata.Record) {
-	ws.Labels, ws.Annotations, ws.OwnerReferences = labels, nil, nil
+func overlay(ws object, controlPlane types.NamespacedName, record *metadata.Record) {
+	ws.Labels, ws.Annotations, ws.OwnerReferences = registry.Labels(controlPlane), nil, nil
 	ws.Finalizers = []string{aggregationv1alpha1.FinalizerWorkspace}
 	ws.ManagedFields = metadata.ManagedFields()
 	metadata.Overlay(ws, record)
-}
-
-// generationOf returns the generation. Changes of the spec that were made in Coder count too.
-func generationOf(
-	spec aggregationv1alpha1.CoderWorkspaceSpec, record *metadata.Record, previous object,
-) int64 {
-	recorded := int64(1)
-	if record != nil {
-		recorded = max(recorded, record.Generation)
-	}
-	switch {
-	case previous == nil || recorded > previous.Generation:
-		return recorded
-	case !equality.Semantic.DeepEqual(spec, previous.Spec):
-		return previous.Generation + 1
-	default:
-		return previous.Generation
-	}
 }
 
 // observedGeneration returns the newest generation that was sent to Coder. A change that Coder

@@ -198,13 +198,10 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-func TestWithSync(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	k, _ := newKind(t)
 	ws := k.mustConvert(t, workspaceWith("start", "running"), nil, nil)
-	if k.WithSync(ws, true, built, "") != nil {
-		t.Error("it answers, and that is new")
-	}
-	away := k.WithSync(ws, false, built.Add(time.Minute), "no route").(*aggregationv1alpha1.CoderWorkspace)
+	away := k.Unreachable(ws, built.Add(time.Minute), "no route").(*aggregationv1alpha1.CoderWorkspace)
 	c := meta.FindStatusCondition(away.Status.Conditions, "Synced")
 	if conditionOf(away, "Synced") != "False CoderUnreachable" || !c.LastTransitionTime.Equal(ptr.To(metav1.NewTime(built.Truncate(time.Second).Add(time.Minute)))) {
 		t.Errorf("%+v", c)
@@ -212,12 +209,8 @@ func TestWithSync(t *testing.T) {
 	if conditionOf(away, "Ready") != "True Running" || conditionOf(ws, "Synced") != "True Synced" {
 		t.Error("another condition or the object before changed")
 	}
-	if k.WithSync(away, false, built.Add(time.Hour), "still no route") != nil {
+	if k.Unreachable(away, built.Add(time.Hour), "still no route") != nil {
 		t.Error("it is told twice")
-	}
-	back := k.WithSync(away, true, built.Add(2*time.Minute), "").(*aggregationv1alpha1.CoderWorkspace)
-	if conditionOf(back, "Synced") != "True Synced" {
-		t.Errorf("%+v", back.Status.Conditions)
 	}
 	read := k.mustConvert(t, workspaceWith("start", "running"), nil, away)
 	if conditionOf(read, "Synced") != "True Synced" {

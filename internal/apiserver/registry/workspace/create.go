@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,13 +29,13 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	n := notesForNew(wanted.Spec)
 	n.By = as
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
-	metadata.Keep(wanted, record)
-	if err := n.into(record); err != nil {
-		return nil, apierrors.NewInternalError(err)
+	if earlier, ok := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name); ok {
+		// An earlier attempt has left its record.
+		record.Version = earlier.Version
 	}
-	pending, err := k.putPending(ctx, record)
+	pending, err := k.Save(ctx, record, wanted, n.stored())
 	if err != nil {
-		return nil, err
+		return nil, unrecorded(wanted.Name, err)
 	}
 	w, err := p.connection.Client.CreateWorkspace(ctx, p.name.Owner, p.request)
 	if err != nil {
@@ -51,11 +49,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 			n.Values.Values[v.Name] = v.Value
 		}
 	}
-	pending = pending.DeepCopy()
-	if err := n.into(pending); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	bound, err := k.Records.Bind(ctx, pending, types.UID(w.ID.String()))
+	bound, err := k.BindPending(ctx, pending, nil, n.stored(), w.ID)
 	if err != nil {
 		return nil, unrecorded(wanted.Name, fmt.Errorf("the workspace was created, but its metadata could not be stored: %w", err))
 	}
@@ -110,18 +104,14 @@ func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, a
 	if ctx, as, p.connection, err = k.BeginCreate(ctx, ws, subjectOf(ws.Name, p.name.Owner)); err != nil {
 		return ctx, nil, p, err
 	}
-	organization, problem, err := registry.Organization(ctx, p.connection, ws.Spec.Organization, p.name.Organization)
+	p.organization, err = registry.Organization(ctx, p.connection, ws.Spec.Organization, p.name.Organization)
 	if err != nil {
 		return ctx, nil, p, fault(ws.Name, err)
 	}
-	if problem != nil {
-		return ctx, nil, p, invalid(ws.Name, problem)
-	}
-	p.organization = organization
 	if p.owner, err = checkOwner(ctx, p, ws.Name); err != nil {
 		return ctx, nil, p, err
 	}
-	p.request, err = newRequest(ctx, p, ws, organization)
+	p.request, err = newRequest(ctx, p, ws)
 	return ctx, as, p, err
 }
 
@@ -160,21 +150,19 @@ func noSuchTemplate(name, organization string) string {
 	return message
 }
 
-func newRequest(
-	ctx context.Context, p plan, ws object, organization coderd.Organization,
-) (coderd.NewWorkspace, error) {
+func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, error) {
 	client, spec := p.connection.Client, ws.Spec
-	template, err := client.TemplateByName(ctx, organization.ID, spec.TemplateName)
+	template, err := client.TemplateByName(ctx, p.organization.ID, spec.TemplateName)
 	if coderd.IsNotFound(err) {
 		return coderd.NewWorkspace{}, invalid(ws.Name, field.Invalid(specPath.Child("templateName"), spec.TemplateName,
-			noSuchTemplate(spec.TemplateName, organization.Name)))
+			noSuchTemplate(spec.TemplateName, p.organization.Name)))
 	}
 	if err != nil {
 		return coderd.NewWorkspace{}, fault(ws.Name, err)
 	}
 	request := coderd.NewWorkspace{
 		Name: p.name.Name, TemplateID: template.ID,
-		TTL: durationOf(spec.TTLMillis), Autostart: spec.AutostartSchedule, AutomaticUpdates: spec.AutomaticUpdates,
+		TTL: registry.Millis(spec.TTLMillis), Autostart: spec.AutostartSchedule, AutomaticUpdates: spec.AutomaticUpdates,
 	}
 	version := template.ActiveVersionID
 	if spec.TemplateVersionID != "" {
@@ -210,11 +198,4 @@ func addParameters(
 	request.PresetID = asked.presetID
 	problems := append(checkParameters(asked.defined, given, nil), checkRequired(asked.defined, values)...)
 	return invalid(ws.Name, problems...)
-}
-
-func durationOf(millis *int64) *time.Duration {
-	if millis == nil {
-		return nil
-	}
-	return ptr.To(time.Duration(*millis) * time.Millisecond)
 }

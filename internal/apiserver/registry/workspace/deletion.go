@@ -41,7 +41,7 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 		return n, true, nil
 	}
 	if b.Transition == coderd.TransitionDelete && (n.Failed == nil || n.Failed.Build < b.Number) {
-		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(b.UpdatedAt), Message: buildVerdict(b).message})
+		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(b.UpdatedAt), Message: buildVerdict(b).Message})
 	}
 	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(restFor(n.Failed.Times))) {
 		return n, false, nil
@@ -86,7 +86,7 @@ func (k *Kind) tryDestroy(
 	if err != nil {
 		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", current.Name, "reason", err.Error())
 		if id != [16]byte{} {
-			k.Hint(registry.ControlPlaneOf(current), id)
+			k.Hint(metadata.ControlPlaneOf(current), id)
 		}
 		return nil
 	}

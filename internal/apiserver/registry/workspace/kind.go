@@ -3,7 +3,6 @@ package workspace
 import (
 	"errors"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -65,6 +65,8 @@ var info = registry.ResourceInfo[object]{
 		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
 	},
 	Row:         row,
+	Conditions:  func(ws object) *[]metav1.Condition { return &ws.Status.Conditions },
+	Spec:        func(ws object) any { return ws.Spec },
 	CoderFields: pathsOf,
 }
 
@@ -101,10 +103,9 @@ type Kind struct {
 	agents *agents.Pool
 	tokens *usertokens.WorkspaceTokens
 	pods   Pods
-	values *registry.BuildCache[map[string]string]
+	// values maps builds to the values of their parameters.
+	values *lru.Cache
 	causes *registry.Causes
-	// labelSets caches the labels of each control plane by its types.NamespacedName.
-	labelSets sync.Map
 }
 
 var (
@@ -116,7 +117,7 @@ var (
 func New(config Config) *Kind {
 	return &Kind{
 		Base: registry.NewBase(&info, config.Config), agents: config.Agents, tokens: config.Tokens, pods: config.Pods,
-		values: registry.NewBuildCache[map[string]string](), causes: registry.NewCauses(config.Clock),
+		values: lru.New(registry.MaxBuilds), causes: registry.NewCauses(config.Clock),
 	}
 }
 

@@ -28,7 +28,7 @@ func TestTable(t *testing.T) {
 		*k.mustConvert(t, item, nil, nil), *k.mustConvert(t, failed, nil, nil),
 	}}
 	clock.SetTime(built.Truncate(time.Second).Add(time.Hour))
-	got, err := k.Table().ConvertToTable(t.Context(), list, nil)
+	got, err := k.ConvertToTable(t.Context(), list, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func BenchmarkTable(b *testing.B) {
 		list.Items = append(list.Items, *k.object(somewhere, workspaceWith("start", "running"), nil, n, nil))
 	}
 	for b.Loop() {
-		if _, err := k.Table().ConvertToTable(context.Background(), list, nil); err != nil {
+		if _, err := k.ConvertToTable(context.Background(), list, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -16,14 +16,10 @@ import (
 
 // openLog implements the subresource log: the log of a build of a workspace, or of one of its agents.
 func (r *subresource) openLog(ctx context.Context, name string, asked *aggregationv1alpha1.CoderWorkspaceLogOptions) (runtime.Object, error) {
-	ws, err := r.kind.Get(ctx, r.store, name)
-	if err != nil {
-		return nil, err
-	}
 	if err := checkLogOptions(asked); err != nil {
 		return nil, err
 	}
-	connection, id, err := r.kind.Locate(ctx, ws)
+	ws, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +27,11 @@ func (r *subresource) openLog(ctx context.Context, name string, asked *aggregati
 	if asked.Source == sourceAgent {
 		open = openAgentLog
 	}
-	client, err := r.kind.client(ctx, connection, ws)
+	client, err := r.kind.client(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := open(ctx, client, ws.Name, id, asked)
+	lines, err := open(ctx, client, name, ws.ID, asked)
 	if err != nil {
 		return nil, err
 	}

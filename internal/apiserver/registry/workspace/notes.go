@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/google/uuid"
@@ -75,12 +76,12 @@ type failure struct {
 // notesOf reads the notes of a record, which may be nil.
 func notesOf(record *metadata.Record) (notes, error) { return registry.ReadIntent[notes](record) }
 
-// into stores the notes in a record.
-func (n notes) into(record *metadata.Record) error {
+// stored returns the notes as they are stored in a record.
+func (n notes) stored() notes {
 	if n.Change == nil && n.Restart == 0 {
 		n.By = nil
 	}
-	return registry.WriteIntent(n, record)
+	return n
 }
 
 // waits reports whether a change or a restart has not been applied in Coder yet.
@@ -108,18 +109,10 @@ func (c change) merge(earlier *change) change {
 	}
 	out := *earlier
 	out.Refused, out.Force = "", c.Force
-	if c.Running != nil {
-		out.Running = c.Running
-	}
-	if c.Version != "" {
-		out.Version = c.Version
-	}
-	if c.Preset != nil {
-		out.Preset = c.Preset
-	}
-	if c.Dormant != nil {
-		out.Dormant = c.Dormant
-	}
+	out.Running = cmp.Or(c.Running, out.Running)
+	out.Version = cmp.Or(c.Version, out.Version)
+	out.Preset = cmp.Or(c.Preset, out.Preset)
+	out.Dormant = cmp.Or(c.Dormant, out.Dormant)
 	out.Parameters = slices.Clone(earlier.Parameters)
 	for _, v := range c.Parameters {
 		if i := slices.IndexFunc(out.Parameters, func(o value) bool { return o.Name == v.Name }); i >= 0 {

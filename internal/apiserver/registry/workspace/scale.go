@@ -16,11 +16,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // scaleREST presents a workspace as a scalable object with one replica or none, so that kubectl
 // scale and autoscalers can start and stop it.
-type scaleREST struct{ *subresource }
+type scaleREST struct {
+	registry.Body
+	*subresource
+}
 
 var (
 	_ rest.Patcher                  = (*scaleREST)(nil)
@@ -32,11 +36,7 @@ func (*scaleREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind 
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
-// New implements rest.Storage.
-func (*scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
-
-// Destroy implements rest.Storage.
-func (*scaleREST) Destroy() {}
+func newScale() runtime.Object { return &autoscalingv1.Scale{} }
 
 // Get implements rest.Getter.
 func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {

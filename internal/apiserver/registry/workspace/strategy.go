@@ -54,21 +54,13 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	spec.TemplateName = cmp.Or(spec.TemplateName, was.TemplateName)
 	spec.TemplateVersionID = cmp.Or(spec.TemplateVersionID, was.TemplateVersionID)
 	spec.AutomaticUpdates = cmp.Or(spec.AutomaticUpdates, was.AutomaticUpdates)
-	if spec.Dormant == nil {
-		spec.Dormant = was.Dormant
-	}
-	if spec.Running == nil {
-		spec.Running = was.Running
-	}
+	spec.Dormant = cmp.Or(spec.Dormant, was.Dormant)
+	spec.Running = cmp.Or(spec.Running, was.Running)
+	spec.TTLMillis = cmp.Or(spec.TTLMillis, was.TTLMillis)
+	spec.AutostartSchedule = cmp.Or(spec.AutostartSchedule, was.AutostartSchedule)
 	if ptr.Deref(spec.Dormant, false) && !ptr.Deref(was.Dormant, false) {
 		// A workspace that becomes dormant is stopped.
 		spec.Running = ptr.To(false)
-	}
-	if spec.TTLMillis == nil {
-		spec.TTLMillis = was.TTLMillis
-	}
-	if spec.AutostartSchedule == nil {
-		spec.AutostartSchedule = was.AutostartSchedule
 	}
 	*spec = canonical(*spec)
 	ws.Generation = current.Generation

@@ -114,11 +114,7 @@ func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 
 func (e execProtocol) channels() []wsstream.ChannelType {
 	channels := make([]wsstream.ChannelType, protocol.StreamResize+1)
-	for channel, used := range map[int]wsstream.ChannelType{
-		protocol.StreamErr: wsstream.WriteChannel, protocol.StreamResize: wsstream.ReadChannel,
-	} {
-		channels[channel] = used
-	}
+	channels[protocol.StreamErr], channels[protocol.StreamResize] = wsstream.WriteChannel, wsstream.ReadChannel
 	if e.Stdin {
 		channels[protocol.StreamStdIn] = wsstream.ReadChannel
 	}

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -91,10 +92,7 @@ func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version u
 	if err := invalid(s.name, checkParameters(asked.defined, asked.given(now), now)...); err != nil {
 		return err
 	}
-	all := make(map[string]string, len(now))
-	for name, v := range now {
-		all[name] = v
-	}
+	all := maps.Clone(now)
 	differs := false
 	for _, v := range asked.values {
 		if was, ok := now[v.Name]; !ok || was != v.Value {
@@ -127,7 +125,7 @@ type asking struct {
 func (a asking) given(now map[string]string) []value {
 	out := a.changed
 	for _, name := range a.named {
-		if _, ok := valueIn(a.changed, name); ok {
+		if _, ok := (&change{Parameters: a.changed}).valueOf(name); ok {
 			continue
 		}
 		if v, ok := now[name]; ok {
@@ -135,11 +133,6 @@ func (a asking) given(now map[string]string) []value {
 		}
 	}
 	return out
-}
-
-func valueIn(values []value, name string) (string, bool) {
-	c := change{Parameters: values}
-	return c.valueOf(name)
 }
 
 func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID) (asking, error) {

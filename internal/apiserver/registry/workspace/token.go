@@ -23,8 +23,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
@@ -39,7 +39,10 @@ const (
 
 // tokenREST implements coderworkspaces/token: POST creates a token that is restricted to the
 // workspace, GET lists such tokens, and DELETE revokes them.
-type tokenREST struct{ *subresource }
+type tokenREST struct {
+	registry.Body
+	*subresource
+}
 
 var (
 	_ rest.NamedCreater    = (*tokenREST)(nil)
@@ -48,11 +51,7 @@ var (
 	_ rest.StorageMetadata = (*tokenREST)(nil)
 )
 
-// New implements rest.Storage. It returns the type of the request body.
-func (*tokenREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }
-
-// Destroy implements rest.Storage.
-func (*tokenREST) Destroy() {}
+func newToken() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }
 
 // ProducesMIMETypes implements rest.StorageMetadata.
 func (*tokenREST) ProducesMIMETypes(string) []string { return nil }
@@ -70,53 +69,45 @@ func (r *tokenREST) Create(
 	ctx context.Context, name string, body runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {
 	defer coderfault.Name(ctx, &err)
-	asked, ok := body.(*aggregationv1alpha1.CoderWorkspaceToken)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a CoderWorkspaceToken", body))
-	}
-	if asked.Name != "" && asked.Name != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q in the body, and %q in the address", asked.Name, name))
+	asked, err := registry.BodyOf[*aggregationv1alpha1.CoderWorkspaceToken](ctx, name, body, validate)
+	if err != nil {
+		return nil, err
 	}
 	lifetime, err := lifetimeOf(name, asked.Spec)
 	if err != nil {
 		return nil, err
 	}
-	if validate != nil {
-		if err := validate(ctx, body.DeepCopyObject()); err != nil {
-			return nil, err
-		}
-	}
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewInternalError(errors.New("bug: a token for nobody"))
 	}
-	t, err := r.target(ctx, name)
+	t, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	ctx, user, err := t.user(ctx, r.kind.Actors)
+	ctx, user, err := tokenUser(ctx, t, r.kind.Actors)
 	if err != nil {
 		return nil, err
 	}
 	out := &aggregationv1alpha1.CoderWorkspaceToken{
-		ObjectMeta: metav1.ObjectMeta{Name: t.ws.Name, Namespace: t.ws.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: t.Object.Name, Namespace: t.Object.Namespace},
 		Spec:       aggregationv1alpha1.CoderWorkspaceTokenSpec{ExpirationSeconds: ptr.To(int64(lifetime / time.Second))},
 	}
 	if dryrun.IsDryRun(options.DryRun) {
-		out.Status.CoderUser, out.Status.WorkspaceID = user.Username, t.id.String()
+		out.Status.CoderUser, out.Status.WorkspaceID = user.Username, t.ID.String()
 		return out, nil
 	}
 	now := r.kind.Clock.Now()
-	value, made, err := r.kind.tokens.Create(ctx, t.connection.Client, usertokens.WorkspaceTokenRequest{
-		Workspace: t.id, User: user.ID, By: caller.GetName(), Lifetime: lifetime,
+	value, made, err := r.kind.tokens.Create(ctx, t.Connection.Client, usertokens.WorkspaceTokenRequest{
+		Workspace: t.ID, User: user.ID, By: caller.GetName(), Lifetime: lifetime,
 	})
 	if err != nil {
 		return nil, tokenFault(name, user.Username, err)
 	}
 	made.Username = user.Username
 	audit.AddAuditAnnotations(ctx, auditTokenID, made.ID, auditTokenUser, user.Username)
-	log.FromContext(ctx).Info("Created a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.id)
-	out.Status = statusOfToken(t.id, made)
+	log.FromContext(ctx).Info("Created a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.ID)
+	out.Status = statusOfToken(t.ID, made)
 	// As in kube-apiserver, this is by the local clock. Coder's clock may differ.
 	out.Status.Token, out.Status.ExpirationTimestamp = value, metav1.NewTime(now.Add(lifetime).Truncate(time.Second))
 	return out, nil
@@ -139,32 +130,17 @@ func invalidLifetime(name string, value any, detail string) error {
 		field.ErrorList{field.Invalid(field.NewPath("spec", "expirationSeconds"), value, detail)})
 }
 
-// tokenTarget is the workspace that a token is for.
-type tokenTarget struct {
-	ws         object
-	connection connections.Connection
-	id         uuid.UUID
-}
-
-func (r *tokenREST) target(ctx context.Context, name string) (t tokenTarget, err error) {
-	if t.ws, err = r.kind.Get(ctx, r.store, name); err != nil {
-		return t, err
-	}
-	t.connection, t.id, err = r.kind.Locate(ctx, t.ws)
-	return t, err
-}
-
-// user decides who owns the token: the caller's own Coder user, or else the owner of the workspace,
+// tokenUser decides who owns the token: the caller's own Coder user, or else the owner of the workspace,
 // but never the operator's account. The returned context creates the token as decided. Errors are
 // API statuses.
-func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (context.Context, coderd.User, error) {
-	client, name := t.connection.Client, t.ws.Name
+func tokenUser(ctx context.Context, t registry.Found[object], actors *impersonation.Actors) (context.Context, coderd.User, error) {
+	client, name := t.Connection.Client, t.Object.Name
 	// The object may be older than a deletion or a change of the owner.
-	w, err := client.Workspace(ctx, t.id)
+	w, err := client.Workspace(ctx, t.ID)
 	if err != nil {
 		return ctx, coderd.User{}, fault(name, err)
 	}
-	if t.ws.DeletionTimestamp != nil || isDeleting(w.LatestBuild) {
+	if t.Object.DeletionTimestamp != nil || isDeleting(w.LatestBuild) {
 		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New("the workspace is being deleted, so no token can be created for it"))
 	}
 	if w.Dormant {
@@ -172,14 +148,14 @@ func (t *tokenTarget) user(ctx context.Context, actors *impersonation.Actors) (c
 			"the workspace is dormant, so tokens cannot access it: set spec.dormant to false, or call kubectl coder start"))
 	}
 	s := subjectOf(name, w.OwnerName)
-	ctx, as, err := actors.Begin(ctx, t.connection, s)
+	ctx, as, err := actors.Begin(ctx, t.Connection, s)
 	if err != nil {
 		return ctx, coderd.User{}, err
 	}
 	id := w.OwnerID
 	if as != nil {
 		id = as.ID
-		if err := impersonation.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
+		if err := impersonation.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.ID}); err != nil {
 			return ctx, coderd.User{}, err
 		}
 	}
@@ -222,11 +198,11 @@ func tokenFault(name, username string, err error) error {
 // Get implements rest.Getter. It does not act as a Coder user: RBAC decides who may see the list.
 func (r *tokenREST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (_ runtime.Object, err error) {
 	defer coderfault.Name(ctx, &err)
-	t, err := r.target(ctx, name)
+	t, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := r.kind.tokens.List(ctx, t.connection.Client, t.id)
+	tokens, err := r.kind.tokens.List(ctx, t.Connection.Client, t.ID)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -238,7 +214,7 @@ func (r *tokenREST) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (_ runtime.Object, _ bool, err error) {
 	defer coderfault.Name(ctx, &err)
-	t, err := r.target(ctx, name)
+	t, err := r.kind.Find(ctx, r.store, name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -250,15 +226,15 @@ func (r *tokenREST) Delete(
 		only = string(ptr.Deref(p.UID, ""))
 	}
 	if validate != nil {
-		if err := validate(ctx, t.ws.DeepCopyObject()); err != nil {
+		if err := validate(ctx, t.Object.DeepCopyObject()); err != nil {
 			return nil, false, err
 		}
 	}
-	ctx, _, err = r.kind.Actors.Begin(ctx, t.connection, subjectOf(name, ownerOf(t.ws)))
+	ctx, _, err = r.kind.Actors.Begin(ctx, t.Connection, subjectOf(name, ownerOf(t.Object)))
 	if err != nil {
 		return nil, false, err
 	}
-	tokens, err := r.kind.tokens.List(ctx, t.connection.Client, t.id)
+	tokens, err := r.kind.tokens.List(ctx, t.Connection.Client, t.ID)
 	if err != nil {
 		return nil, false, fault(name, err)
 	}
@@ -277,19 +253,19 @@ func (r *tokenREST) Delete(
 
 // revoke revokes tokens and returns those that it revoked. If the caller may not revoke one of
 // them, the others are still revoked.
-func revoke(ctx context.Context, t tokenTarget, tokens []usertokens.WorkspaceToken) (revoked []usertokens.WorkspaceToken, _ error) {
+func revoke(ctx context.Context, t registry.Found[object], tokens []usertokens.WorkspaceToken) (revoked []usertokens.WorkspaceToken, _ error) {
 	var failed []error
 	for _, token := range tokens {
-		err := t.connection.Client.DeleteToken(ctx, token.UserID.String(), token.ID)
+		err := t.Connection.Client.DeleteToken(ctx, token.UserID.String(), token.ID)
 		if coderd.IsNotFound(err) && coderd.ActedAs(err) == "" {
 			err = nil
 		}
 		if err != nil {
-			failed = append(failed, fault(t.ws.Name, err))
+			failed = append(failed, fault(t.Object.Name, err))
 			continue
 		}
 		revoked = append(revoked, token)
-		log.FromContext(ctx).Info("Revoked a token of a workspace", "workspace", t.ws.Name, "coderUser", token.Username, "id", t.id)
+		log.FromContext(ctx).Info("Revoked a token of a workspace", "workspace", t.Object.Name, "coderUser", token.Username, "id", t.ID)
 	}
 	if len(failed) == 0 {
 		return revoked, nil
@@ -303,12 +279,12 @@ func revoke(ctx context.Context, t tokenTarget, tokens []usertokens.WorkspaceTok
 	return revoked, failed[0]
 }
 
-func listOfTokens(t tokenTarget, tokens []usertokens.WorkspaceToken) *aggregationv1alpha1.CoderWorkspaceTokenList {
+func listOfTokens(t registry.Found[object], tokens []usertokens.WorkspaceToken) *aggregationv1alpha1.CoderWorkspaceTokenList {
 	out := &aggregationv1alpha1.CoderWorkspaceTokenList{Items: []aggregationv1alpha1.CoderWorkspaceToken{}}
 	for _, token := range tokens {
 		out.Items = append(out.Items, aggregationv1alpha1.CoderWorkspaceToken{
-			ObjectMeta: metav1.ObjectMeta{Name: t.ws.Name, Namespace: t.ws.Namespace},
-			Status:     statusOfToken(t.id, token),
+			ObjectMeta: metav1.ObjectMeta{Name: t.Object.Name, Namespace: t.Object.Namespace},
+			Status:     statusOfToken(t.ID, token),
 		})
 	}
 	return out

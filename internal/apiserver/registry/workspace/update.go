@@ -111,7 +111,7 @@ func (p *prepared) setInitiator(current, wanted object, as *impersonation.As) {
 // applySettings applies the changes that need no build. It skips values that Coder already has.
 func (p *prepared) applySettings(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
 	client, w := p.connection.Client, &p.workspace
-	if ttl := durationOf(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
+	if ttl := registry.Millis(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
 		if err := client.SetTTL(ctx, p.id, ttl); err != nil {
 			return err
 		}
@@ -217,11 +217,11 @@ func (k *Kind) relabelled(
 	current, wanted object, record *metadata.Record, n notes,
 ) object {
 	out := current.DeepCopy()
-	overlay(out, registry.Labels(registry.ControlPlaneOf(current)), record)
+	overlay(out, metadata.ControlPlaneOf(current), record)
 	out.Spec, out.Generation = *wanted.Spec.DeepCopy(), wanted.Generation
 	out.Status.ObservedGeneration = observedGeneration(out.Generation, n)
 	out.Status.Conditions = k.conditions(situationOf(out, record, n, time.Time{}), current)
-	if c := meta.FindStatusCondition(current.Status.Conditions, aggregationv1alpha1.ConditionSynced); c != nil && isUnreachable(c) {
+	if c := registry.UnreachableCondition(current.Status.Conditions); c != nil {
 		meta.SetStatusCondition(&out.Status.Conditions, *c)
 	}
 	return out

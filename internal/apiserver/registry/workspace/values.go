@@ -11,7 +11,7 @@ import (
 func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, w coderd.Workspace) (map[string]string, error) {
 	build := w.LatestBuild.ID
 	if values, ok := k.values.Get(build); ok {
-		return values, nil
+		return values.(map[string]string), nil
 	}
 	parameters, err := connection.Client.BuildParameters(ctx, build)
 	if err != nil {
@@ -21,7 +21,7 @@ func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, 
 	for _, p := range parameters {
 		values[p.Name] = p.Value
 	}
-	k.values.Put(build, values)
+	k.values.Add(build, values)
 	return values, nil
 }
 
@@ -44,18 +44,13 @@ func (n notes) named(all map[string]string) map[string]string {
 	return out
 }
 
-// stale reports whether the values of the named parameters must be read from Coder.
-func (n notes) stale(w coderd.Workspace) bool {
-	return len(n.Parameters) > 0 && (n.Values == nil || n.Values.Build != w.LatestBuild.ID)
-}
-
 // refresh returns the notes with the values of the newest build.
 func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n notes) (notes, error) {
 	if len(n.Parameters) == 0 {
 		n.Values = nil
 		return n, nil
 	}
-	if !n.stale(w) {
+	if n.Values != nil && n.Values.Build == w.LatestBuild.ID {
 		return n, nil
 	}
 	all, err := k.valuesOf(ctx, connection, w)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Write implements records.Writer.
@@ -97,17 +95,18 @@ func (p *prepared) mayLater(ctx context.Context) error {
 }
 
 // client returns the client for the caller's sessions in a workspace and for reading its logs.
-func (k *Kind) client(ctx context.Context, connection connections.Connection, ws object) (*coderd.Client, error) {
-	return k.Actors.Client(ctx, connection, subjectOf(ws.Name, ownerOf(ws)))
+func (k *Kind) client(ctx context.Context, ws registry.Found[object]) (*coderd.Client, error) {
+	return k.Actors.Client(ctx, ws.Connection, subjectOf(ws.Object.Name, ownerOf(ws.Object)))
 }
 
 // maySession returns an error with a readable reason if the user may not open a session in the
 // workspace.
-func maySession(ctx context.Context, connection connections.Connection, client *coderd.Client, name string, id uuid.UUID) error {
-	if client == connection.Client {
+func maySession(ctx context.Context, ws registry.Found[object], client *coderd.Client) error {
+	name := ws.Object.Name
+	if client == ws.Connection.Client {
 		return nil
 	}
-	allowed, err := client.May(ctx, coderd.Permission{Resource: info.InCoder, Action: "ssh", ID: id})
+	allowed, err := client.May(ctx, coderd.Permission{Resource: info.InCoder, Action: "ssh", ID: ws.ID})
 	if err == nil && !allowed {
 		err = &coderd.Error{Op: "opening a session in workspace " + name, StatusCode: 403, Message: "the user has no permission to open a session in this workspace", ActedAs: client.ActsAs()}
 	}
@@ -117,52 +116,26 @@ func maySession(ctx context.Context, connection connections.Connection, client *
 // save records the data that Coder cannot store, and returns the record. It retries once if the
 // record was changed concurrently.
 func (k *Kind) save(ctx context.Context, current, wanted object, n notes) (*metadata.Record, error) {
-	var err error
-	for range 2 {
+	for retried := false; ; retried = true {
 		record := k.RecordOf(current)
 		deleted := record.DeletionTimestamp != nil
-		record.Name = current.Name
 		metadata.Keep(wanted, record)
 		if current.DeletionTimestamp != nil && !deleted {
 			// The deletion was started in Coder itself. If it fails, the workspace stays.
 			record.DeletionTimestamp, record.DeletionGracePeriodSeconds = nil, nil
 		}
-		if err := n.into(record); err != nil {
-			return nil, apierrors.NewInternalError(err)
-		}
-		var saved *metadata.Record
-		if saved, err = k.Records.Put(ctx, record); err == nil {
-			return saved, nil
-		}
-		if !apierrors.IsConflict(err) {
-			break
+		saved, err := k.Save(ctx, record, nil, n.stored())
+		if !apierrors.IsConflict(err) || retried {
+			return saved, unrecorded(current.Name, err)
 		}
 	}
-	return nil, unrecorded(current.Name, err)
 }
 
 // saveNotes stores notes in a record, and returns the new record.
 func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) (*metadata.Record, error) {
-	changed := record.DeepCopy()
-	if err := n.into(changed); err != nil {
-		return nil, err
-	}
-	saved, err := k.Records.Put(ctx, changed)
+	saved, err := k.Save(ctx, record, nil, n.stored())
 	if err != nil {
 		return nil, fmt.Errorf("storing the pending change of workspace %q: %w", record.Name, err)
 	}
 	return saved, nil
-}
-
-// putPending records a workspace that will be created. It replaces the record of an earlier
-// attempt.
-func (k *Kind) putPending(ctx context.Context, record *metadata.Record) (*metadata.Record, error) {
-	pending, err := k.Records.Put(ctx, record)
-	if apierrors.IsConflict(err) {
-		if earlier, ok := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name); ok {
-			record.Version = earlier.Version
-			pending, err = k.Records.Put(ctx, record)
-		}
-	}
-	return pending, unrecorded(record.Name, err)
 }

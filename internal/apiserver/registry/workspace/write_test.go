@@ -189,6 +189,8 @@ func TestVersion(t *testing.T) {
 	for id, hint := range map[string]string{"1": "UUID", uuid.NewString(): "no such version", foreign: "no such version"} {
 		_, err := w.update(t.Context(), devName, pin(id))
 		wantInvalid(t, err, "spec.templateVersionID", hint)
+		_, err = w.create(newWorkspace("coder.ada.fresh", pin(id)))
+		wantInvalid(t, err, "spec.templateVersionID", hint)
 	}
 }
 
@@ -382,6 +384,8 @@ func TestRefusedSpecs(t *testing.T) {
 		"short life":        {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](5) }, "spec.ttlMillis", "60000", false, false},
 		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "", false, false},
 		"another template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "other" }, "spec.templateName", "", false, false},
+		"unknown template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "none" }, "spec.templateName", "no such template", true, false},
+		"template's object": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "coder.starter" }, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`, true, false},
 		"no template":       {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "" }, "spec.templateName", "name the template", true, false},
 		"organization":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Organization = "acme" }, "spec.organization", `"coder"`, false, false},
 		"version":           {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateVersionID = "7" }, "spec.templateVersionID", "UUID", false, false},
@@ -408,7 +412,7 @@ func TestRefusedSpecs(t *testing.T) {
 		})
 	}
 	for name, hint := range map[string]string{
-		"dev": "<organization>.<user>.<workspace>", "coder.ada.Dev": "lower case", "coder.bob.new": `no user "bob"`,
+		"dev": `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`, "coder.ada.Dev": "lower case", "coder.bob.new": `no user "bob"`,
 		"acme.ada.fresh": `no organization "acme"`, "default.ada.fresh": `use "coder"`,
 	} {
 		_, err := w.create(newWorkspace(name))

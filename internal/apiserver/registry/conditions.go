@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+)
+
+const (
+	// MaxMessage limits the message of a condition, in bytes.
+	MaxMessage = 8 << 10
+	// NoReason is the reason of a failed build for which Coder reports none.
+	NoReason = "Coder reported no reason"
+)
+
+// Verdict holds the status, reason and message of a condition.
+type Verdict struct {
+	Status          metav1.ConditionStatus
+	Reason, Message string
+}
+
+// True returns a verdict with status True.
+func True(reason, message string) Verdict { return Verdict{metav1.ConditionTrue, reason, message} }
+
+// False returns a verdict with status False.
+func False(reason, message string) Verdict { return Verdict{metav1.ConditionFalse, reason, message} }
+
+// Unknown returns a verdict with status Unknown.
+func Unknown(reason, message string) Verdict {
+	return Verdict{metav1.ConditionUnknown, reason, message}
+}
+
+// Condition returns the condition of a verdict, without its times.
+func (v Verdict) Condition(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: v.Status, Reason: v.Reason, Message: redaction.Truncate(v.Message, MaxMessage)}
+}
+
+// AppendCondition appends the condition of a verdict. If its status is the same as before, it keeps
+// its transition time. Otherwise its transition time is changedAt.
+func AppendCondition(all, before []metav1.Condition, kind string, v Verdict, observed int64, changedAt metav1.Time) []metav1.Condition {
+	c := v.Condition(kind)
+	c.ObservedGeneration, c.LastTransitionTime = observed, changedAt
+	if old := meta.FindStatusCondition(before, kind); old != nil && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return append(all, c)
+}
+
+// UnreachableCondition returns the condition Synced if it reports that Coder is not available, or
+// nil.
+func UnreachableCondition(conditions []metav1.Condition) *metav1.Condition {
+	c := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionSynced)
+	if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
+		return nil
+	}
+	return c
+}
+
+// Observe marks the generation of an object as observed in its conditions.
+func (b *Base[T]) Observe(obj T) {
+	conditions := *b.Conditions(obj)
+	for i := range conditions {
+		conditions[i].ObservedGeneration = obj.GetGeneration()
+	}
+}
+
+// Unreachable implements mirror.Kind.
+func (b *Base[T]) Unreachable(previous records.Object, since time.Time, message string) records.Object {
+	obj, ok := previous.(T)
+	var none T
+	if !ok || obj == none || UnreachableCondition(*b.Conditions(obj)) != nil {
+		return nil
+	}
+	c := False(aggregationv1alpha1.ReasonCoderUnreachable, "Coder is not available, so this is the last known state: "+message).
+		Condition(aggregationv1alpha1.ConditionSynced)
+	// The spec of the object has not changed since its conditions were set.
+	if before := meta.FindStatusCondition(*b.Conditions(obj), aggregationv1alpha1.ConditionSynced); before != nil {
+		c.ObservedGeneration = before.ObservedGeneration
+	}
+	// The transition time changes only with the status.
+	c.LastTransitionTime = Seconds(since)
+	changed := obj.DeepCopyObject().(T)
+	meta.SetStatusCondition(b.Conditions(changed), c)
+	return changed
+}
