@@ -2,34 +2,28 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/url"
 	"strconv"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// Default size of a log excerpt, and its maximum.
 const (
+	// Default size of a log excerpt, and its maximum.
 	defaultBuildLogLines = 200
 	defaultBuildLogBytes = 64 << 10
 	maxBuildLogBytes     = 1 << 20
-)
+	// maxSubresourceBytes limits the size of a JSON document that is read from a subresource.
+	maxSubresourceBytes = 4 << 20
 
-const (
 	workspaceLogResource = workspacePlural + "/log"
 	templateLogResource  = templatePlural + "/log"
 )
-
-func addGetBuildLogs(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "get_build_logs", Title: "Build log",
-		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
-		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
-	}, getBuildLogs)
-}
 
 type getBuildLogsInput struct {
 	Namespace string `json:"namespace"`
@@ -126,12 +120,46 @@ func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call)
 	return build, templateLog(in.Namespace, in.Template, version.ID), nil
 }
 
-// templateLog returns the location of the build log of a template version.
+// subresource is a subresource of a workspace or a template: a log, or a list of related
+// items.
+type subresource struct {
+	plural, namespace, object, name string
+}
+
+// open requests the subresource with the caller's permissions. The caller must close the
+// reader.
+func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Values) (io.ReadCloser, error) {
+	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
+		return nil, err
+	}
+	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, s.namespace, s.plural, s.object, s.name)
+	body, err := call.Kube.Raw.Get(ctx, path, query)
+	if err != nil {
+		return nil, s.failed(err)
+	}
+	return body, nil
+}
+
+func (s subresource) decode(ctx context.Context, call *toolset.Call, query url.Values, into any) error {
+	body, err := s.open(ctx, call, query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(io.LimitReader(body, maxSubresourceBytes)).Decode(into); err != nil {
+		return s.failed(fmt.Errorf("reading the answer: %w", err))
+	}
+	return nil
+}
+
+func (s subresource) failed(err error) error {
+	return callError("get", s.plural+"/"+s.name+"."+aggregationGroup, s.namespace, s.object, err)
+}
+
 func templateLog(namespace, name, version string) buildLog {
 	return buildLog{subresource: subresource{templatePlural, namespace, name, "log"}, query: url.Values{"version": {version}}}
 }
 
-// buildLog is the location of a build log.
 type buildLog struct {
 	subresource
 	query url.Values

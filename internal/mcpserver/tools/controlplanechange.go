@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -28,17 +27,6 @@ const (
 
 	scaleResource = controlPlanePlural + "/scale"
 )
-
-func addChangeControlPlane(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "change_control_plane", Title: "Change a control plane",
-		Description: "Restarts or scales it, or sets its image.",
-		Toolset:     toolset.ControlPlanes, Effect: toolset.Destroys,
-		Rights: []callers.Right{callers.CoderRight("get", controlPlanePlural)},
-		OneOf:  []callers.Right{callers.CoderRight("patch", controlPlanePlural), callers.CoderRight("patch", scaleResource), deploymentRight("patch")},
-		Uses:   []callers.Right{callers.CoderRight("watch", controlPlanePlural), deploymentRight("get"), deploymentRight("watch")},
-	}, changeControlPlane)
-}
 
 type changeControlPlaneInput struct {
 	Namespace      string `json:"namespace"`
@@ -103,7 +91,6 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 	return out, nil
 }
 
-// controlPlaneChange is a planned change of a control plane.
 type controlPlaneChange struct {
 	controlPlane *coderv1alpha1.CoderControlPlane
 	// deployment is set only if the change includes a restart.
@@ -203,57 +190,32 @@ func (c *controlPlaneChange) apply(ctx context.Context, call *toolset.Call, opti
 }
 
 func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
-	patch, err := mergePatch(types.MergePatchType, map[string]any{"spec": map[string]any{"image": change.after.Image}})
-	if err != nil {
-		return err
-	}
 	cp := change.controlPlane.DeepCopy()
-	if err := kube.Patch(ctx, cp, patch, options...); err != nil {
-		return coderError("patch", controlPlanePlural, cp.Namespace, cp.Name, err)
-	}
-	return nil
+	cp.Spec.Image = change.after.Image
+	err := kube.Patch(ctx, cp, client.MergeFrom(change.controlPlane), options...)
+	return callError("patch", controlPlaneResource, cp.Namespace, cp.Name, err)
 }
 
 // patchScale patches the scale subresource, so that permission to scale is sufficient.
 func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
-	patch, err := mergePatch(types.MergePatchType, map[string]any{"spec": map[string]any{"replicas": change.after.Replicas}})
-	if err != nil {
-		return err
-	}
 	cp := change.controlPlane.DeepCopy()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, change.after.Replicas))
 	body := &client.SubResourcePatchOptions{SubResourceBody: &autoscalingv1.Scale{}}
 	body.PatchOptions.ApplyOptions(options)
-	if err := kube.SubResource("scale").Patch(ctx, cp, patch, body); err != nil {
-		return coderError("patch", scaleResource, cp.Namespace, cp.Name, err)
-	}
-	return nil
+	return callError("patch", scaleResource+"."+coderGroup, cp.Namespace, cp.Name, kube.SubResource("scale").Patch(ctx, cp, patch, body))
 }
 
 // patchRestart does the same as "kubectl rollout restart". The patch contains the UID, so
 // the API rejects it if the Deployment was deleted and created again in the meantime.
 func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
-	annotations := map[string]any{"annotations": map[string]any{restartedAtAnnotation: change.after.RestartedAt}}
-	patch, err := mergePatch(types.StrategicMergePatchType, map[string]any{
-		"metadata": map[string]any{"uid": change.deployment.UID},
-		"spec":     map[string]any{"template": map[string]any{"metadata": annotations}},
-	})
-	if err != nil {
-		return err
-	}
 	d := change.deployment.DeepCopy()
+	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
+		`{"metadata":{"uid":%q},"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, d.UID, restartedAtAnnotation, change.after.RestartedAt))
 	if err := kube.Patch(ctx, d, patch, options...); err != nil {
-		return deploymentError("patch", d.Namespace, d.Name, err)
+		return callError("patch", deploymentResource, d.Namespace, d.Name, err)
 	}
 	change.deployment = d
 	return nil
-}
-
-func mergePatch(kind types.PatchType, change map[string]any) (client.Patch, error) {
-	data, err := json.Marshal(change)
-	if err != nil {
-		return nil, fmt.Errorf("bug: encoding a patch: %w", err)
-	}
-	return client.RawPatch(kind, data), nil
 }
 
 // wait returns when the control plane has reached its spec, or when a user must act. The

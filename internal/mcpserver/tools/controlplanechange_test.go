@@ -166,13 +166,9 @@ func TestRestartControlPlaneDoesWhatKubectlDoes(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	want := []string{fmt.Sprintf(`restart application/strategic-merge-patch+json {"metadata":{"uid":"deployment-uid"},"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, out.After.RestartedAt)}
-	if diff := cmp.Diff(want, api.made); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, api.made)
 	got := served(t, kube, "coder", &appsv1.Deployment{}).Spec.Template.Annotations
-	if diff := cmp.Diff(map[string]string{restartedAtAnnotation: out.After.RestartedAt, "other": "stays"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, map[string]string{restartedAtAnnotation: out.After.RestartedAt, "other": "stays"}, got)
 }
 
 func TestChangeControlPlaneRefuses(t *testing.T) {

@@ -21,16 +21,6 @@ const (
 	maxPods     = 500
 )
 
-func addListControlPlanePods(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "list_control_plane_pods", Title: "Control plane pods",
-		Description: "Lists pods: why containers wait and how they ended.",
-		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
-		Rights: []callers.Right{{Verb: "list", Resource: "pods"}},
-		Uses:   []callers.Right{callers.CoderRight("get", controlPlanePlural)},
-	}, listControlPlanePods)
-}
-
 type listControlPlanePodsInput struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -66,7 +56,6 @@ type podContainer struct {
 	Last     *termination `json:"lastTermination,omitempty"`
 }
 
-// termination describes how a container terminated.
 type termination struct {
 	ExitCode   int32  `json:"exitCode"`
 	Reason     string `json:"reason,omitempty"`
@@ -89,7 +78,7 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 	}
 	var list corev1.PodList
 	if err := call.Kube.List(ctx, &list, options); err != nil {
-		return listOutput[pod]{}, &toolset.CallError{Verb: "list", Resource: "pods", Namespace: in.Namespace, Err: err}
+		return listOutput[pod]{}, callError("list", "pods", in.Namespace, "", err)
 	}
 	if len(list.Items) == 0 {
 		// An empty list means either that the control plane has no pods or that it does not
@@ -118,10 +107,7 @@ func listAdoptedPods(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.
 		return fmt.Errorf("choosing the pods of the control plane: %w", err)
 	}
 	options.LabelSelector = selector
-	if err := kube.List(ctx, list, options); err != nil {
-		return &toolset.CallError{Verb: "list", Resource: "pods", Namespace: cp.Namespace, Err: err}
-	}
-	return nil
+	return callError("list", "pods", cp.Namespace, "", kube.List(ctx, list, options))
 }
 
 func describePod(p *corev1.Pod) pod {

@@ -33,9 +33,7 @@ func TestListControlPlanesTellsWhyOneIsNotReady(t *testing.T) {
 		Name: "coder", Namespace: "coder", Phase: "Pending", Replicas: 2, ReadyReplicas: 1, URL: "http://coder.coder.svc", Version: "v2.30.0",
 		Reason: "DatabaseUnreachable", Message: hostileClean,
 	}}}
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, out)
 }
 
 func TestListControlPlanesIsPaged(t *testing.T) {
@@ -82,9 +80,7 @@ func TestGetControlPlaneStatusShowsEverything(t *testing.T) {
 			Type: "Ready", Status: "False", Reason: "ImagePullFailed", Message: hostileClean, ObservedGeneration: 3, LastTransitionTime: noonUTC,
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got)
 }
 
 func TestListControlPlanePodsShowsTheContainers(t *testing.T) {
@@ -131,9 +127,7 @@ func TestListControlPlanePodsShowsTheContainers(t *testing.T) {
 		{Name: "coder-2", Namespace: "coder", Phase: "Pending", TotalContainers: 1, Reason: "Unschedulable", Message: "0/1 nodes are available", Containers: []podContainer{}},
 		{Name: "coder-3", Namespace: "coder", Phase: "Failed", TotalContainers: 1, Reason: "Evicted", Message: hostileClean, Containers: []podContainer{}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got)
 }
 
 func TestListControlPlanePodsIsPagedByTheAPI(t *testing.T) {
@@ -199,9 +193,7 @@ func TestGetDeploymentStatusShowsTheRollout(t *testing.T) {
 			{Type: "Progressing", Status: "True", Reason: "ReplicaSetUpdated", Message: hostileClean, LastUpdateTime: noonUTC, LastTransitionTime: noonUTC},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got)
 }
 
 func newService() *corev1.Service {
@@ -242,9 +234,7 @@ func TestGetServiceStatusShowsWhereItLeads(t *testing.T) {
 		Annotations: map[string]string{"note": hostileClean},
 		Traffic:     serviceTraffic{LoadBalancer: []string{"192.0.2.1", "lb.example.com"}, ReadyEndpoints: ptr.To(2), NotReadyEndpoints: ptr.To(1)},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, got)
 }
 
 func TestGetServiceStatusWithoutTheRightToEndpoints(t *testing.T) {
@@ -287,4 +277,52 @@ func TestPodsOfAControlPlaneThatWasTakenOver(t *testing.T) {
 	if err != nil || len(out.Items) != 1 || out.Items[0].Name != "adopted" {
 		t.Errorf("pods %+v, %v; want the one that was taken over", out.Items, err)
 	}
+}
+
+func unready() coderv1alpha1.WorkloadStatus {
+	return coderv1alpha1.WorkloadStatus{
+		Phase: coderv1alpha1.PhasePending, Replicas: 2, ReadyReplicas: 1,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: "CrashLooping", Message: hostile}},
+	}
+}
+
+func TestListProvisionersTellsWhyTheyAreNotReady(t *testing.T) {
+	inside := &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "a"}}
+	inside.Spec.ControlPlaneRef = &coderv1alpha1.ControlPlaneReference{Name: "coder"}
+	inside.Spec.Tags = map[string]string{"scope": "organization"}
+	inside.Status = coderv1alpha1.CoderProvisionerStatus{WorkloadStatus: unready(), OrganizationName: "acme"}
+	outside := &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "b"}}
+	outside.Spec.URL = "https://u:p@coder.example.com"
+	got, err := listProvisioners(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, inside, outside)}, listInput{Namespace: "coder"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := listOutput[provisioner]{Items: []provisioner{
+		{
+			Name: "a", Namespace: "coder", ControlPlane: "coder", Organization: "acme", Tags: map[string]string{"scope": "organization"},
+			Phase: "Pending", Replicas: 2, ReadyReplicas: 1, Reason: "CrashLooping", Message: hostileClean,
+		},
+		{Name: "b", Namespace: "coder", URL: "https://u:[redacted]@coder.example.com"},
+	}}
+	wantEqual(t, want, got)
+}
+
+func TestListWorkspaceProxiesTellsWhyTheyAreNotReady(t *testing.T) {
+	inside := &coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "a"}}
+	inside.Spec.ControlPlaneRef = &coderv1alpha1.ControlPlaneReference{Name: "coder"}
+	inside.Status = coderv1alpha1.CoderWorkspaceProxyStatus{WorkloadStatus: unready(), URL: "http://a.coder.svc", Registered: true, ProxyName: "berlin"}
+	outside := &coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "b"}}
+	outside.Spec.Bootstrap.CoderURL = "https://coder.example.com"
+	got, err := listWorkspaceProxies(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, inside, outside)}, listInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := listOutput[workspaceProxy]{Items: []workspaceProxy{
+		{
+			Name: "a", Namespace: "coder", ControlPlane: "coder", ProxyName: "berlin", Registered: true, URL: "http://a.coder.svc",
+			Phase: "Pending", Replicas: 2, ReadyReplicas: 1, Reason: "CrashLooping", Message: hostileClean,
+		},
+		{Name: "b", Namespace: "coder", Primary: "https://coder.example.com"},
+	}}
+	wantEqual(t, want, got)
 }

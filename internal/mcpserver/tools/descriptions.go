@@ -58,25 +58,21 @@ var descriptions = map[string]string{
 	"list_workspace_files.namespace": "Kubernetes namespace of the workspace",
 	"list_workspace_ports.namespace": "Kubernetes namespace of the workspace",
 
-	"run_in_workspace.command":          "for the shell; an audit log records it, so give secrets as stdin",
-	"run_in_workspace.directory":        "where to run it; the agent's directory if omitted",
-	"run_in_workspace.stdin":            "standard input",
-	"run_in_workspace.background":       "return at once with an id for get_workspace_command",
-	"run_in_workspace.timeoutSeconds":   "after this time it is stopped, unless it runs in the background",
-	"run_in_workspace.limitBytes":       "most bytes of stdout, and of stderr; the middle is left out",
-	"get_workspace_command.limitBytes":  "most bytes of stdout, and of stderr; the middle is left out",
-	"stop_workspace_command.limitBytes": "most bytes of stdout, and of stderr; the middle is left out",
-	"get_workspace_command.id":          "as run_in_workspace returned it",
-	"stop_workspace_command.id":         "as run_in_workspace returned it",
-	"list_workspace_files.depth":        "levels of directories",
-	"read_workspace_file.firstLine":     "from which line on, counted from 1",
-	"read_workspace_file.maxLines":      "most lines",
-	"read_workspace_file.firstByte":     "from which byte on, counted from 1; instead of firstLine",
-	"read_workspace_file.limitBytes":    "most bytes",
-	"write_workspace_file.content":      "all of the new content, at most 1 MiB",
-	"edit_workspace_file.oldText":       "exact text with white space; must be in the file once",
-	"edit_workspace_file.newText":       "what takes its place",
-	"edit_workspace_file.replaceAll":    "replace all occurrences",
+	"run_in_workspace.command":        "for the shell; an audit log records it, so give secrets as stdin",
+	"run_in_workspace.directory":      "where to run it; the agent's directory if omitted",
+	"run_in_workspace.stdin":          "standard input",
+	"run_in_workspace.background":     "return at once with an id for get_workspace_command",
+	"run_in_workspace.timeoutSeconds": "after this time it is stopped, unless it runs in the background",
+	"run_in_workspace.limitBytes":     "most bytes of stdout, and of stderr; the middle is left out",
+	"list_workspace_files.depth":      "levels of directories",
+	"read_workspace_file.firstLine":   "from which line on, counted from 1",
+	"read_workspace_file.maxLines":    "most lines",
+	"read_workspace_file.firstByte":   "from which byte on, counted from 1; instead of firstLine",
+	"read_workspace_file.limitBytes":  "most bytes",
+	"write_workspace_file.content":    "all of the new content, at most 1 MiB",
+	"edit_workspace_file.oldText":     "exact text with white space; must be in the file once",
+	"edit_workspace_file.newText":     "what takes its place",
+	"edit_workspace_file.replaceAll":  "replace all occurrences",
 
 	"get_events.name": "object that the events are about; all if omitted",
 	"get_events.kind": "its kind, like Pod or CoderControlPlane",
@@ -89,7 +85,6 @@ var descriptions = map[string]string{
 	"get_pod_logs.limitBytes":   "most bytes of log",
 }
 
-// describeArgument returns the description of an argument of a tool.
 func describeArgument(tool, argument string) string {
 	if text := descriptions[tool+"."+argument]; text != "" {
 		return text

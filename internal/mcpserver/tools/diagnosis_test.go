@@ -15,23 +15,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 )
 
-func callDiagnosis(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) (*mcp.CallToolResult, diagnosis.Report) {
+// callDiagnosis returns the report, or the error message of the tool.
+func callDiagnosis(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) (report diagnosis.Report, told string) {
 	t.Helper()
-	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-	if err != nil {
+	text, isError := tell(t, session, tool, arguments)
+	if isError {
+		return report, text
+	}
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(result.StructuredContent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var report diagnosis.Report
-	if !result.IsError {
-		if err := json.Unmarshal(raw, &report); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return result, report
+	return report, ""
 }
 
 func TestDiagnoseControlPlane(t *testing.T) {
@@ -41,8 +35,8 @@ func TestDiagnoseControlPlane(t *testing.T) {
 		{Type: "DeploymentAvailable", Status: "False", Reason: "DatabaseUnreachable", Message: "Coder cannot use its database: dial tcp 10.0.0.1:5432: connect: connection refused"},
 	}
 	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, cp))
-	result, report := callDiagnosis(t, session, "diagnose_control_plane", map[string]any{"namespace": "coder", "name": "coder"})
-	if result.IsError || report.Healthy || !strings.Contains(report.Summary, "no server listens at the host and port of the database") {
+	report, told := callDiagnosis(t, session, "diagnose_control_plane", map[string]any{"namespace": "coder", "name": "coder"})
+	if told != "" || report.Healthy || !strings.Contains(report.Summary, "no server listens at the host and port of the database") {
 		t.Errorf("%+v", report)
 	}
 	if report.Findings == nil || report.Conditions == nil {
@@ -54,8 +48,8 @@ func TestDiagnoseWorkspace(t *testing.T) {
 	ws := devWorkspace("Failed")
 	ws.Status.LatestBuild.Error = "insufficient quota"
 	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, ws))
-	result, report := callDiagnosis(t, session, "diagnose_workspace", map[string]any{"namespace": "coder", "name": devName})
-	if result.IsError || !strings.Contains(report.Summary, "quota in Coder does not allow it") || report.Build == nil {
+	report, told := callDiagnosis(t, session, "diagnose_workspace", map[string]any{"namespace": "coder", "name": devName})
+	if told != "" || !strings.Contains(report.Summary, "quota in Coder does not allow it") || report.Build == nil {
 		t.Errorf("%+v", report)
 	}
 }
@@ -71,10 +65,8 @@ func TestDiagnosisOfNothing(t *testing.T) {
 		{map[string]any{"namespace": "", "name": "coder"}, "namespace is required"},
 	} {
 		for _, tool := range []string{"diagnose_control_plane", "diagnose_workspace"} {
-			result, _ := callDiagnosis(t, session, tool, c.arguments)
-			text, ok := result.Content[0].(*mcp.TextContent)
-			if !result.IsError || !ok || !strings.Contains(text.Text, c.want) {
-				t.Errorf("%s %v: %v", tool, c.arguments, result.Content)
+			if _, told := callDiagnosis(t, session, tool, c.arguments); !strings.Contains(told, c.want) {
+				t.Errorf("%s %v: %s", tool, c.arguments, told)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 // Package tools contains the tools of the MCP server, one file per noun.
 //
-// A tool is a function from an input struct to an output struct. Its name, its annotations,
-// the permissions that it uses and its arguments are declared next to it. The complete
+// A tool is a function from an input struct to an output struct. Its name, its annotations
+// and the permissions that it uses are declared in the add function of its noun. The complete
 // list, as a client sees it, is in testdata/tools.golden.json; a test limits its size. The
 // server's own ClusterRole is generated from the permissions (hack/generate).
 //

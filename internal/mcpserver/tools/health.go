@@ -30,15 +30,6 @@ const (
 	statusDegraded = "degraded"
 )
 
-func addCheckHealth(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "check_health", Title: "Health",
-		Description: "Says who you are, which APIs answer and which control planes are not ready.",
-		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
-	}, checkHealth)
-}
-
 type checkHealthInput struct {
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -117,7 +108,6 @@ func (h *health) lookAtAggregatedAPI(ctx context.Context, kube *callers.Kube) {
 	}
 }
 
-// lookAtControlPlanes collects the control planes that are not ready.
 func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, namespace string) {
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := kube.List(ctx, &list, &client.ListOptions{Namespace: namespace, Limit: maxHealth}); err != nil {

@@ -40,12 +40,8 @@ var unconfirmed = toolset.Env{Unconfirmed: []string{toolset.Inside}}
 func (c *insideCall) call(t *testing.T, tool string, arguments map[string]any) (answer map[string]any, told string) {
 	t.Helper()
 	arguments["namespace"], arguments["name"] = "coder", "coder.ada.dev"
-	result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := result.Content[0].(*mcp.TextContent).Text
-	if result.IsError {
+	text, isError := tell(t, c.ClientSession, tool, arguments)
+	if isError {
 		return nil, text
 	}
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {

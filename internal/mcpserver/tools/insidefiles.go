@@ -1,8 +1,11 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
@@ -18,19 +21,8 @@ const (
 	maxQuestion = 500
 )
 
-func addReadWorkspaceFile(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "read_workspace_file", Title: "Read a file in a workspace",
-		Description: "Reads a text file, or a part of it by lines or by bytes, exactly as it is.",
-		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true,
-		Rights: execRights(),
-	}, readWorkspaceFile)
-}
-
 type readWorkspaceFileInput struct {
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	Agent      string `json:"agent,omitempty"`
+	agentInput
 	Path       string `json:"path"`
 	FirstLine  int64  `json:"firstLine,omitempty"`
 	MaxLines   int    `json:"maxLines,omitempty" default:"2000" maximum:"50000"`
@@ -53,11 +45,7 @@ type readWorkspaceFileOutput struct {
 	Note      string `json:"note,omitempty"`
 }
 
-func readWorkspaceFile(ctx context.Context, call *toolset.Call, in readWorkspaceFileInput) (readWorkspaceFileOutput, error) {
-	w, err := enter(call, in.Namespace, in.Name, in.Agent)
-	if err != nil {
-		return readWorkspaceFileOutput{}, err
-	}
+func readWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspace, in readWorkspaceFileInput) (readWorkspaceFileOutput, error) {
 	if in.FirstByte > 0 && in.FirstLine > 0 {
 		return readWorkspaceFileOutput{}, toolset.UsageError("give firstLine or firstByte, and not both")
 	}
@@ -90,23 +78,12 @@ func (out *readWorkspaceFileOutput) describe(part inside.Part) {
 	}
 }
 
-func addWriteWorkspaceFile(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "write_workspace_file", Title: "Write a file in a workspace",
-		Description: "Makes a file with its directories, or replaces the content of one, at once and completely.",
-		Toolset:     toolset.Inside, Effect: toolset.Destroys, Idempotent: true,
-		Rights: changeRights(),
-	}, writeWorkspaceFile)
-}
-
 type writeWorkspaceFileInput struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Agent     string `json:"agent,omitempty"`
-	Path      string `json:"path"`
-	Content   string `json:"content"`
-	Version   string `json:"version,omitempty"`
-	Confirm   string `json:"confirm,omitempty"`
+	agentInput
+	Path    string `json:"path"`
+	Content string `json:"content"`
+	Version string `json:"version,omitempty"`
+	Confirm string `json:"confirm,omitempty"`
 }
 
 type writtenFile struct {
@@ -116,11 +93,7 @@ type writtenFile struct {
 	Updated      bool   `json:"updated"`
 }
 
-func writeWorkspaceFile(ctx context.Context, call *toolset.Call, in writeWorkspaceFileInput) (writtenFile, error) {
-	w, err := enter(call, in.Namespace, in.Name, in.Agent)
-	if err != nil {
-		return writtenFile{}, err
-	}
+func writeWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspace, in writeWorkspaceFileInput) (writtenFile, error) {
 	question := fmt.Sprintf("In WORKSPACE, write %d bytes to %q, in place of what is there? They begin: %q", len(in.Content), in.Path, quoteStart(in.Content))
 	if err := confirmInside(ctx, call, w, in.Confirm, question); err != nil {
 		return writtenFile{}, err
@@ -131,19 +104,8 @@ func writeWorkspaceFile(ctx context.Context, call *toolset.Call, in writeWorkspa
 	return writtenFile{Path: in.Path, Size: len(in.Content), Updated: true}, nil
 }
 
-func addEditWorkspaceFile(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "edit_workspace_file", Title: "Edit a file in a workspace",
-		Description: "Replaces a text that is in a file once, or all its occurrences with replaceAll. Fails if the file changes meanwhile.",
-		Toolset:     toolset.Inside, Effect: toolset.Destroys,
-		Rights: changeRights(),
-	}, editWorkspaceFile)
-}
-
 type editWorkspaceFileInput struct {
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	Agent      string `json:"agent,omitempty"`
+	agentInput
 	Path       string `json:"path"`
 	OldText    string `json:"oldText"`
 	NewText    string `json:"newText"`
@@ -153,11 +115,7 @@ type editWorkspaceFileInput struct {
 }
 
 // editWorkspaceFile checks that the edit is possible before it asks the user to confirm it.
-func editWorkspaceFile(ctx context.Context, call *toolset.Call, in editWorkspaceFileInput) (writtenFile, error) {
-	w, err := enter(call, in.Namespace, in.Name, in.Agent)
-	if err != nil {
-		return writtenFile{}, err
-	}
+func editWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspace, in editWorkspaceFileInput) (writtenFile, error) {
 	edited, err := w.Apply(ctx, in.Path, inside.Edit{Old: in.OldText, New: in.NewText, All: in.ReplaceAll, Version: in.Version})
 	if err != nil {
 		return writtenFile{}, err
@@ -182,4 +140,83 @@ func quoteStart(s string) string {
 		end--
 	}
 	return fmt.Sprintf("%s… (%d bytes more)", s[:end], len(s)-end)
+}
+
+// maxDepth limits how many levels of directories are listed.
+const maxDepth = 5
+
+type listWorkspaceFilesInput struct {
+	agentInput
+	Path   string `json:"path,omitempty"`
+	Depth  int    `json:"depth,omitempty" default:"1" maximum:"5"`
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+type workspaceFile struct {
+	Path     string `json:"path"`
+	Type     string `json:"type"`
+	Size     int64  `json:"size"`
+	Modified string `json:"modified"`
+}
+
+type listWorkspaceFilesOutput struct {
+	Untrusted  string          `json:"untrusted"`
+	Items      []workspaceFile `json:"items"`
+	Truncated  bool            `json:"truncated"`
+	NextCursor string          `json:"nextCursor,omitempty"`
+	Note       string          `json:"note,omitempty"`
+}
+
+func listWorkspaceFiles(ctx context.Context, call *toolset.Call, w inside.Workspace, in listWorkspaceFilesInput) (listWorkspaceFilesOutput, error) {
+	page, err := toolset.NewPage(in.Limit, in.Cursor)
+	if err != nil {
+		return listWorkspaceFilesOutput{}, err
+	}
+	entries, more, err := w.List(ctx, cmp.Or(in.Path, "."), bounded(in.Depth, 1, maxDepth))
+	if err != nil {
+		return listWorkspaceFilesOutput{}, err
+	}
+	slices.SortFunc(entries, func(a, b inside.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	shown, next := toolset.Cut(page, entries, "")
+	out := listWorkspaceFilesOutput{Untrusted: untrusted, Items: make([]workspaceFile, 0, len(shown)), Truncated: next != "" || more, NextCursor: next}
+	for _, e := range shown {
+		out.Items = append(out.Items, workspaceFile{
+			Path: toolset.CleanText(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339),
+		})
+	}
+	if more {
+		out.Note = "there are too many files to list all; give a narrower path or a smaller depth, or use a command"
+	}
+	return out, nil
+}
+
+type listWorkspacePortsInput struct {
+	agentInput
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// workspacePort is a port on which a program listens. It is reachable from other pods
+// unless it is bound to the loopback address; "kubectl coder port-forward" reaches both.
+type workspacePort struct {
+	Port     uint16 `json:"port"`
+	Address  string `json:"address"`
+	Loopback bool   `json:"loopback"`
+}
+
+func listWorkspacePorts(ctx context.Context, call *toolset.Call, w inside.Workspace, in listWorkspacePortsInput) (listOutput[workspacePort], error) {
+	page, err := toolset.NewPage(in.Limit, in.Cursor)
+	if err != nil {
+		return listOutput[workspacePort]{}, err
+	}
+	listening, err := w.Ports(ctx)
+	if err != nil {
+		return listOutput[workspacePort]{}, err
+	}
+	ports := make([]workspacePort, 0, len(listening))
+	for _, p := range listening {
+		ports = append(ports, workspacePort{Port: p.Port(), Address: p.Addr().String(), Loopback: p.Addr().IsLoopback()})
+	}
+	return onePage(page, ports, "", func(p *workspacePort) workspacePort { return *p }), nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -81,5 +82,13 @@ func versionState(ready, stalled metav1.ConditionStatus, message string) func(cl
 		tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
 		setCondition(&tmpl.Status.Conditions, aggregationv1alpha1.ConditionReady, ready, "Reason", message)
 		setCondition(&tmpl.Status.Conditions, aggregationv1alpha1.ConditionStalled, stalled, "Reason", message)
+	}
+}
+
+// wantEqual checks that two values are equal.
+func wantEqual[T any](t *testing.T, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -151,13 +151,15 @@ func everyPage[O any](t *testing.T, read func(cursor string) (O, error), next fu
 // control planes and observation.
 func operatorTools(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	t.Helper()
-	return connectTo(t, toolset.Env{Kube: kube}, nil, addControlPlanes, addProvisioners, addWorkspaceProxies, addObservation)
+	return connectTo(t, toolset.Env{Kube: kube}, nil, addControlPlanes, addObservation)
 }
 
 // tell calls a tool and returns the text of its answer.
 func tell(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) (answer string, isError bool) {
 	t.Helper()
-	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
+	params.SetProgressToken("p")
+	result, err := session.CallTool(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,11 +79,8 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 			{ID: newID, Name: "v2", Status: "failed", Error: "no provider", CreatedAt: "2026-05-01T10:00:00Z", CreatedBy: "ada"},
 			{ID: activeID, Name: "v1", Message: "first", Status: "succeeded", Active: true, CreatedAt: "2026-05-01T10:00:00Z"},
 		},
-		Notes: []string{},
 	}
-	if diff := cmp.Diff(want, out.Template, cmp.AllowUnexported(templateDetails{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, out.Template, cmp.AllowUnexported(templateDetails{}))
 	if all := asJSON(t, out); strings.Contains(all, "plain-value") || strings.Contains(all, "before") {
 		t.Errorf("a value or a file is shown: %s", all)
 	}

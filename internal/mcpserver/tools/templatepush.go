@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -24,17 +23,6 @@ const (
 	failedBuildLogLines = 50
 	failedBuildLogBytes = 8 << 10
 )
-
-func addPushTemplate(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "push_template", Title: "Push a template",
-		Description: "Makes a new version, which becomes active once it is built.",
-		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
-		OneOf:  []callers.Right{callers.AggregatedRight("create", templatePlural), callers.AggregatedRight("update", templatePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("watch", templatePlural), callers.AggregatedRight("get", templateLogResource)},
-	}, pushTemplate)
-}
 
 type pushTemplateInput struct {
 	Namespace       string            `json:"namespace"`
@@ -64,8 +52,7 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 	if err := in.validate(); err != nil {
 		return pushTemplateOutput{}, err
 	}
-	tmpl := &aggregationv1alpha1.CoderTemplate{}
-	err := call.Kube.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, tmpl)
+	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	out := pushTemplateOutput{}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
@@ -74,7 +61,7 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		tmpl, err = in.create(ctx, call)
 		out.Updated = !in.DryRun
 	case err != nil:
-		return out, templateError("get", in.Namespace, in.Name, err)
+		return out, err
 	case !in.changes(tmpl.Spec):
 		out.Message = "the template already has this source; nothing was changed. To retry a failed build, give another versionName"
 	default:
@@ -158,37 +145,33 @@ func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregati
 func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*aggregationv1alpha1.CoderTemplate, error) {
 	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
 	in.apply(&tmpl.Spec)
-	var options []client.CreateOption
-	if in.DryRun {
-		options = append(options, client.DryRunAll)
-	}
-	if err := call.Kube.Create(ctx, tmpl, options...); err != nil {
-		return nil, templateError("create", in.Namespace, in.Name, err)
+	if err := call.Kube.Create(ctx, tmpl, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
+		return nil, callError("create", templateResource, in.Namespace, in.Name, err)
 	}
 	return tmpl, nil
 }
 
 func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
-	push := func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: fmt.Sprintf(
+		"Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)}
+	return updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		if !in.changes(*spec) {
 			return false
 		}
 		in.apply(spec)
 		return true
-	}
-	if !in.DryRun {
-		// The dry run comes first: the user is not asked to confirm a change that the API
-		// would reject.
-		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, push); err != nil {
-			return err
-		}
-		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, UID: tmpl.UID, Text: fmt.Sprintf(
-			"Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)})
-		if err != nil {
-			return err
-		}
-	}
-	return writeTemplate(ctx, call, tmpl, in.DryRun, push)
+	})
+}
+
+// updateTemplate applies change to the spec of the template, after the user confirmed it. It
+// does not write if change returns false.
+func updateTemplate(
+	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, ask confirmation,
+	change func(*aggregationv1alpha1.CoderTemplateSpec) bool,
+) error {
+	return confirmed(ctx, call, tmpl, ask, func(tmpl *aggregationv1alpha1.CoderTemplate, only bool) error {
+		return updateSpec(ctx, call, templateResource, tmpl, only, func() bool { return change(&tmpl.Spec) })
+	})
 }
 
 // awaitTemplate waits until the newest version is active or its build has failed. It
@@ -221,4 +204,41 @@ func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, 
 	if logs, _, err := templateLog(tmpl.Namespace, tmpl.Name, version).tail(ctx, call, failedBuildLogLines, failedBuildLogBytes); err == nil {
 		out.Logs = logs
 	}
+}
+
+type promoteTemplateVersionInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	VersionID string `json:"versionID"`
+	DryRun    bool   `json:"dryRun,omitempty"`
+	Confirm   string `json:"confirm,omitempty"`
+}
+
+// promoteTemplateVersion does not wait: the version is active when the API responds.
+func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteTemplateVersionInput) (templateResult, error) {
+	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
+	version := strings.ToLower(in.VersionID)
+	switch {
+	case err != nil:
+		return templateResult{}, err
+	case version == "":
+		return templateResult{}, toolset.UsageError("versionID is required: get_template shows the versions with their ids")
+	case tmpl.Status.ActiveVersionID == version:
+		return templateResult{Template: describeTemplate(tmpl), Message: "this version is active already; nothing was changed"}, nil
+	}
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: fmt.Sprintf(
+		"Make version %s the active one of template %s, in place of %s? Workspaces are built from it from now on.",
+		version, tmpl.Name, tmpl.Status.ActiveVersionName)}
+	err = updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+		spec.VersionID = version
+		return true
+	})
+	if err != nil {
+		return templateResult{}, err
+	}
+	out := templateResult{Template: describeTemplate(tmpl), Updated: !in.DryRun}
+	if in.DryRun {
+		out.Message = wouldBeAccepted
+	}
+	return out, nil
 }

@@ -17,44 +17,57 @@ import (
 
 const (
 	templatePlural             = "codertemplates"
+	templateResource           = templatePlural + "." + aggregationGroup
 	templateVersionsResource   = templatePlural + "/versions"
 	templateParametersResource = templatePlural + "/parameters"
 )
 
 func addTemplates(s *toolset.Set) {
-	addListTemplates(s)
-	addGetTemplate(s)
-	addSetTemplateRunning(s)
-	addPushTemplate(s)
-	addPromoteTemplateVersion(s)
-}
-
-// templateResult is the output of tools that change a template.
-type templateResult struct {
-	Template template `json:"template"`
-	Updated  bool     `json:"updated"`
-	Message  string   `json:"message,omitempty"`
-}
-
-// readTemplate reads a template with the caller's permissions, including up to 2 MiB of
-// files, which the API does not serve separately. Its errors can be returned by tools as
-// they are.
-func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderTemplate, error) {
-	return readObject(ctx, kube, templatePlural+"."+aggregationGroup, namespace, name, &aggregationv1alpha1.CoderTemplate{})
-}
-
-// templateError adds the verb and the template to an error of the API.
-func templateError(verb, namespace, name string, err error) error {
-	return &toolset.CallError{Verb: verb, Resource: templatePlural + "." + aggregationGroup, Namespace: namespace, Name: name, Err: err}
-}
-
-func addListTemplates(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "list_templates", Title: "Templates",
 		Description: "Lists templates, named organization.template.",
 		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("list", templatePlural)},
 	}, listTemplates)
+	toolset.Add(s, toolset.Definition{
+		Name: "get_template", Title: "Template",
+		Description: "Shows conditions, file names, parameters and the newest versions.",
+		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
+	}, getTemplate)
+	toolset.Add(s, toolset.Definition{
+		Name: "set_template_running", Title: "Start or stop a template",
+		Description: "Changes nothing: templates have no run state.",
+		Toolset:     toolset.Templates, Effect: toolset.Writes, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+	}, setTemplateRunning)
+	toolset.Add(s, toolset.Definition{
+		Name: "push_template", Title: "Push a template",
+		Description: "Makes a new version, which becomes active once it is built.",
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("create", templatePlural), callers.AggregatedRight("update", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", templatePlural), callers.AggregatedRight("get", templateLogResource)},
+	}, pushTemplate)
+	toolset.Add(s, toolset.Definition{
+		Name: "promote_template_version", Title: "Promote a version",
+		Description: "Makes a built version active, also to roll back.",
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
+	}, promoteTemplateVersion)
+}
+
+type templateResult struct {
+	Template template `json:"template"`
+	Updated  bool     `json:"updated"`
+	Message  string   `json:"message,omitempty"`
+}
+
+// readTemplate is readObject for a template. It includes up to 2 MiB of files, which the API
+// does not serve separately.
+func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderTemplate, error) {
+	return readObject(ctx, kube, templateResource, namespace, name, &aggregationv1alpha1.CoderTemplate{})
 }
 
 func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listOutput[template], error) {
@@ -88,16 +101,15 @@ func readTemplates(ctx context.Context, call *toolset.Call, namespace string, pa
 	}
 	body, err := call.Kube.Raw.Get(ctx, path+"/"+templatePlural, query)
 	if err != nil {
-		return nil, "", templateError("list", namespace, "", err)
+		return nil, "", callError("list", templateResource, namespace, "", err)
 	}
 	defer body.Close()
 	if items, next, err = decodeTemplates(body); err != nil {
-		return nil, "", templateError("list", namespace, "", fmt.Errorf("reading the answer: %w", err))
+		return nil, "", callError("list", templateResource, namespace, "", fmt.Errorf("reading the answer: %w", err))
 	}
 	return items, next, nil
 }
 
-// listedTemplate is a template without its files.
 type listedTemplate struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
@@ -160,15 +172,6 @@ func wantDelimiter(d *json.Decoder, want json.Delim) error {
 		return fmt.Errorf("the list has %v where %v must be", token, want)
 	}
 	return err
-}
-
-func addSetTemplateRunning(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "set_template_running", Title: "Start or stop a template",
-		Description: "Changes nothing: templates have no run state.",
-		Toolset:     toolset.Templates, Effect: toolset.Writes, Idempotent: true,
-		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
-	}, setTemplateRunning)
 }
 
 type setTemplateRunningInput struct {

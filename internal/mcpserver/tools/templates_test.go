@@ -85,9 +85,7 @@ func TestListTemplatesPagesHoldEachOnce(t *testing.T) {
 			break
 		}
 	}
-	if diff := cmp.Diff(all, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, all, got)
 }
 
 func TestListTemplatesSaysWhatIsWrong(t *testing.T) {

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,8 +21,6 @@ import (
 func All() *toolset.Set {
 	s := &toolset.Set{Describe: describeArgument}
 	addControlPlanes(s)
-	addProvisioners(s)
-	addWorkspaceProxies(s)
 	addWorkspaces(s)
 	addTemplates(s)
 	addObservation(s)
@@ -30,16 +29,6 @@ func All() *toolset.Set {
 	return s
 }
 
-func addObservation(s *toolset.Set) {
-	addGetEvents(s)
-	addGetPodLogs(s)
-	addCheckHealth(s)
-}
-
-// Arguments that several tools share. They are defined here so that each has the same name
-// and meaning in all tools.
-
-// objectInput identifies one object.
 type objectInput struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -70,31 +59,40 @@ func onePage[T, D any](page toolset.Page, items []T, next string, describe func(
 	return out
 }
 
-// readPage reads one page of the operator's custom resources into list. items returns the
-// objects of list after the read.
+// readPage reads one page of objects that match the filter into list. resource is the plural
+// and the API group, for errors. items returns the objects of list after the read.
 func readPage[T, D any](
-	ctx context.Context, call *toolset.Call, in listInput, plural string,
-	list client.ObjectList, items func() []T, describe func(*T) D,
+	ctx context.Context, call *toolset.Call, in listInput, resource string,
+	list client.ObjectList, items func() []T, describe func(*T) D, filter ...client.ListOption,
 ) (listOutput[D], error) {
 	page, err := toolset.NewPage(in.Limit, in.Cursor)
 	if err != nil {
 		return listOutput[D]{}, err
 	}
-	if err := call.Kube.List(ctx, list, page.Options(in.Namespace)); err != nil {
-		return listOutput[D]{}, coderError("list", plural, in.Namespace, "", err)
+	if err := call.Kube.List(ctx, list, page.Options(in.Namespace).ApplyOptions(filter)); err != nil {
+		return listOutput[D]{}, callError("list", resource, in.Namespace, "", err)
 	}
 	return onePage(page, items(), list.GetContinue(), describe), nil
 }
 
-// readObject reads an object with the caller's permissions into obj, and returns it. resource
-// is the plural and the API group, for errors. Tools can return its errors as they are.
+// callError adds the request to an error of the API. resource is the plural and the API
+// group. It returns nil if err is nil.
+func callError(verb, resource, namespace, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &toolset.CallError{Verb: verb, Resource: resource, Namespace: namespace, Name: name, Err: err}
+}
+
+// readObject reads an object with the caller's permissions into obj, and returns it. Tools
+// can return its errors as they are.
 func readObject[T client.Object](ctx context.Context, kube *callers.Kube, resource, namespace, name string, obj T) (T, error) {
 	var none T
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return none, err
 	}
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
-		return none, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err}
+		return none, callError("get", resource, namespace, name, err)
 	}
 	return obj, nil
 }
@@ -121,16 +119,20 @@ const maxExcerpt = 1000
 // excerpt returns the beginning of an external text, with secrets redacted.
 func excerpt(s string) string { return redaction.Truncate(toolset.CleanText(s), maxExcerpt) }
 
-// writeSpec applies change to obj, which was read before, and updates it in the API. On a
+// dryRun returns the value of the option DryRun of a write.
+func dryRun(only bool) []string {
+	if only {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// updateSpec applies change to obj, which was read before, and updates it in the API. On a
 // conflict it reads the object again and repeats the change. It does not write if change
 // returns false. On success, obj is the object that the API returned.
-func writeSpec(ctx context.Context, call *toolset.Call, obj client.Object, dryRun bool, change func() bool) error {
-	var options []client.UpdateOption
-	if dryRun {
-		options = append(options, client.DryRunAll)
-	}
+func updateSpec(ctx context.Context, call *toolset.Call, resource string, obj client.Object, only bool, change func() bool) error {
 	key, fresh := client.ObjectKeyFromObject(obj), true
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if !fresh {
 			if err := call.Kube.Get(ctx, key, obj); err != nil {
 				return err
@@ -140,20 +142,38 @@ func writeSpec(ctx context.Context, call *toolset.Call, obj client.Object, dryRu
 		if !change() {
 			return nil
 		}
-		return call.Kube.Update(ctx, obj, options...)
+		return call.Kube.Update(ctx, obj, &client.UpdateOptions{DryRun: dryRun(only)})
 	})
+	return callError("update", resource, key.Namespace, key.Name, err)
 }
 
-// writeTemplate is writeSpec for a template.
-func writeTemplate(
-	ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, dryRun bool,
-	change func(*aggregationv1alpha1.CoderTemplateSpec) bool,
-) error {
-	key := client.ObjectKeyFromObject(tmpl)
-	if err := writeSpec(ctx, call, tmpl, dryRun, func() bool { return change(&tmpl.Spec) }); err != nil {
-		return templateError("update", key.Namespace, key.Name, err)
+// confirmation contains the arguments of a change that may need the user's confirmation.
+type confirmation struct {
+	dryRun bool
+	// confirm is the argument of that name.
+	confirm string
+	// question is empty if the change needs no confirmation.
+	question string
+}
+
+// confirmed makes a change of obj with write, after the user confirmed it. A dry run on a
+// copy of obj comes first, so that the user is not asked to confirm a change that the API
+// would reject.
+func confirmed[T client.Object](ctx context.Context, call *toolset.Call, obj T, c confirmation, write func(obj T, dryRun bool) error) error {
+	if c.dryRun || c.question == "" {
+		return write(obj, c.dryRun)
 	}
-	return nil
+	trial, ok := obj.DeepCopyObject().(T)
+	if !ok {
+		return fmt.Errorf("bug: the copy of a %T has another type", obj)
+	}
+	if err := write(trial, true); err != nil {
+		return err
+	}
+	if err := call.Confirm(ctx, c.confirm, toolset.Question{Name: obj.GetName(), UID: obj.GetUID(), Text: c.question}); err != nil {
+		return err
+	}
+	return write(obj, false)
 }
 
 // readiness returns the reason and the message of condition Ready.
@@ -216,7 +236,6 @@ func describeStatusConditions(conditions []metav1.Condition) []statusCondition {
 	return out
 }
 
-// servedCondition is a condition of a workspace or a template.
 type servedCondition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`

@@ -261,13 +261,7 @@ func connectTo(t *testing.T, env toolset.Env, options *mcp.ClientOptions, add ..
 // say calls a tool and returns the text of its answer.
 func (s *toolSession) say(t *testing.T, tool string, arguments map[string]any) (answer string, isError bool) {
 	t.Helper()
-	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
-	params.SetProgressToken("p")
-	result, err := s.CallTool(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result.Content[0].(*mcp.TextContent).Text, result.IsError
+	return tell(t, s.ClientSession, tool, arguments)
 }
 
 // wantProgress checks the progress messages, in this order. They may arrive after the

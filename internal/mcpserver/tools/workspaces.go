@@ -2,14 +2,11 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/url"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,46 +18,75 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// aggregationGroup is the API group of workspaces and templates.
-const aggregationGroup = "aggregation.coder.com"
+const (
+	// aggregationGroup is the API group of workspaces and templates.
+	aggregationGroup = "aggregation.coder.com"
 
-const workspacePlural = "coderworkspaces"
+	workspacePlural   = "coderworkspaces"
+	workspaceResource = workspacePlural + "." + aggregationGroup
+	startResource     = workspacePlural + "/start"
+	stopResource      = workspacePlural + "/stop"
+)
 
 func addWorkspaces(s *toolset.Set) {
-	addListWorkspaces(s)
-	addGetWorkspace(s)
-	addSetWorkspaceRunning(s)
-	addCreateWorkspace(s)
-	addUpdateWorkspace(s)
-	addDeleteWorkspace(s)
-	addGetBuildLogs(s)
-}
-
-// workspaceResult is the output of tools that change a workspace.
-type workspaceResult struct {
-	Workspace workspace `json:"workspace"`
-	Updated   bool      `json:"updated"`
-	Message   string    `json:"message,omitempty"`
-}
-
-// readWorkspace reads a workspace with the caller's permissions. Its errors can be returned
-// by tools as they are.
-func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
-	return readObject(ctx, kube, workspacePlural+"."+aggregationGroup, namespace, name, &aggregationv1alpha1.CoderWorkspace{})
-}
-
-// workspaceError adds the verb and the workspace to an error of the API.
-func workspaceError(verb, namespace, name string, err error) error {
-	return &toolset.CallError{Verb: verb, Resource: workspacePlural + "." + aggregationGroup, Namespace: namespace, Name: name, Err: err}
-}
-
-func addListWorkspaces(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "list_workspaces", Title: "Workspaces",
 		Description: "Lists workspaces, named organization.user.workspace.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("list", workspacePlural)},
 	}, listWorkspaces)
+	toolset.Add(s, toolset.Definition{
+		Name: "get_workspace", Title: "Workspace",
+		Description: "Shows conditions, newest build, agents, parameters and schedule.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
+	}, getWorkspace)
+	toolset.Add(s, toolset.Definition{
+		Name: "set_workspace_running", Title: "Start or stop a workspace",
+		Description: "Starts or stops a workspace; builds again what failed.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("create", startResource), callers.AggregatedRight("create", stopResource)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
+	}, setWorkspaceRunning)
+	toolset.Add(s, toolset.Definition{
+		Name: "create_workspace", Title: "Create a workspace",
+		Description: "Creates a workspace. get_template shows its parameters.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Writes,
+		Rights: []callers.Right{callers.AggregatedRight("create", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("watch", workspacePlural)},
+	}, createWorkspace)
+	toolset.Add(s, toolset.Definition{
+		Name: "update_workspace", Title: "Update a workspace",
+		Description: "Changes version or parameters, which builds again, or schedule.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("update", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural)},
+	}, updateWorkspace)
+	toolset.Add(s, toolset.Definition{
+		Name: "delete_workspace", Title: "Delete a workspace",
+		Description: "Deletes a workspace with all its data.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("delete", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
+	}, deleteWorkspace)
+	toolset.Add(s, toolset.Definition{
+		Name: "get_build_logs", Title: "Build log",
+		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
+		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
+		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
+	}, getBuildLogs)
+}
+
+type workspaceResult struct {
+	Workspace workspace `json:"workspace"`
+	Updated   bool      `json:"updated"`
+	Message   string    `json:"message,omitempty"`
+}
+
+func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
+	return readObject(ctx, kube, workspaceResource, namespace, name, &aggregationv1alpha1.CoderWorkspace{})
 }
 
 type listWorkspacesInput struct {
@@ -74,51 +100,46 @@ type listWorkspacesInput struct {
 }
 
 func listWorkspaces(ctx context.Context, call *toolset.Call, in listWorkspacesInput) (listOutput[workspace], error) {
-	page, err := toolset.NewPage(in.Limit, in.Cursor)
+	filter, err := in.filter()
 	if err != nil {
 		return listOutput[workspace]{}, err
 	}
-	options := page.Options(in.Namespace)
-	if err := in.filter(options); err != nil {
-		return listOutput[workspace]{}, err
-	}
-	var list aggregationv1alpha1.CoderWorkspaceList
-	if err := call.Kube.List(ctx, &list, options); err != nil {
-		return listOutput[workspace]{}, workspaceError("list", in.Namespace, "", err)
-	}
-	return onePage(page, list.Items, list.Continue, describeWorkspace), nil
+	list, page := &aggregationv1alpha1.CoderWorkspaceList{}, listInput{in.Namespace, in.Limit, in.Cursor}
+	return readPage(ctx, call, page, workspaceResource, list, func() []aggregationv1alpha1.CoderWorkspace { return list.Items }, describeWorkspace, filter)
 }
 
-// filter sets the selectors, so that the API server filters and pages are full.
-func (in listWorkspacesInput) filter(options *client.ListOptions) error {
+// filter returns the selectors, so that the API server filters and pages are full.
+func (in listWorkspacesInput) filter() (*client.ListOptions, error) {
 	controlPlane, organization, template := splitTemplateName(in.Template)
 	phase, err := phaseNamed(in.Phase)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	running := ""
+	selected := fields.Set{
+		"spec.organization": organization, "spec.templateName": template, "status.ownerName": in.Owner, "status.phase": phase,
+	}
 	if in.Running != nil {
-		running = strconv.FormatBool(*in.Running)
+		selected["spec.running"] = strconv.FormatBool(*in.Running)
 	}
-	var selectors []fields.Selector
-	for _, wanted := range []struct{ field, value string }{
-		{"spec.organization", organization},
-		{"spec.templateName", template},
-		{"spec.running", running},
-		{"status.ownerName", in.Owner},
-		{"status.phase", phase},
-	} {
-		if wanted.value != "" {
-			selectors = append(selectors, fields.OneTermEqualSelector(wanted.field, wanted.value))
-		}
-	}
-	if len(selectors) > 0 {
-		options.FieldSelector = fields.AndSelectors(selectors...)
-	}
+	options := &client.ListOptions{FieldSelector: selectorOf(selected)}
 	if controlPlane != "" {
 		options.LabelSelector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: controlPlane})
 	}
-	return nil
+	return options, nil
+}
+
+// selectorOf returns the selector for the fields that have a value, or nil.
+func selectorOf(selected fields.Set) fields.Selector {
+	var terms []fields.Selector
+	for _, field := range slices.Sorted(maps.Keys(selected)) {
+		if selected[field] != "" {
+			terms = append(terms, fields.OneTermEqualSelector(field, selected[field]))
+		}
+	}
+	if len(terms) == 0 {
+		return nil
+	}
+	return fields.AndSelectors(terms...)
 }
 
 // splitTemplateName splits the name of a template, which is either the name of its object,
@@ -144,57 +165,6 @@ func phaseNamed(name string) (string, error) {
 	default:
 		return phases[i], nil
 	}
-}
-
-// maxSubresourceBytes limits the size of a JSON document that is read from a subresource.
-const maxSubresourceBytes = 4 << 20
-
-// subresource is a subresource of a workspace or a template: a log, or a list of related
-// items.
-type subresource struct {
-	plural, namespace, object, name string
-}
-
-// open requests the subresource with the caller's permissions. The caller must close the
-// reader.
-func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Values) (io.ReadCloser, error) {
-	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
-		return nil, err
-	}
-	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, s.namespace, s.plural, s.object, s.name)
-	body, err := call.Kube.Raw.Get(ctx, path, query)
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	return body, nil
-}
-
-// decode decodes the subresource's JSON document into a value.
-func (s subresource) decode(ctx context.Context, call *toolset.Call, query url.Values, into any) error {
-	body, err := s.open(ctx, call, query)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	if err := json.NewDecoder(io.LimitReader(body, maxSubresourceBytes)).Decode(into); err != nil {
-		return s.failed(fmt.Errorf("reading the answer: %w", err))
-	}
-	return nil
-}
-
-func (s subresource) failed(err error) error {
-	return &toolset.CallError{
-		Verb: "get", Resource: s.plural + "/" + s.name + "." + aggregationGroup, Namespace: s.namespace, Name: s.object, Err: err,
-	}
-}
-
-func addGetWorkspace(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "get_workspace", Title: "Workspace",
-		Description: "Shows conditions, newest build, agents, parameters and schedule.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
-		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
-	}, getWorkspace)
 }
 
 type getWorkspaceOutput struct {
@@ -268,14 +238,6 @@ func describeAgent(a aggregationv1alpha1.WorkspaceAgent) workspaceAgent {
 	return agent
 }
 
-// workspaceSchedule uses the same formats as the arguments of update_workspace.
-type workspaceSchedule struct {
-	TTL              string `json:"ttl"`
-	Autostart        string `json:"autostart"`
-	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
-	Dormant          bool   `json:"dormant"`
-}
-
 func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getWorkspaceOutput, error) {
 	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
 	if err != nil {
@@ -325,17 +287,4 @@ func describeBuild(b *aggregationv1alpha1.WorkspaceBuild) *workspaceBuild {
 		Number: b.Number, Transition: b.Transition, Status: b.Status, Reason: b.Reason, Error: excerpt(b.Error),
 		Version: b.TemplateVersionName, VersionID: b.TemplateVersionID, CreatedAt: timestampOf(b.CreatedAt),
 	}
-}
-
-func describeSchedule(spec aggregationv1alpha1.CoderWorkspaceSpec) workspaceSchedule {
-	schedule := workspaceSchedule{
-		TTL: never, Autostart: never, AutomaticUpdates: spec.AutomaticUpdates, Dormant: ptr.Deref(spec.Dormant, false),
-	}
-	if spec.TTLMillis != nil && *spec.TTLMillis > 0 {
-		schedule.TTL = (time.Duration(*spec.TTLMillis) * time.Millisecond).String()
-	}
-	if spec.AutostartSchedule != nil && *spec.AutostartSchedule != "" {
-		schedule.Autostart = *spec.AutostartSchedule
-	}
-	return schedule
 }

@@ -74,9 +74,7 @@ func TestListWorkspacesDescribesThem(t *testing.T) {
 		Name: devName, Namespace: "coder", Running: true, Phase: "Failed", Reason: "Failed", Owner: "ada", Organization: "coder",
 		Template: "docker", Outdated: true, AutoShutdown: "2026-05-01T10:00:00Z", LastUsedAt: "2026-05-01T10:00:00Z", BuildError: "no quota",
 	}}}
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, out)
 }
 
 // pagedWorkspaces serves a list in pages, as the API does.
@@ -126,9 +124,7 @@ func TestListWorkspacesPagesHoldEachOnce(t *testing.T) {
 			t.Fatal("the pages have no end")
 		}
 	}
-	if diff := cmp.Diff(all, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, all, got)
 }
 
 func TestGetWorkspaceTellsItAll(t *testing.T) {
@@ -156,9 +152,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 		Preset:     "large",
 		Schedule:   workspaceSchedule{TTL: "8h0m0s", Autostart: "30 9 * * 1-5", AutomaticUpdates: "never"},
 	}
-	if diff := cmp.Diff(want, out.Workspace, cmp.AllowUnexported(workspaceDetails{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	wantEqual(t, want, out.Workspace, cmp.AllowUnexported(workspaceDetails{}))
 }
 
 func TestGetWorkspaceOfAnUnbuiltOneHasNoNull(t *testing.T) {

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,22 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
-
-func addUpdateWorkspace(s *toolset.Set) {
-	toolset.Add(s, toolset.Definition{
-		Name: "update_workspace", Title: "Update a workspace",
-		Description: "Changes version or parameters, which builds again, or schedule.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("update", workspacePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural)},
-	}, updateWorkspace)
-}
 
 type updateWorkspaceInput struct {
 	Namespace        string            `json:"namespace"`
@@ -51,17 +38,12 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	if err != nil {
 		return workspaceResult{}, err
 	}
-	if question := change.question(ws); question != "" && !in.DryRun {
-		// The dry run comes first: the user is not asked to confirm a change that the API
-		// would reject.
-		if _, err := change.write(ctx, call, ws.DeepCopy(), true); err != nil {
-			return workspaceResult{}, err
-		}
-		if err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: ws.Name, UID: ws.UID, Text: question}); err != nil {
-			return workspaceResult{}, err
-		}
-	}
-	updated, err := change.write(ctx, call, ws, in.DryRun)
+	updated := false
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: change.question(ws)}
+	err = confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) (err error) {
+		updated, err = change.write(ctx, call, ws, only)
+		return err
+	})
 	if err != nil {
 		return workspaceResult{}, err
 	}
@@ -72,16 +54,7 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	case in.DryRun:
 		out.Message = wouldBeAccepted
 	}
-	if in.Wait && !in.DryRun {
-		running := ptr.Deref(ws.Spec.Running, false)
-		message, err := awaitWorkspace(ctx, call, ws, running, in.TimeoutSeconds)
-		if err != nil {
-			return workspaceResult{}, err
-		}
-		out.Message = cmp.Or(message, out.Message)
-	}
-	out.Workspace = describeWorkspace(ws)
-	return out, nil
+	return out.after(ctx, call, ws, in.Wait && !in.DryRun, ptr.Deref(ws.Spec.Running, false), in.TimeoutSeconds)
 }
 
 // workspaceChange is the requested change of a workspace. Unset fields are not changed.
@@ -94,7 +67,6 @@ type workspaceChange struct {
 	dormant          *bool
 }
 
-// change converts the arguments to a workspaceChange.
 func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (workspaceChange, error) {
 	change := workspaceChange{
 		version: in.VersionID, parameters: in.Parameters, autostart: autostartSchedule(in.Autostart),
@@ -122,7 +94,6 @@ func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1
 	return tmpl.Status.ActiveVersionID, nil
 }
 
-// apply applies the change to a spec.
 func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
 	if c.version != "" {
 		spec.TemplateVersionID = strings.ToLower(c.version)
@@ -164,18 +135,14 @@ func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string
 }
 
 // write writes the change to the API. updated is false if there is nothing to change.
-func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, dryRun bool) (updated bool, err error) {
-	key := client.ObjectKeyFromObject(ws)
-	err = writeSpec(ctx, call, ws, dryRun, func() bool {
+func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, only bool) (updated bool, err error) {
+	err = updateSpec(ctx, call, workspaceResource, ws, only, func() bool {
 		before := ws.Spec.DeepCopy()
 		c.apply(&ws.Spec)
 		updated = !equality.Semantic.DeepEqual(*before, ws.Spec)
 		return updated
 	})
-	if err != nil {
-		return false, workspaceError("update", key.Namespace, key.Name, err)
-	}
-	return updated, nil
+	return updated, err
 }
 
 // never is the argument that removes a schedule.
@@ -206,4 +173,25 @@ func autostartSchedule(schedule string) *string {
 	default:
 		return &schedule
 	}
+}
+
+// workspaceSchedule uses the same formats as the arguments of update_workspace.
+type workspaceSchedule struct {
+	TTL              string `json:"ttl"`
+	Autostart        string `json:"autostart"`
+	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
+	Dormant          bool   `json:"dormant"`
+}
+
+func describeSchedule(spec aggregationv1alpha1.CoderWorkspaceSpec) workspaceSchedule {
+	schedule := workspaceSchedule{
+		TTL: never, Autostart: never, AutomaticUpdates: spec.AutomaticUpdates, Dormant: ptr.Deref(spec.Dormant, false),
+	}
+	if spec.TTLMillis != nil && *spec.TTLMillis > 0 {
+		schedule.TTL = (time.Duration(*spec.TTLMillis) * time.Millisecond).String()
+	}
+	if spec.AutostartSchedule != nil && *spec.AutostartSchedule != "" {
+		schedule.Autostart = *spec.AutostartSchedule
+	}
+	return schedule
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -63,9 +62,7 @@ func TestUpdateWorkspace(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&want)
 			}
-			if diff := cmp.Diff(want, served(t, kube, devName, &aggregationv1alpha1.CoderWorkspace{}).Spec); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantEqual(t, want, served(t, kube, devName, &aggregationv1alpha1.CoderWorkspace{}).Spec)
 			changed := tt.change != nil
 			if changed != (writes == 1) || writes > 1 {
 				t.Errorf("it is written %d times", writes)

@@ -1,0 +1,282 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
+)
+
+const (
+	defaultEvents = 50
+	maxEvents     = 1000
+	// maxEventsBytes limits the size of the answer.
+	maxEventsBytes = 64 << 10
+)
+
+func addObservation(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "get_events", Title: "Events",
+		Description: "Shows events, newest first, of the object with this name and kind.",
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Rights: []callers.Right{{Verb: "list", Resource: "events"}},
+	}, getEvents)
+	toolset.Add(s, toolset.Definition{
+		Name: "get_pod_logs", Title: "Pod log",
+		Description: "Shows the newest lines of a container; previous: before its restart.",
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Rights: []callers.Right{{Verb: "get", Resource: "pods/log"}},
+		Uses:   []callers.Right{{Verb: "get", Resource: "pods"}},
+	}, getPodLogs)
+	toolset.Add(s, toolset.Definition{
+		Name: "check_health", Title: "Health",
+		Description: "Says who you are, which APIs answer and which control planes are not ready.",
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
+	}, checkHealth)
+}
+
+type getEventsInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Type      string `json:"type,omitempty" enum:"Normal,Warning"`
+	Limit     int    `json:"limit,omitempty" default:"50" maximum:"1000"`
+	Cursor    string `json:"cursor,omitempty"`
+	// Continue is the name of the cursor argument in the previous implementation of this
+	// server.
+	Continue string `json:"continue,omitempty" deprecated:"true"`
+}
+
+type getEventsOutput struct {
+	Items      []event `json:"items"`
+	Truncated  bool    `json:"truncated"`
+	NextCursor string  `json:"nextCursor,omitempty"`
+	// Continue equals NextCursor, for clients of the previous implementation.
+	Continue string `json:"continue,omitempty"`
+	Note     string `json:"note,omitempty"`
+}
+
+// event is an event about the object of that kind and name.
+type event struct {
+	Type           string `json:"type"`
+	Reason         string `json:"reason"`
+	Message        string `json:"message"`
+	Count          int32  `json:"count"`
+	LastTimestamp  string `json:"lastTimestamp,omitempty"`
+	FirstTimestamp string `json:"firstTimestamp,omitempty"`
+	Kind           string `json:"kind,omitempty"`
+	Name           string `json:"name,omitempty"`
+	Source         string `json:"source,omitempty"`
+}
+
+func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getEventsOutput, error) {
+	if err := toolset.RequireNamespace(in.Namespace); err != nil {
+		return getEventsOutput{}, err
+	}
+	in.Cursor = cmp.Or(in.Cursor, in.Continue)
+	page, err := toolset.NewPageWithin(in.Limit, in.Cursor, defaultEvents, maxEvents)
+	if err != nil {
+		return getEventsOutput{}, err
+	}
+	options := page.Options(in.Namespace)
+	in.filter(options)
+	read, next, failed := toolset.ReadEvents(ctx, call.Kube, *options)
+	if failed != nil {
+		return getEventsOutput{}, failed
+	}
+	slices.SortFunc(read, podproblem.CompareEvents)
+	shown, cursor := toolset.Cut(page, read, next)
+	if fitting := fittingEvents(shown); fitting < len(shown) {
+		if page, err = toolset.NewPageWithin(fitting, in.Cursor, defaultEvents, maxEvents); err != nil {
+			return getEventsOutput{}, err
+		}
+		shown, cursor = toolset.Cut(page, read, next)
+	}
+	out := getEventsOutput{Items: make([]event, 0, len(shown)), Truncated: cursor != "", NextCursor: cursor, Continue: cursor}
+	for i := range shown {
+		out.Items = append(out.Items, describeEvent(&shown[i]))
+	}
+	if next != "" {
+		out.Note = fmt.Sprintf("%d events were read, in the order of their names, so newer ones may be among the rest: give name, kind or type, or go on with continue", len(read))
+	}
+	return out, nil
+}
+
+// filter sets the field selector, so that the API server filters. It capitalizes the kind,
+// because clients often write it in lower case.
+func (in getEventsInput) filter(options *client.ListOptions) {
+	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
+	if in.Kind != "" {
+		selected["involvedObject.kind"] = strings.ToUpper(in.Kind[:1]) + in.Kind[1:]
+	}
+	options.FieldSelector = selectorOf(selected)
+}
+
+// firstSeen returns the time of the first occurrence. Events of the events.k8s.io API set
+// EventTime instead of FirstTimestamp.
+func firstSeen(e *corev1.Event) time.Time {
+	switch {
+	case !e.FirstTimestamp.IsZero():
+		return e.FirstTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	default:
+		return e.CreationTimestamp.Time
+	}
+}
+
+// fittingEvents returns how many of the events fit into an answer, at least one.
+func fittingEvents(events []corev1.Event) int {
+	// frame is the approximate size of an event's JSON object without its texts.
+	const frame = 250
+	size := 0
+	for i := range events {
+		e := &events[i]
+		size += frame + min(len(e.Message), maxExcerpt) + len(e.InvolvedObject.Name) + len(e.Reason)
+		if size > maxEventsBytes {
+			return max(i, 1)
+		}
+	}
+	return len(events)
+}
+
+func describeEvent(e *corev1.Event) event {
+	return event{
+		Type: e.Type, Reason: excerpt(e.Reason), Message: excerpt(e.Message), Count: podproblem.EventCount(e),
+		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen(e)),
+		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
+		Source: cmp.Or(e.Source.Component, e.ReportingController),
+	}
+}
+
+const (
+	defaultLogLines = 200
+	maxLogLines     = 5000
+	defaultLogBytes = 64 << 10
+	maxLogBytes     = 1 << 20
+
+	// defaultContainerAnnotation is the annotation in which a pod names its default
+	// container.
+	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
+)
+
+type getPodLogsInput struct {
+	Namespace    string `json:"namespace"`
+	Name         string `json:"name"`
+	Container    string `json:"container,omitempty"`
+	TailLines    int    `json:"tailLines,omitempty" maximum:"5000"`
+	LimitBytes   int    `json:"limitBytes,omitempty"`
+	Previous     bool   `json:"previous,omitempty"`
+	SinceSeconds int64  `json:"sinceSeconds,omitempty"`
+}
+
+// getPodLogsOutput is the end of a container's log. Truncated reports that older lines were
+// left out.
+type getPodLogsOutput struct {
+	Container string `json:"container,omitempty"`
+	Logs      string `json:"logs"`
+	Truncated bool   `json:"truncated"`
+	Note      string `json:"note,omitempty"`
+}
+
+func getPodLogs(ctx context.Context, call *toolset.Call, in getPodLogsInput) (getPodLogsOutput, error) {
+	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+		return getPodLogsOutput{}, err
+	}
+	container, err := chooseContainer(ctx, call.Kube, in)
+	if err != nil {
+		return getPodLogsOutput{}, err
+	}
+	lines, bytes := bounded(in.TailLines, defaultLogLines, maxLogLines), bounded(in.LimitBytes, defaultLogBytes, maxLogBytes)
+	logs, cut, err := readLog(ctx, call.Kube, in, container, lines, bytes)
+	if err != nil {
+		return getPodLogsOutput{}, err
+	}
+	out := getPodLogsOutput{Container: container, Logs: logs, Truncated: cut}
+	if cut {
+		out.Note = fmt.Sprintf("older lines are left out; give tailLines up to %d and limitBytes up to %d for more", maxLogLines, maxLogBytes)
+	}
+	return out, nil
+}
+
+func bounded(given, standard, most int) int {
+	if given <= 0 {
+		return standard
+	}
+	return min(given, most)
+}
+
+// chooseContainer returns the requested container, the only one, or the pod's default
+// container. It returns "" if the caller may not read the pod; the API then chooses the
+// container.
+func chooseContainer(ctx context.Context, kube *callers.Kube, in getPodLogsInput) (string, error) {
+	if in.Container != "" {
+		return in.Container, nil
+	}
+	p, err := readObject(ctx, kube, "pods", in.Namespace, in.Name, &corev1.Pod{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case len(p.Spec.Containers) == 1:
+		return p.Spec.Containers[0].Name, nil
+	}
+	names := containerNames(p)
+	if preferred := p.Annotations[defaultContainerAnnotation]; slices.Contains(names, preferred) {
+		return preferred, nil
+	}
+	return "", toolset.UsageError(fmt.Sprintf("pod %s/%s has several containers; give container: one of %s", in.Namespace, in.Name, strings.Join(names, ", ")))
+}
+
+func containerNames(p *corev1.Pod) []string {
+	var names []string
+	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+		names = append(names, c.Name)
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// readLog returns the newest lines of a log. It requests one more line than it keeps, to
+// find out whether the log is longer.
+func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, container string, lines, bytes int) (logs string, cut bool, err error) {
+	query := url.Values{"tailLines": {strconv.Itoa(lines + 1)}}
+	if container != "" {
+		query.Set("container", container)
+	}
+	if in.Previous {
+		query.Set("previous", "true")
+	}
+	if in.SinceSeconds > 0 {
+		query.Set("sinceSeconds", strconv.FormatInt(in.SinceSeconds, 10))
+	}
+	stream, err := kube.Raw.Get(ctx, callers.SubresourcePath(corev1.SchemeGroupVersion, in.Namespace, "pods", in.Name, "log"), query)
+	if err != nil {
+		return "", false, callError("get", "pods/log", in.Namespace, in.Name, err)
+	}
+	defer stream.Close()
+	kept, cut, err := toolset.ReadTail(stream, lines, bytes)
+	if err != nil {
+		return "", false, callError("get", "pods/log", in.Namespace, in.Name, err)
+	}
+	// Redaction can make a text longer.
+	logs, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(kept)), lines, bytes)
+	return logs, cut || cutAgain, err
+}

@@ -1,0 +1,271 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+type setWorkspaceRunningInput struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	Running        bool   `json:"running"`
+	Wait           bool   `json:"wait,omitempty"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	Confirm        string `json:"confirm,omitempty"`
+}
+
+// setWorkspaceRunning uses the subresources start and stop instead of spec.running: they
+// also build again after a failure, and they cannot fail with a conflict.
+func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspaceRunningInput) (workspaceResult, error) {
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	out := workspaceResult{Updated: !runsAsWanted(ws, in.Running)}
+	if out.Updated {
+		if ws, err = startOrStop(ctx, call, ws, in); err != nil {
+			return workspaceResult{}, err
+		}
+	}
+	return out.after(ctx, call, ws, in.Wait, in.Running, in.TimeoutSeconds)
+}
+
+// after returns the answer with the state of the workspace after the change. If wait is set,
+// it waits until the workspace runs or is stopped.
+func (out workspaceResult) after(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, wait, running bool, timeoutSeconds int,
+) (workspaceResult, error) {
+	if wait {
+		message, err := awaitWorkspace(ctx, call, ws, running, timeoutSeconds)
+		if err != nil {
+			return workspaceResult{}, err
+		}
+		out.Message = cmp.Or(message, out.Message)
+	}
+	out.Workspace = describeWorkspace(ws)
+	return out, nil
+}
+
+// runsAsWanted reports whether nothing needs to be done. A workspace whose last build
+// failed or was canceled is built again.
+func runsAsWanted(ws *aggregationv1alpha1.CoderWorkspace, running bool) bool {
+	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
+	return !failed && ptr.Deref(ws.Spec.Running, !running) == running
+}
+
+// startOrStop starts or stops the workspace and returns its new state.
+func startOrStop(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, in setWorkspaceRunningInput,
+) (*aggregationv1alpha1.CoderWorkspace, error) {
+	action, resource, ask := "start", startResource, confirmation{}
+	if !in.Running {
+		action, resource = "stop", stopResource
+		ask = confirmation{confirm: in.Confirm, question: fmt.Sprintf("Stop workspace %s of %s? Its processes are stopped.", ws.Name, ws.Status.OwnerName)}
+	}
+	err := confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
+		options := &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun(only)}}
+		err := call.Kube.SubResource(action).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options)
+		return callError("create", resource+"."+aggregationGroup, ws.Namespace, ws.Name, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
+}
+
+// awaitWorkspace waits until the workspace is ready in the phase Running or Stopped, or
+// until a user must act. It updates ws. message is not empty if the workspace was deleted
+// or is stalled.
+func awaitWorkspace(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
+) (message string, err error) {
+	phase := "Stopped"
+	if running {
+		phase = "Running"
+	}
+	gone, err := call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+		conditions := ws.Status.Conditions
+		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phase
+		return ready || stalledMessage(conditions) != "", ws.Status.Phase + ": " + progressMessage(conditions)
+	})
+	if gone {
+		return "the workspace was deleted in the meantime", err
+	}
+	if stalled := stalledMessage(ws.Status.Conditions); stalled != "" {
+		return fmt.Sprintf("%s; get_build_logs shows the whole log", stalled), err
+	}
+	return "", err
+}
+
+type createWorkspaceInput struct {
+	Namespace      string            `json:"namespace"`
+	Owner          string            `json:"owner"`
+	Name           string            `json:"name"`
+	Template       string            `json:"template"`
+	VersionID      string            `json:"versionID,omitempty"`
+	Preset         string            `json:"preset,omitempty"`
+	Parameters     map[string]string `json:"parameters,omitempty"`
+	Running        *bool             `json:"running,omitempty"`
+	TTL            string            `json:"ttl,omitempty" jsonschema:"like 8h"`
+	Autostart      string            `json:"autostart,omitempty"`
+	DryRun         bool              `json:"dryRun,omitempty"`
+	Wait           bool              `json:"wait,omitempty"`
+	TimeoutSeconds int               `json:"timeoutSeconds,omitempty"`
+}
+
+func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspaceInput) (workspaceResult, error) {
+	ws, err := in.workspace()
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	if err := call.Kube.Create(ctx, ws, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
+		return workspaceResult{}, callError("create", workspaceResource, in.Namespace, ws.Name, err)
+	}
+	if in.DryRun {
+		return workspaceResult{Workspace: describeWorkspace(ws), Message: wouldBeAccepted}, nil
+	}
+	return workspaceResult{Updated: true}.after(ctx, call, ws, in.Wait, ptr.Deref(in.Running, true), in.TimeoutSeconds)
+}
+
+// wouldBeAccepted is the message of a dry run that succeeded.
+const wouldBeAccepted = "dry run: this would be accepted; nothing was changed"
+
+// workspace returns the requested object. The prefix of its name,
+// [control-plane.]organization, is that of the template's name.
+func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace, error) {
+	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+		return nil, err
+	}
+	dot := strings.LastIndex(in.Template, ".")
+	ttl, err := ttlMillis(in.TTL)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.TTL == never:
+		return nil, toolset.UsageError("a new workspace cannot have the ttl never: omit ttl, and set it to never with update_workspace afterwards")
+	case in.Owner == "" || strings.Contains(in.Owner, "."):
+		return nil, toolset.UsageError(fmt.Sprintf("owner %q is not a valid user name in Coder", in.Owner))
+	case strings.Contains(in.Name, "."):
+		return nil, toolset.UsageError(fmt.Sprintf("name %q has a dot: give only the workspace's own name, such as dev; organization and owner are added", in.Name))
+	case dot <= 0 || dot == len(in.Template)-1:
+		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
+	}
+	ws := &aggregationv1alpha1.CoderWorkspace{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: in.Namespace,
+			Name:      strings.ToLower(in.Template[:dot] + "." + in.Owner + "." + in.Name),
+		},
+		Spec: aggregationv1alpha1.CoderWorkspaceSpec{
+			TemplateName:          in.Template[dot+1:],
+			TemplateVersionID:     in.VersionID,
+			TemplateVersionPreset: in.Preset,
+			Running:               in.Running,
+			TTLMillis:             ttl,
+			AutostartSchedule:     autostartSchedule(in.Autostart),
+		},
+	}
+	setParameters(&ws.Spec, in.Parameters)
+	return ws, nil
+}
+
+// setParameters sets the values of these parameters and keeps the others.
+func setParameters(spec *aggregationv1alpha1.CoderWorkspaceSpec, values map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		parameter := aggregationv1alpha1.WorkspaceParameter{Name: name, Value: values[name]}
+		i := slices.IndexFunc(spec.Parameters, func(p aggregationv1alpha1.WorkspaceParameter) bool { return p.Name == name })
+		if i < 0 {
+			spec.Parameters = append(spec.Parameters, parameter)
+			continue
+		}
+		spec.Parameters[i] = parameter
+	}
+}
+
+type deleteWorkspaceInput struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	DryRun         bool   `json:"dryRun,omitempty"`
+	Wait           bool   `json:"wait,omitempty"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	Confirm        string `json:"confirm,omitempty"`
+}
+
+// deleteWorkspaceOutput contains the last observed state of the workspace. Updated is false
+// if the workspace was already being deleted.
+type deleteWorkspaceOutput struct {
+	Workspace workspace `json:"workspace"`
+	Updated   bool      `json:"updated"`
+	Gone      bool      `json:"gone"`
+	Message   string    `json:"message,omitempty"`
+}
+
+func deleteWorkspace(ctx context.Context, call *toolset.Call, in deleteWorkspaceInput) (deleteWorkspaceOutput, error) {
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return deleteWorkspaceOutput{}, err
+	}
+	out := deleteWorkspaceOutput{Workspace: describeWorkspace(ws)}
+	if ws.DeletionTimestamp == nil {
+		if err := in.delete(ctx, call, ws); err != nil {
+			return deleteWorkspaceOutput{}, err
+		}
+		out.Updated = !in.DryRun
+	}
+	if in.DryRun {
+		out.Message = wouldBeAccepted
+		return out, nil
+	}
+	if in.Wait {
+		if out.Gone, out.Message, err = awaitDeletion(ctx, call, ws, in.TimeoutSeconds); err != nil {
+			return deleteWorkspaceOutput{}, err
+		}
+		out.Workspace = describeWorkspace(ws)
+	}
+	return out, nil
+}
+
+// delete deletes the workspace. The UID precondition prevents the deletion of a new workspace
+// of the same name.
+func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) error {
+	ask := confirmation{
+		dryRun: in.DryRun, confirm: in.Confirm,
+		question: fmt.Sprintf("Delete workspace %s of %s with all its data? It cannot be brought back.", ws.Name, ws.Status.OwnerName),
+	}
+	return confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) error {
+		options := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ws.UID}, DryRun: dryRun(only)}
+		return callError("delete", workspaceResource, in.Namespace, in.Name, call.Kube.Delete(ctx, ws, options))
+	})
+}
+
+// awaitDeletion waits until the workspace no longer exists or its deletion has failed.
+func awaitDeletion(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, timeoutSeconds int,
+) (gone bool, message string, err error) {
+	failure := func() string {
+		failed := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionDeletionFailed)
+		if failed == nil {
+			return ""
+		}
+		return excerpt(failed.Message)
+	}
+	gone, err = call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+		return failure() != "", ws.Status.Phase + ": " + progressMessage(ws.Status.Conditions)
+	})
+	if !gone && failure() != "" {
+		message = fmt.Sprintf("the deletion failed: %s; get_build_logs shows the whole log", failure())
+	}
+	return gone, message, err
+}
