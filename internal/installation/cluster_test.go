@@ -1,15 +1,11 @@
 package installation
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,7 +79,7 @@ func (s *servers) start() error {
 	s.cluster = cluster{config: config, kube: kube}
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
-	objects, err := manifests(ctx)
+	objects, err := kubetest.Kustomize(ctx, "../../config/default")
 	if err != nil {
 		return err
 	}
@@ -95,28 +90,6 @@ func (s *servers) start() error {
 	}
 	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()})
 	return err
-}
-
-// manifests returns the objects of config/default as kubectl renders them.
-func manifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	var stderr bytes.Buffer
-	kubectl := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", "../../config/default")
-	kubectl.Stderr = &stderr
-	out, err := kubectl.Output()
-	if err != nil {
-		return nil, fmt.Errorf("rendering config/default: %w: %s", err, stderr.String())
-	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, err
-		}
-		objects = append(objects, object)
-	}
 }
 
 func apply(ctx context.Context, kube client.Client, object *unstructured.Unstructured) error {

@@ -13,17 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// part is a component of the process. app is its name in the flag --app.
+// part is a component of the process. app is its name in the flag --app, and roles is the file of
+// its generated roles.
 type part struct {
-	app, name string
-	wanted    bool
+	app, name, roles string
+	wanted           bool
 }
 
 func parts(want Expectation) []part {
 	return []part{
-		{"controller", "the controllers", want.Controllers},
-		{"aggregated-apiserver", "the aggregated API", want.AggregatedAPI},
-		{"mcp-http", "the MCP server", want.MCP},
+		{"controller", "the controllers", controllerRoles, want.Controllers},
+		{"aggregated-apiserver", "the aggregated API", apiserverRoles, want.AggregatedAPI},
+		{"mcp-http", "the MCP server", mcpRoles, want.MCP},
 	}
 }
 

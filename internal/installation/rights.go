@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
 const (
@@ -30,16 +31,12 @@ func (c *checker) rights(ctx context.Context) ([]Problem, error) {
 	if !c.want.OwnRights {
 		return c.roles(ctx)
 	}
-	needs, err := needsOf(c.want)
-	if err != nil {
-		return nil, err
-	}
 	who, err := c.whoAmI(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var problems []Problem
-	for _, n := range needs {
+	for _, n := range needsOf(c.want) {
 		missing, err := c.missing(ctx, n)
 		if err != nil {
 			return problems, err
@@ -52,12 +49,12 @@ func (c *checker) rights(ctx context.Context) ([]Problem, error) {
 }
 
 // mayNot describes missing permissions.
-func mayNot(missing []right, n need) string {
+func mayNot(missing []rbacv1.PolicyRule, n need) string {
 	where := ""
 	if n.namespace != "" {
 		where = " in namespace " + n.namespace
 	}
-	if len(missing) == len(n.rights) && len(missing) > allNamed {
+	if len(missing) == len(n.rules) && len(missing) > allNamed {
 		return fmt.Sprintf("has none of the %d permissions that it needs%s, such as %s", len(missing), where, sentence(missing[:1]))
 	}
 	return fmt.Sprintf("lacks permissions that it needs%s: %s", where, sentence(missing))
@@ -80,24 +77,21 @@ func (c *checker) whoAmI(ctx context.Context) (string, error) {
 // missing returns the permissions that the caller lacks. It requests the caller's rules
 // once. Permissions that are not in the rules are checked individually, because other
 // authorizers than RBAC may not list their rules.
-func (c *checker) missing(ctx context.Context, n need) ([]right, error) {
+func (c *checker) missing(ctx context.Context, n need) ([]rbacv1.PolicyRule, error) {
 	namespace := cmp.Or(n.namespace, nowhere)
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	if err := c.kube.Create(ctx, review); err != nil {
 		return nil, fmt.Errorf("asking kube-apiserver for our rights in namespace %s: %w", namespace, err)
 	}
-	rules := rulesOf(review.Status)
-	var missing []right
-	for _, r := range n.rights {
-		if covered(r, rules) {
-			continue
-		}
-		allowed, err := c.allowed(ctx, n.namespace, r)
+	_, unlisted := validation.Covers(rulesOf(review.Status), n.rules)
+	var missing []rbacv1.PolicyRule
+	for _, rule := range unlisted {
+		allowed, err := c.allowed(ctx, n.namespace, rule)
 		if err != nil {
 			return nil, err
 		}
 		if !allowed {
-			missing = append(missing, r)
+			missing = append(missing, rule)
 		}
 	}
 	return missing, nil
@@ -117,93 +111,84 @@ func rulesOf(status authorizationv1.SubjectRulesReviewStatus) []rbacv1.PolicyRul
 }
 
 // allowed checks a single permission.
-func (c *checker) allowed(ctx context.Context, namespace string, r right) (bool, error) {
+func (c *checker) allowed(ctx context.Context, namespace string, rule rbacv1.PolicyRule) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{}
-	if r.path != "" {
-		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.path, Verb: r.verb}
+	if len(rule.NonResourceURLs) > 0 {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
 	} else {
-		resource, sub, _ := strings.Cut(r.resource, "/")
+		resource, sub, _ := strings.Cut(rule.Resources[0], "/")
 		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name,
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: sub,
+			Name: strings.Join(rule.ResourceNames, ""),
 		}
 	}
 	if err := c.kube.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking kube-apiserver whether we may %s %s: %w", r.verb, r.what(), err)
+		return false, fmt.Errorf("asking kube-apiserver whether we may %s %s: %w", rule.Verbs[0], what(rule), err)
 	}
 	return review.Status.Allowed, nil
 }
 
 // needsOf returns all permissions of the expected parts, by namespace.
-func needsOf(want Expectation) ([]need, error) {
+func needsOf(want Expectation) []need {
 	var needs []need
-	add := func(namespace, do string, rights ...right) {
-		if len(rights) > 0 {
-			needs = append(needs, need{namespace: namespace, rights: rights, do: do})
+	add := func(namespace, do string, rules ...rbacv1.PolicyRule) {
+		if len(rules) > 0 {
+			needs = append(needs, need{namespace: namespace, rules: rules, do: do})
 		}
 	}
 	if want.Controllers {
-		roles, err := generatedRoles(controllerRoles)
-		if err != nil {
-			return nil, err
-		}
+		role := generatedRoles(controllerRoles)[0]
 		for _, namespace := range watched(want) {
-			add(namespace, bindRole(namespace, roles[0].Name), rightsOf(roles[0].Rules)...)
+			add(namespace, bindRole(namespace, role.Name), singles(role.Rules)...)
 		}
 		if !want.NoLeaderElection {
 			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyRBAC, lease(LeaseName)...)
 		}
 	}
 	if want.AggregatedAPI {
-		if err := apiserverNeeds(want, add); err != nil {
-			return nil, err
-		}
+		apiserverNeeds(want, add)
 	}
 	if want.MCP {
-		roles, err := generatedRoles(mcpRoles)
-		if err != nil {
-			return nil, err
-		}
-		add("", bindRole("", roles[0].Name), rightsOf(roles[0].Rules)...)
-		add(want.Namespace, applyRBAC, right{verb: "create", resource: "secrets"},
-			right{verb: "get", resource: "secrets", name: ConfirmationSecret})
+		role := generatedRoles(mcpRoles)[0]
+		add("", bindRole("", role.Name), singles(role.Rules)...)
+		add(want.Namespace, applyRBAC, single("create", "", "secrets", ""), single("get", "", "secrets", ConfirmationSecret))
 	}
 	add("", applyRBAC,
-		right{verb: "create", group: "authentication.k8s.io", resource: "tokenreviews"},
-		right{verb: "create", group: "authorization.k8s.io", resource: "subjectaccessreviews"})
-	return needs, nil
+		single("create", "authentication.k8s.io", "tokenreviews", ""),
+		single("create", "authorization.k8s.io", "subjectaccessreviews", ""))
+	return needs
 }
 
 // apiserverNeeds adds the permissions of the aggregated API, of which some are
 // cluster-scoped.
-func apiserverNeeds(want Expectation, add func(namespace, do string, rights ...right)) error {
-	roles, err := generatedRoles(apiserverRoles)
-	if err != nil {
-		return err
-	}
-	for _, role := range roles {
-		all := rightsOf(role.Rules)
+func apiserverNeeds(want Expectation, add func(namespace, do string, rules ...rbacv1.PolicyRule)) {
+	clusterWide := inNoNamespace()
+	for _, role := range generatedRoles(apiserverRoles) {
 		if role.Kind == "Role" {
-			add(want.Namespace, applyRBAC, all...)
+			add(want.Namespace, applyRBAC, singles(role.Rules)...)
 			continue
 		}
-		clusterWide := inNoNamespace()
-		inCluster := func(r right) bool { return clusterWide.Has(r.resource) }
-		namespaced := slices.DeleteFunc(slices.Clone(all), inCluster)
-		add("", applyRBAC, slices.DeleteFunc(all, func(r right) bool { return !inCluster(r) })...)
+		var inCluster, namespaced []rbacv1.PolicyRule
+		for _, rule := range singles(role.Rules) {
+			if len(rule.Resources) > 0 && clusterWide.Has(rule.Resources[0]) {
+				inCluster = append(inCluster, rule)
+			} else {
+				namespaced = append(namespaced, rule)
+			}
+		}
+		add("", applyRBAC, inCluster...)
 		for _, namespace := range watched(want) {
 			add(namespace, bindRole(namespace, role.Name), namespaced...)
 		}
 	}
 	add(want.Namespace, applyRBAC, lease(APIServerLeaseName)...)
-	add(metav1.NamespaceSystem, applyRBAC, right{verb: "get", resource: "configmaps", name: "extension-apiserver-authentication"})
-	return nil
+	add(metav1.NamespaceSystem, applyRBAC, single("get", "", "configmaps", "extension-apiserver-authentication"))
 }
 
 // lease returns the permissions for leader election with a Lease.
-func lease(name string) []right {
+func lease(name string) []rbacv1.PolicyRule {
 	const group, resource = "coordination.k8s.io", "leases"
-	return []right{{verb: "create", group: group, resource: resource},
-		{verb: "get", group: group, resource: resource, name: name}, {verb: "update", group: group, resource: resource, name: name}}
+	return []rbacv1.PolicyRule{single("create", group, resource, ""), single("get", group, resource, name), single("update", group, resource, name)}
 }
 
 // watched returns the namespaces that the operator works in; one empty name means all.
@@ -224,38 +209,23 @@ func bindRole(namespace, role string) string {
 // ChildResources returns the resources of which the operator creates objects for its custom
 // resources. The list is complete, because it is derived from the generated role that
 // limits the operator.
-func ChildResources() ([]schema.GroupResource, error) {
-	roles, err := generatedRoles(controllerRoles)
-	if err != nil {
-		return nil, err
-	}
+func ChildResources() []schema.GroupResource {
 	var found []schema.GroupResource
-	for _, rule := range roles[0].Rules {
-		if !has(rule.Verbs, "create") {
-			continue
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				if resource != "events" {
-					found = append(found, schema.GroupResource{Group: group, Resource: resource})
-				}
-			}
+	for _, rule := range singles(generatedRoles(controllerRoles)[0].Rules) {
+		if rule.Verbs[0] == "create" && rule.Resources[0] != "events" {
+			found = append(found, schema.GroupResource{Group: rule.APIGroups[0], Resource: rule.Resources[0]})
 		}
 	}
 	slices.SortFunc(found, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
-	return found, nil
+	return found
 }
 
 // RoleNames returns the names of the generated ClusterRoles. In older versions, they have
 // no label.
-func RoleNames() ([]string, error) {
+func RoleNames() []string {
 	var names []string
-	for _, path := range []string{controllerRoles, apiserverRoles, mcpRoles} {
-		roles, err := generatedRoles(path)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, roles[0].Name)
+	for _, part := range parts(Expectation{}) {
+		names = append(names, generatedRoles(part.roles)[0].Name)
 	}
-	return names, nil
+	return names
 }

@@ -3,49 +3,54 @@ package installation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/config"
 )
 
-// right is a permission that a part needs.
-type right struct {
-	verb string
-	// path is a non-resource URL; if it is set, the fields below are empty.
-	path            string
-	group, resource string
-	// name limits the permission to one object; empty means all objects.
-	name string
-}
-
-// need contains permissions in one namespace; an empty namespace means all namespaces.
+// need contains single permissions in one namespace, each with one verb, and one resource or path.
+// An empty namespace means all namespaces.
 type need struct {
 	namespace string
-	rights    []right
+	rules     []rbacv1.PolicyRule
 	// do is the next step if permissions are missing.
 	do string
 }
 
-// what returns the resource of a permission in the format of kubectl.
-func (r right) what() string {
-	if r.path != "" {
-		return r.path
+// single returns one permission for a resource. name limits it to one object; empty means all.
+func single(verb, group, resource, name string) rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}}
+	if name != "" {
+		rule.ResourceNames = []string{name}
 	}
-	out := r.resource
-	if r.group != "" {
-		out += "." + r.group
+	return rule
+}
+
+// singles returns the single permissions of rules.
+func singles(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var all []rbacv1.PolicyRule
+	for _, rule := range rules {
+		all = append(all, validation.BreakdownRule(rule)...)
 	}
-	if r.name != "" {
-		out += " " + r.name
+	return all
+}
+
+// what returns the path or the resource of a single permission in the format of kubectl.
+func what(single rbacv1.PolicyRule) string {
+	if len(single.NonResourceURLs) > 0 {
+		return single.NonResourceURLs[0]
 	}
-	return out
+	resource := strings.TrimSuffix(single.Resources[0]+"."+single.APIGroups[0], ".")
+	return strings.Join(append([]string{resource}, single.ResourceNames...), " ")
 }
 
 // The paths of the generated roles.
@@ -55,46 +60,22 @@ const (
 	mcpRoles        = "rbac/mcp/role.yaml"
 )
 
-// generatedRoles reads a file of roles. Roles are read as ClusterRoles, because they have
-// the same rules.
-func generatedRoles(path string) ([]rbacv1.ClusterRole, error) {
+// generatedRoles returns the roles in a file of config. Roles are read as ClusterRoles, because
+// they have the same rules.
+func generatedRoles(path string) []rbacv1.ClusterRole {
 	raw, err := config.Roles.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the generated roles: %w", err)
+		panic(fmt.Sprintf("bug: reading the generated roles: %v", err))
 	}
 	var roles []rbacv1.ClusterRole
 	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		role := rbacv1.ClusterRole{}
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
-			return nil, fmt.Errorf("reading the generated roles in %s: %w", path, err)
+			panic(fmt.Sprintf("bug: reading the generated roles in %s: %v", path, err))
 		}
 		roles = append(roles, role)
 	}
-	return roles, nil
-}
-
-// rightsOf returns the single permissions of rules.
-func rightsOf(rules []rbacv1.PolicyRule) []right {
-	var rights []right
-	for _, rule := range rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, verb := range rule.Verbs {
-			for _, path := range rule.NonResourceURLs {
-				rights = append(rights, right{verb: verb, path: path})
-			}
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					for _, name := range names {
-						rights = append(rights, right{verb: verb, group: group, resource: resource, name: name})
-					}
-				}
-			}
-		}
-	}
-	return rights
+	return roles
 }
 
 // inNoNamespace returns the resources of the generated roles that a RoleBinding cannot
@@ -106,42 +87,18 @@ func inNoNamespace() sets.Set[string] {
 		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
 }
 
-// covered reports whether a rule grants a permission.
-func covered(r right, rules []rbacv1.PolicyRule) bool {
-	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
-		if !has(rule.Verbs, r.verb) {
-			return false
-		}
-		if r.path != "" {
-			return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool {
-				prefix, wild := strings.CutSuffix(pattern, "*")
-				return pattern == r.path || wild && strings.HasPrefix(r.path, prefix)
-			})
-		}
-		_, sub, _ := strings.Cut(r.resource, "/")
-		return has(rule.APIGroups, r.group) &&
-			(has(rule.Resources, r.resource) || sub != "" && slices.Contains(rule.Resources, "*/"+sub)) &&
-			(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.name))
-	})
-}
-
-func has(list []string, value string) bool {
-	return slices.Contains(list, value) || slices.Contains(list, "*")
-}
-
 // sentence lists permissions, for example "secrets (get, list), pods (get)". Resources and
 // verbs are sorted alphabetically.
-func sentence(rights []right) string {
+func sentence(rules []rbacv1.PolicyRule) string {
 	verbs := map[string][]string{}
-	for _, r := range rights {
-		verbs[r.what()] = append(verbs[r.what()], r.verb)
+	for _, rule := range rules {
+		verbs[what(rule)] = append(verbs[what(rule)], rule.Verbs...)
 	}
 	var parts []string
-	for what, list := range verbs {
-		slices.Sort(list)
-		parts = append(parts, fmt.Sprintf("%s (%s)", what, strings.Join(slices.Compact(list), ", ")))
+	for _, resource := range slices.Sorted(maps.Keys(verbs)) {
+		list := slices.Compact(slices.Sorted(slices.Values(verbs[resource])))
+		parts = append(parts, fmt.Sprintf("%s (%s)", resource, strings.Join(list, ", ")))
 	}
-	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
 
@@ -149,18 +106,11 @@ func sentence(rights []right) string {
 // version needs, and are bound.
 func (c *checker) roles(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
-	for _, part := range []struct {
-		path   string
-		wanted bool
-	}{{controllerRoles, c.want.Controllers}, {apiserverRoles, c.want.AggregatedAPI}, {mcpRoles, c.want.MCP}} {
+	for _, part := range parts(c.want) {
 		if !part.wanted {
 			continue
 		}
-		roles, err := generatedRoles(part.path)
-		if err != nil {
-			return problems, err
-		}
-		problem, err := c.role(ctx, roles[0])
+		problem, err := c.role(ctx, generatedRoles(part.roles)[0])
 		if err != nil {
 			return problems, err
 		}
@@ -182,13 +132,7 @@ func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Prob
 	case err != nil:
 		return nil, fmt.Errorf("reading %s: %w", object, err)
 	}
-	var missing []right
-	for _, r := range rightsOf(generated.Rules) {
-		if !covered(r, found.Rules) {
-			missing = append(missing, r)
-		}
-	}
-	if len(missing) > 0 {
+	if covered, missing := validation.Covers(found.Rules, generated.Rules); !covered {
 		return &Problem{Object: object, What: "lacks permissions that this version needs: " + sentence(missing), Do: applyRBAC}, nil
 	}
 	bound, err := c.bound(ctx, generated.Name)
@@ -204,21 +148,14 @@ func (c *checker) bound(ctx context.Context, role string) (bool, error) {
 	if err := c.kube.List(ctx, wide); err != nil {
 		return false, fmt.Errorf("listing ClusterRoleBindings: %w", err)
 	}
-	for _, binding := range wide.Items {
-		if gives(binding.RoleRef, role, binding.Subjects) {
-			return true, nil
-		}
+	if slices.ContainsFunc(wide.Items, func(b rbacv1.ClusterRoleBinding) bool { return gives(b.RoleRef, role, b.Subjects) }) {
+		return true, nil
 	}
 	narrow := &rbacv1.RoleBindingList{}
 	if err := c.kube.List(ctx, narrow); err != nil {
 		return false, fmt.Errorf("listing RoleBindings: %w", err)
 	}
-	for _, binding := range narrow.Items {
-		if gives(binding.RoleRef, role, binding.Subjects) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(narrow.Items, func(b rbacv1.RoleBinding) bool { return gives(b.RoleRef, role, b.Subjects) }), nil
 }
 
 func gives(ref rbacv1.RoleRef, role string, subjects []rbacv1.Subject) bool {

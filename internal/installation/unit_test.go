@@ -107,49 +107,16 @@ func TestLackingFields(t *testing.T) {
 	}
 }
 
-func TestCovered(t *testing.T) {
-	rules := []rbacv1.PolicyRule{
-		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"mine"}},
-		{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "*/scale"}},
-		{Verbs: []string{"get"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ResourceNames: nil},
-		{Verbs: []string{"post"}, NonResourceURLs: []string{"/mcp", "/healthz/*"}},
-	}
-	for name, test := range map[string]struct {
-		right right
-		rules []rbacv1.PolicyRule
-		want  bool
-	}{
-		"one object":             {right{verb: "get", resource: "secrets", name: "mine"}, rules[:1], true},
-		"another object":         {right{verb: "get", resource: "secrets", name: "other"}, rules[:1], false},
-		"all of one":             {right{verb: "get", resource: "secrets"}, rules[:1], false},
-		"any verb":               {right{verb: "delete", group: "apps", resource: "deployments"}, rules, true},
-		"another group":          {right{verb: "delete", resource: "deployments"}, rules, false},
-		"a subresource of any":   {right{verb: "patch", group: "apps", resource: "statefulsets/scale"}, rules, true},
-		"everything":             {right{verb: "get", group: "x", resource: "y"}, rules, true},
-		"another verb":           {right{verb: "list", group: "x", resource: "y"}, rules, false},
-		"a path":                 {right{verb: "post", path: "/mcp"}, rules, true},
-		"a path below":           {right{verb: "post", path: "/healthz/a"}, rules, true},
-		"a path that is longer":  {right{verb: "post", path: "/mcp2"}, rules, false},
-		"a path, not a resource": {right{verb: "get", path: "/version"}, rules, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := covered(test.right, test.rules); got != test.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}
-
 func TestSentence(t *testing.T) {
-	rights := []right{
-		{verb: "watch", resource: "secrets"}, {verb: "get", resource: "secrets"}, {verb: "list", resource: "secrets"}, {verb: "get", resource: "secrets"},
-		{verb: "get", group: "apps", resource: "deployments", name: "web"}, {verb: "post", path: "/mcp"},
+	rules := []rbacv1.PolicyRule{
+		single("watch", "", "secrets", ""), single("get", "", "secrets", ""), single("list", "", "secrets", ""), single("get", "", "secrets", ""),
+		single("get", "apps", "deployments", "web"), {Verbs: []string{"post"}, NonResourceURLs: []string{"/mcp"}},
 	}
-	if got, want := sentence(rights), "/mcp (post), deployments.apps web (get), secrets (get, list, watch)"; got != want {
+	if got, want := sentence(rules), "/mcp (post), deployments.apps web (get), secrets (get, list, watch)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	few := need{namespace: "x", rights: rights}
-	if got, want := mayNot(rights[:3], few), "lacks permissions that it needs in namespace x: secrets (get, list, watch)"; got != want {
+	few := need{namespace: "x", rules: rules}
+	if got, want := mayNot(rules[:3], few), "lacks permissions that it needs in namespace x: secrets (get, list, watch)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -159,14 +126,11 @@ func TestSentence(t *testing.T) {
 func TestNeedsOfSomeNamespaces(t *testing.T) {
 	want := everything(true)
 	want.WatchNamespaces, want.LeaseNamespace = []string{"a", "b"}, "leases"
-	needs, err := needsOf(want)
-	if err != nil {
-		t.Fatal(err)
-	}
 	where := map[string][]string{}
-	for _, n := range needs {
-		for _, r := range n.rights {
-			where[r.verb+" "+r.what()] = append(where[r.verb+" "+r.what()], n.namespace)
+	for _, n := range needsOf(want) {
+		for _, rule := range n.rules {
+			permission := rule.Verbs[0] + " " + what(rule)
+			where[permission] = append(where[permission], n.namespace)
 		}
 	}
 	for r, namespaces := range map[string][]string{
@@ -240,12 +204,8 @@ func TestWhoWroteAField(t *testing.T) {
 
 // All objects that the operator creates are found again, whatever their name.
 func TestChildResources(t *testing.T) {
-	resources, err := ChildResources()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for _, r := range resources {
+	for _, r := range ChildResources() {
 		got = append(got, r.String())
 	}
 	want := []string{

@@ -3,10 +3,8 @@ package uninstall
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -167,33 +164,21 @@ func (s *servers) startControllers() error {
 // install applies config/default, and sets the status of a running operator.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	var stderr bytes.Buffer
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", "../../config/default")
-	kubectl.Stderr = &stderr
-	out, err := kubectl.Output()
+	objects, err := kubetest.Kustomize(t.Context(), "../../config/default")
 	if err != nil {
-		t.Fatalf("rendering config/default: %v: %s", err, stderr.String())
+		t.Fatal(err)
 	}
 	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()}); err != nil {
 		t.Fatal(err)
 	}
 	c.served(t)
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, object := range objects {
 		if object.GetKind() != "CustomResourceDefinition" {
 			c.create(t, object)
 		}
 	}
 	operator := &appsv1.Deployment{}
-	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
-		t.Fatal(err)
-	}
+	c.get(t, operator, installation.Namespace, installation.Name)
 	operator.Status.Replicas, operator.Status.AvailableReplicas, operator.Status.ReadyReplicas = 1, 1, 1
 	if err := c.kube.Status().Update(t.Context(), operator); err != nil {
 		t.Fatal(err)
@@ -361,12 +346,8 @@ func (c *cluster) must(t *testing.T, want int, args ...string) (stdout, stderr s
 func (c *cluster) left(t *testing.T) []string {
 	t.Helper()
 	var left []string
-	all, err := sweeps()
-	if err != nil {
-		t.Fatal(err)
-	}
 	u := &uninstaller{kube: c.kube, namespace: installation.Namespace}
-	all = append(all, sweep{kind: kind("apps", "Deployment"), everywhere: true},
+	all := append(sweeps(), sweep{kind: kind("apps", "Deployment"), everywhere: true},
 		sweep{kind: kind("", "Namespace")},
 		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
 		sweep{kind: installation.DefinitionKind(), names: []string{
@@ -386,6 +367,45 @@ func (c *cluster) left(t *testing.T) []string {
 	return left
 }
 
+// nothingLeft checks that no object of the installation exists.
+func (c *cluster) nothingLeft(t *testing.T) {
+	t.Helper()
+	if left := c.left(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// says checks that a text contains sentences.
+func says(t *testing.T, said string, sentences ...string) {
+	t.Helper()
+	for _, want := range sentences {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+}
+
+func (c *cluster) get(t *testing.T, obj client.Object, namespace, name string) {
+	t.Helper()
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) update(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.kube.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) remove(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.kube.Delete(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // exists reports whether an object exists.
 func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool {
 	t.Helper()
@@ -398,6 +418,24 @@ func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool 
 		t.Fatal(err)
 	}
 	return err == nil
+}
+
+// kept checks that the objects that the operator created for all exist.
+func (c *cluster) kept(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"coder", "builders", "paris"} {
+		if err := c.children(t, name, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// removed waits until the objects that the operator created for all are deleted.
+func (c *cluster) removed(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"coder", "builders", "paris"} {
+		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
+	}
 }
 
 // children returns an error unless the owned objects of an object all exist, or all do not

@@ -2,6 +2,7 @@ package uninstall
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,23 +29,20 @@ const (
 // provisioner alone may need ten minutes for its running jobs.
 const defaultTimeout = 5 * time.Minute
 
-// options are the flags and the dependencies of the command.
+// options are the flags of the command, of which most are fields of the uninstaller.
 type options struct {
-	kube    *cli.Kubeconfig
-	streams genericiooptions.IOStreams
-	clock   clock.WithTicker
-
-	controlPlanes     string
-	watchNamespaces   []string
-	controlPlanesOnly bool
-	keepDefinitions   bool
-	dryRun, yes       bool
-	timeout           time.Duration
+	kube          *cli.Kubeconfig
+	streams       genericiooptions.IOStreams
+	controlPlanes string
+	yes           bool
+	u             uninstaller
 }
 
 // NewCommand returns the command "coder-k8s uninstall".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{kube: cli.NewKubeconfig(), streams: streams, clock: clock.RealClock{}, timeout: defaultTimeout}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, u: uninstaller{
+		clock: clock.RealClock{}, step: stepTimeout, manifests: streams.Out, progress: streams.ErrOut,
+	}}
 	cmd := &cobra.Command{
 		Use:   "uninstall --control-planes=keep|remove",
 		Short: "Uninstall coder-k8s from a cluster, and keep or remove its Coders",
@@ -65,15 +62,15 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.controlPlanes, "control-planes", "", "whether to keep or to remove the Coders: keep or remove (required)")
-	flags.BoolVar(&o.controlPlanesOnly, "control-planes-only", false,
+	flags.BoolVar(&o.u.controlPlanesOnly, "control-planes-only", false,
 		"do not remove the operator and its CRDs, because another tool such as Helm does; with keep the operator is stopped")
-	flags.BoolVar(&o.keepDefinitions, "keep-definitions", false,
+	flags.BoolVar(&o.u.keepDefinitions, "keep-definitions", false,
 		"with keep: do not remove the CRDs and their objects either, so that the next installation uses them")
-	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil,
+	flags.StringSliceVar(&o.u.watchNamespaces, "watch-namespaces", nil,
 		"with --control-planes-only: the namespaces that the operator watched, if its Deployment, which lists them, may no longer exist")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
+	flags.BoolVar(&o.u.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.DurationVar(&o.timeout, "timeout", o.timeout, "how long the operator may take to remove what it created in Coder; deletions in Kubernetes take additional time, at most a minute each")
+	flags.DurationVar(&o.u.timeout, "timeout", defaultTimeout, "how long the operator may take to remove what it created in Coder; deletions in Kubernetes take additional time, at most a minute each")
 	o.kube.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "the namespace of the operator (default " + installation.Namespace + ")"
 	return cmd
@@ -83,12 +80,12 @@ func (o *options) validate() error {
 	switch {
 	case o.controlPlanes != keep && o.controlPlanes != remove:
 		return cli.Usage("--control-planes is %q: specify whether Coders keep running (keep) or are removed (remove)", o.controlPlanes)
-	case o.keepDefinitions && o.controlPlanes != keep:
+	case o.u.keepDefinitions && o.controlPlanes != keep:
 		return cli.Usage("--keep-definitions requires --control-planes=keep")
-	case len(o.watchNamespaces) > 0 && !o.controlPlanesOnly:
+	case len(o.u.watchNamespaces) > 0 && !o.u.controlPlanesOnly:
 		return cli.Usage("--watch-namespaces requires --control-planes-only: without it the CRDs are removed, and with them the objects in all namespaces")
-	case o.timeout <= 0:
-		return cli.Usage("--timeout is %s; give how long to wait, for example 5m", o.timeout)
+	case o.u.timeout <= 0:
+		return cli.Usage("--timeout is %s; give how long to wait, for example 5m", o.u.timeout)
 	}
 	return nil
 }
@@ -101,40 +98,24 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u, err := o.uninstaller(config)
-	if err != nil {
+	if o.u.kube, err = client.New(config, client.Options{}); err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	o.u.namespace = cmp.Or(o.kube.Flags.Context.Namespace, installation.Namespace)
+	o.u.keep = o.controlPlanes == keep
+	if err := o.u.look(ctx); err != nil {
 		return err
 	}
-	if err := u.look(ctx); err != nil {
+	if err := o.confirm(o.u.summary()); err != nil {
 		return err
 	}
-	if err := o.confirm(u.summary()); err != nil {
-		return err
-	}
-	return u.run(ctx)
-}
-
-func (o *options) uninstaller(config *rest.Config) (*uninstaller, error) {
-	kube, err := client.New(config, client.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	namespace := installation.Namespace
-	if given := o.kube.Flags.Context.Namespace; given != "" {
-		namespace = given
-	}
-	return &uninstaller{
-		kube: kube, clock: o.clock, timeout: o.timeout, step: stepTimeout, namespace: namespace,
-		watchNamespaces: o.watchNamespaces,
-		keep:            o.controlPlanes == keep, controlPlanesOnly: o.controlPlanesOnly, keepDefinitions: o.keepDefinitions,
-		dryRun: o.dryRun, manifests: o.streams.Out, progress: o.streams.ErrOut,
-	}, nil
+	return o.u.run(ctx)
 }
 
 // confirm asks the user if standard input is a terminal. Otherwise --yes is required.
 func (o *options) confirm(summary string) error {
 	fmt.Fprintln(o.streams.ErrOut, summary)
-	if o.yes || o.dryRun {
+	if o.yes || o.u.dryRun {
 		return nil
 	}
 	if !cli.IsTerminal(o.streams.In) {

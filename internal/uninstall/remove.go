@@ -198,11 +198,7 @@ func (u *uninstaller) eachChild(ctx context.Context, objects []object, do func(c
 	for _, o := range objects {
 		owners[o.GetUID()], namespaces[o.GetNamespace()] = o, true
 	}
-	resources, err := installation.ChildResources()
-	if err != nil {
-		return err
-	}
-	for _, resource := range resources {
+	for _, resource := range installation.ChildResources() {
 		kind, err := u.kube.RESTMapper().KindFor(resource.WithVersion(""))
 		if meta.IsNoMatchError(err) {
 			continue

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/installation"
@@ -38,11 +38,7 @@ func kind(group, name string) schema.GroupVersionKind {
 }
 
 // sweeps returns the sweeps in the order of deletion: writers first, then what they need.
-func sweeps() ([]sweep, error) {
-	roles, err := installation.RoleNames()
-	if err != nil {
-		return nil, err
-	}
+func sweeps() []sweep {
 	const (
 		rbac       = "rbac.authorization.k8s.io"
 		admission  = "admissionregistration.k8s.io"
@@ -67,12 +63,12 @@ func sweeps() ([]sweep, error) {
 		{kind: kind(admission, "ValidatingAdmissionPolicy")},
 		{kind: kind(rbac, "ClusterRoleBinding")},
 		{kind: kind(rbac, "RoleBinding"), everywhere: true},
-		{kind: kind(rbac, "ClusterRole"), names: roles},
+		{kind: kind(rbac, "ClusterRole"), names: installation.RoleNames()},
 		{kind: kind(rbac, "Role"), everywhere: true},
 		{kind: kind("", "ServiceAccount")},
 		{kind: kind("scheduling.k8s.io", "PriorityClass")},
 		{kind: kind("flowcontrol.apiserver.k8s.io", "FlowSchema")},
-	}, nil
+	}
 }
 
 // tearDown removes the installation itself. The APIService is deleted first, because a
@@ -93,11 +89,7 @@ func (u *uninstaller) tearDown(ctx context.Context) error {
 			return err
 		}
 	}
-	all, err := sweeps()
-	if err != nil {
-		return err
-	}
-	for _, s := range all {
+	for _, s := range sweeps() {
 		if err := u.sweep(ctx, s); err != nil {
 			return err
 		}
@@ -108,13 +100,10 @@ func (u *uninstaller) tearDown(ctx context.Context) error {
 // deleteAPIService deletes the APIService if it references this installation, even if its
 // Service no longer exists.
 func (u *uninstaller) deleteAPIService(ctx context.Context) error {
-	service := &unstructured.Unstructured{}
-	service.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
 	what := "APIService " + installation.APIServiceName
-	if err := u.kube.Get(ctx, client.ObjectKey{Name: installation.APIServiceName}, service); gone(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading %s: %w", what, err)
+	service, err := u.read(ctx, kind("apiregistration.k8s.io", "APIService"), installation.APIServiceName)
+	if service == nil || err != nil {
+		return err
 	}
 	namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace")
 	name, _, _ := unstructured.NestedString(service.Object, "spec", "service", "name")
@@ -129,14 +118,14 @@ func (u *uninstaller) deleteAPIService(ctx context.Context) error {
 func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 	var waiting []installation.Definition
 	for _, d := range installation.AllDefinitions() {
-		crd := &unstructured.Unstructured{}
-		crd.SetGroupVersionKind(installation.DefinitionKind())
-		what := "CustomResourceDefinition " + d.Name
-		if err := u.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd); gone(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading %s: %w", what, err)
+		crd, err := u.read(ctx, installation.DefinitionKind(), d.Name)
+		if err != nil {
+			return err
 		}
+		if crd == nil {
+			continue
+		}
+		what := "CustomResourceDefinition " + d.Name
 		if name, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind"); err != nil || name != d.Kind {
 			u.leave("%s defines %q, not %s, so it belongs to other software and stays", what, name, d.Kind)
 			continue
@@ -160,19 +149,29 @@ func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 	return nil
 }
 
+// read returns a cluster-scoped object, or nil if it or its kind does not exist.
+func (u *uninstaller) read(ctx context.Context, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if err := u.kube.Get(ctx, client.ObjectKey{Name: name}, object); gone(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+	}
+	return object, nil
+}
+
 // stillThere returns the definitions that still exist. It makes kube-apiserver retry failed
 // deletions.
 func (u *uninstaller) stillThere(ctx context.Context, definitions []installation.Definition) ([]installation.Definition, error) {
 	var still []installation.Definition
 	for _, d := range definitions {
-		crd := &unstructured.Unstructured{}
-		crd.SetGroupVersionKind(installation.DefinitionKind())
-		err := u.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd)
+		crd, err := u.read(ctx, installation.DefinitionKind(), d.Name)
 		switch {
-		case gone(err):
-			continue
 		case err != nil:
-			return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.Name, err)
+			return nil, err
+		case crd == nil:
+			continue
 		case deletionFailed(crd):
 			u.remind(ctx, crd)
 		}
@@ -200,15 +199,9 @@ func deletionFailed(crd *unstructured.Unstructured) bool {
 // event of that change. But it ignores events that change only the condition, so it would
 // wait forever.
 func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured) {
-	before := crd.DeepCopy()
-	annotations := crd.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[annotationReminded] = u.clock.Now().UTC().Format(time.RFC3339Nano)
-	crd.SetAnnotations(annotations)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotationReminded, u.clock.Now().UTC().Format(time.RFC3339Nano))
 	// An error is ignored: definitions that still exist in the end are reported.
-	_ = u.kube.Patch(ctx, crd, client.MergeFrom(before))
+	_ = u.kube.Patch(ctx, crd, client.RawPatch(types.MergePatchType, patch))
 }
 
 // holders returns the objects that block the deletion of a definition, as far as they can

@@ -42,9 +42,7 @@ func TestKeep(t *testing.T) {
 	c.labelledWorkspace(t)
 	before := c.left(t)
 	_, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--dry-run")
-	if !strings.Contains(said, "Labels and annotations of 1 workspaces and templates, which Coder cannot store, are lost") {
-		t.Errorf("it does not say what is lost:\n%s", said)
-	}
+	says(t, said, "Labels and annotations of 1 workspaces and templates, which Coder cannot store, are lost")
 	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder no longer belongs to CoderControlPlane team/coder") {
 		t.Errorf("the dry run says:\n%s", said)
 	}
@@ -52,12 +50,8 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the dry run changed something (-before +after):\n%s", diff)
 	}
 	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
-	if !strings.Contains(said, "The Coders keep running.") {
-		t.Errorf("it says:\n%s", said)
-	}
-	if left := c.left(t); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
+	says(t, said, "The Coders keep running.")
+	c.nothingLeft(t)
 	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
@@ -69,9 +63,7 @@ func TestKeep(t *testing.T) {
 			t.Error(err)
 		}
 		d := &appsv1.Deployment{}
-		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: name}, d); err != nil {
-			t.Fatal(err)
-		}
+		c.get(t, d, c.team, name)
 		if got := d.Annotations["coder.com/adopt"]; got != adopt || len(d.OwnerReferences) > 0 {
 			t.Errorf("Deployment %s has annotation %q and owners %v", name, got, d.OwnerReferences)
 		}
@@ -138,9 +130,7 @@ func TestRemove(t *testing.T) {
 	if order := operator(); len(order) != 3 || order[2] != "CoderControlPlane" {
 		t.Errorf("the order is %v", order)
 	}
-	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: ConfigMap mine") {
-		t.Errorf("it says:\n%s", said)
-	}
+	says(t, said, "Namespace coder-system stays, because it contains objects of other software: ConfigMap mine")
 	if diff := cmp.Diff([]string{"Namespace coder-system"}, c.left(t)); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
@@ -149,17 +139,11 @@ func TestRemove(t *testing.T) {
 			t.Errorf("what is not ours is gone: %v", err)
 		}
 	}
-	for _, name := range []string{"coder", "builders", "paris"} {
-		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
-	}
+	c.removed(t)
 	// Once the obstacle is removed, the rest is deleted.
-	if err := c.kube.Delete(t.Context(), mine[0]); err != nil {
-		t.Fatal(err)
-	}
+	c.remove(t, mine[0])
 	c.must(t, cli.ExitOK, "--control-planes=remove", "--yes")
-	if left := c.left(t); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
+	c.nothingLeft(t)
 }
 
 // othersObjects creates objects of other users, with names and places similar to those of
@@ -190,25 +174,16 @@ func TestRemoveWithoutOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
-	for _, want := range []string{
+	says(t, said,
 		"No pod of the operator is available in namespace coder-system, so nothing is removed in Coder.",
 		`CoderProvisioner team/builders: its key "team-builders" stays in Coder; delete it there: coder provisioner keys delete team-builders`,
 		`CoderWorkspaceProxy team/paris: its registration "paris" stays in Coder; delete it there: coder wsproxy delete paris`,
-		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com",
-	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("it does not say %q:\n%s", want, said)
-		}
-	}
-	if left := c.left(t); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
+		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com")
+	c.nothingLeft(t)
 	if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(rights), rights); !gone(err) {
 		t.Errorf("the rights in another namespace: %v", err)
 	}
-	for _, name := range []string{"coder", "builders", "paris"} {
-		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
-	}
+	c.removed(t)
 }
 
 // rightsElsewhere creates a Role as the operator would in another namespace.
@@ -217,9 +192,7 @@ func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 	owner := &unstructured.Unstructured{}
 	owner.SetAPIVersion("coder.com/v1alpha1")
 	owner.SetKind("CoderControlPlane")
-	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, owner); err != nil {
-		t.Fatal(err)
-	}
+	c.get(t, owner, c.team, "coder")
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "coder-workspaces",
 		Labels:      map[string]string{"app.kubernetes.io/managed-by": "coder-k8s"},
@@ -237,9 +210,7 @@ func TestRemoveIsBounded(t *testing.T) {
 	d := installation.Definitions()[2]
 	held := c.coder(t, d, "coder", map[string]any{"url": "https://coder.example.com"})
 	held.SetFinalizers(append(held.GetFinalizers(), "example.com/hold"))
-	if err := c.kube.Update(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	c.update(t, held)
 	t.Cleanup(func() {
 		held.SetFinalizers(nil)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
@@ -261,14 +232,9 @@ func TestRemoveIsBounded(t *testing.T) {
 		t.Fatalf("it ends with %v:\n%s", err, progress.String())
 	}
 	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")
-	for _, want := range []string{
+	says(t, said,
 		"CoderControlPlane team/coder still waits for example.com/hold, which are not coder-k8s's finalizers",
-		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these objects have finalizers of other controllers: CoderControlPlane team/coder (example.com/hold)",
-	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("it does not say %q:\n%s", want, said)
-		}
-	}
+		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these objects have finalizers of other controllers: CoderControlPlane team/coder (example.com/hold)")
 }
 
 // The command refuses to run if another installation exists or if Helm installed the
@@ -278,27 +244,17 @@ func TestRefusals(t *testing.T) {
 	c.install(t)
 	before := c.left(t)
 	operator := &appsv1.Deployment{}
-	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
-		t.Fatal(err)
-	}
+	c.get(t, operator, installation.Namespace, installation.Name)
 	second := operator.DeepCopy()
 	second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "coder-k8s", Labels: operator.Labels}
 	c.create(t, second)
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=remove", "--yes")
-	if !strings.Contains(said, "there is another installation, Deployment default/coder-k8s, ") {
-		t.Errorf("it says:\n%s", said)
-	}
-	if err := c.kube.Delete(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	says(t, said, "there is another installation, Deployment default/coder-k8s, ")
+	c.remove(t, second)
 	operator.Annotations = map[string]string{"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "coder-system"}
-	if err := c.kube.Update(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	c.update(t, operator)
 	_, said = c.must(t, cli.ExitFailure, "--control-planes=remove", "--yes")
-	if !strings.Contains(said, "the operator, Deployment coder-system/coder-k8s, was installed by Helm: use helm uninstall mine -n coder-system") {
-		t.Errorf("it says:\n%s", said)
-	}
+	says(t, said, "the operator, Deployment coder-system/coder-k8s, was installed by Helm: use helm uninstall mine -n coder-system")
 	c.all(t)
 	end := c.operator(t)
 	c.must(t, cli.ExitOK, "--control-planes=remove", "--control-planes-only", "--yes")
@@ -309,9 +265,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("with --control-planes-only the installation changed (-before +after):\n%s", diff)
 	}
 	operator.Annotations = nil
-	if err := c.kube.Update(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	c.update(t, operator)
 }
 
 // With --keep-definitions, the next installation finds everything unchanged.
@@ -350,18 +304,14 @@ func TestDeletedByMistake(t *testing.T) {
 	for _, d := range installation.AllDefinitions() {
 		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: d.Name}}
 		crd.SetGroupVersionKind(installation.DefinitionKind())
-		if err := c.kube.Delete(t.Context(), crd); err != nil {
-			t.Fatal(err)
-		}
+		c.remove(t, crd)
 	}
 	for _, obj := range []client.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: installation.Name}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "coder-k8s-controller"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}},
 	} {
-		if err := c.kube.Delete(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		c.remove(t, obj)
 	}
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
 	polltest.Eventually(t, "the deletion of the control plane", func() error {
@@ -380,22 +330,14 @@ func TestDeletedByMistake(t *testing.T) {
 		return nil
 	})
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
-	if !strings.Contains(said, "is already being deleted, which cannot be undone") {
-		t.Errorf("it says:\n%s", said)
-	}
+	says(t, said, "is already being deleted, which cannot be undone")
 	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
 	if documents := strings.Count(manifests, "---\n"); documents != 3 {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
-	if left := c.left(t); len(left) > 0 {
-		t.Errorf("it left %v", left)
-	}
+	c.nothingLeft(t)
 	c.collected(t)
-	for _, name := range []string{"coder", "builders", "paris"} {
-		if err := c.children(t, name, true); err != nil {
-			t.Error(err)
-		}
-	}
+	c.kept(t)
 }
 
 // The namespace is not deleted if it contains objects of others, even if those have an
@@ -417,16 +359,10 @@ func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
 	c.create(t, volume)
 	// No controller runs that would remove its finalizer.
 	volume.Finalizers = nil
-	if err := c.kube.Update(t.Context(), volume); err != nil {
-		t.Fatal(err)
-	}
+	c.update(t, volume)
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
-	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: PersistentVolumeClaim database-1") {
-		t.Errorf("it says:\n%s", said)
-	}
-	if err := c.kube.Delete(t.Context(), volume); err != nil {
-		t.Fatal(err)
-	}
+	says(t, said, "Namespace coder-system stays, because it contains objects of other software: PersistentVolumeClaim database-1")
+	c.remove(t, volume)
 }
 
 // Coder deployments that are kept with their definitions also keep their namespace.
@@ -436,14 +372,8 @@ func TestKeepDefinitionsKeepsTheNamespaceOfACoder(t *testing.T) {
 	c.team = installation.Namespace
 	c.all(t)
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=keep", "--keep-definitions", "--yes")
-	if !strings.Contains(said, "Namespace coder-system stays, because it contains objects of other software: ") {
-		t.Errorf("it says:\n%s", said)
-	}
-	for _, name := range []string{"coder", "builders", "paris"} {
-		if err := c.children(t, name, true); err != nil {
-			t.Error(err)
-		}
-	}
+	says(t, said, "Namespace coder-system stays, because it contains objects of other software: ")
+	c.kept(t)
 }
 
 // An object that has another owner as well is kept, as the garbage collector would keep it.
@@ -455,13 +385,9 @@ func TestRemoveLeavesWhatAnotherOwnsToo(t *testing.T) {
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: "mine"}}
 	c.create(t, mine)
 	shared := &corev1.ServiceAccount{}
-	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, shared); err != nil {
-		t.Fatal(err)
-	}
+	c.get(t, shared, c.team, "coder")
 	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: mine.Name, UID: mine.UID})
-	if err := c.kube.Update(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	c.update(t, shared)
 	// The garbage collector would do the same, and may be faster.
 	var said bytes.Buffer
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}, namespace: installation.Namespace, progress: &said}
@@ -486,24 +412,18 @@ func TestControlPlanesOnlyStaysInTheNamespacesOfTheOperator(t *testing.T) {
 	c.install(t)
 	c.all(t)
 	operator := &appsv1.Deployment{}
-	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
-		t.Fatal(err)
-	}
+	c.get(t, operator, installation.Namespace, installation.Name)
 	args := operator.Spec.Template.Spec.Containers[0].Args
 	for namespaces, stay := range map[string]bool{"another,third": true, "another," + c.team: false} {
 		operator.Spec.Template.Spec.Containers[0].Args = append(slices.Clone(args), "--watch-namespaces="+namespaces)
 		u := &uninstaller{kube: c.kube, namespace: installation.Namespace, controlPlanesOnly: true}
-		if err := c.kube.Update(t.Context(), operator); err != nil {
-			t.Fatal(err)
-		}
+		c.update(t, operator)
 		if err := u.look(t.Context()); err != nil || (len(u.objects) == 0) != stay {
 			t.Errorf("--watch-namespaces=%s: %v, %v", namespaces, err, u.objects)
 		}
 	}
 	// Without the Deployment, the flag provides the namespaces.
-	if err := c.kube.Delete(t.Context(), operator); err != nil {
-		t.Fatal(err)
-	}
+	c.remove(t, operator)
 	c.must(t, cli.ExitOK, "--control-planes=remove", "--control-planes-only", "--watch-namespaces=another,third", "--yes")
 	for _, d := range installation.Definitions() {
 		u := &uninstaller{kube: c.kube}

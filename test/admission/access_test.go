@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -233,21 +232,9 @@ func scopes(t *testing.T) map[string]bool {
 // built returns the objects that kubectl apply -k would apply for a directory of config.
 func built(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
-	out, err := kubectl(t, "kustomize", filepath.Join("..", "..", "config", directory))
+	objects, err := kubetest.Kustomize(t.Context(), filepath.Join("..", "..", "config", directory))
 	if err != nil {
-		t.Fatalf("kubectl kustomize: %v\n%s", err, out)
+		t.Fatal(err)
 	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(out), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&o.Object); {
-		case errors.Is(err, io.EOF):
-			return objects
-		case err != nil:
-			t.Fatalf("config/%s: %v", directory, err)
-		case len(o.Object) > 0:
-			objects = append(objects, o)
-		}
-	}
+	return objects
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,7 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -64,15 +64,14 @@ func rendered(t *testing.T, values string) objects {
 // overlay returns the objects that kubectl renders for a directory of config.
 func overlay(t *testing.T, dir string) objects {
 	t.Helper()
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS does not say where kubectl is; make test does")
 	}
-	out, err := run(t.Context(), filepath.Join(assets, "kubectl"), "kustomize", filepath.Join(root, dir))
+	rendered, err := kubetest.Kustomize(t.Context(), filepath.Join(root, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parse(t, out)
+	return byName(t, rendered)
 }
 
 // run returns the standard output of a command, or its error message.
@@ -90,26 +89,25 @@ func run(ctx context.Context, name string, args ...string) ([]byte, error) {
 
 func parse(t *testing.T, manifests []byte) objects {
 	t.Helper()
+	all, err := kubetest.Objects(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return byName(t, all)
+}
+
+// byName returns the objects by kind, namespace and name, of which no two may be equal.
+func byName(t *testing.T, all []*unstructured.Unstructured) objects {
+	t.Helper()
 	o := objects{}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 1<<16)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return o
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(object.Object) == 0 {
-			continue
-		}
+	for _, object := range all {
 		key := fmt.Sprintf("%s %s", object.GetKind(), strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
 		if o[key] != nil {
 			t.Errorf("%s is rendered twice", key)
 		}
 		o[key] = object
 	}
+	return o
 }
 
 func (o objects) names() []string { return slices.Sorted(maps.Keys(o)) }

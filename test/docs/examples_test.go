@@ -2,9 +2,7 @@ package docs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -53,16 +50,16 @@ func TestManifestsAreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			api.accepts(t, raw)
+			api.accepts(t, objects(t, raw))
 		})
 	}
 	for _, directory := range kustomizations(t) {
 		t.Run("kubectl kustomize "+directory, func(t *testing.T) {
-			out, err := kubectl(t, "kustomize", filepath.Join(examplesDir, directory))
+			objects, err := kubetest.Kustomize(t.Context(), filepath.Join(examplesDir, directory))
 			if err != nil {
 				t.Fatal(err)
 			}
-			api.accepts(t, out)
+			api.accepts(t, objects)
 		})
 	}
 }
@@ -199,10 +196,9 @@ func newAPI(t *testing.T) api {
 	return api{made}
 }
 
-// accepts applies each object of a YAML stream as a dry run.
-func (a api) accepts(t *testing.T, text []byte) {
+// accepts applies each object as a dry run.
+func (a api) accepts(t *testing.T, all []*unstructured.Unstructured) {
 	t.Helper()
-	all := objects(t, text)
 	for _, o := range all {
 		if err := a.accept(t, o); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
@@ -216,19 +212,11 @@ func (a api) accepts(t *testing.T, text []byte) {
 // objects decodes a YAML stream.
 func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
-	var all []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatalf("%v:\n%s", err, text)
-		}
-		all = append(all, o)
+	all, err := kubetest.Objects(text)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
 	}
+	return all
 }
 
 func (a api) accept(t *testing.T, o *unstructured.Unstructured) error {
@@ -315,14 +303,4 @@ func program(t *testing.T, name string) string {
 		t.Skipf("KUBEBUILDER_ASSETS has no %s; make test sets it", name)
 	}
 	return file
-}
-
-func kubectl(t *testing.T, args ...string) ([]byte, error) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), program(t, "kubectl"), args...).Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
-	}
-	return out, err
 }

@@ -1,20 +1,17 @@
 package manifests
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // update rewrites the golden files: go test ./test/manifests -update.
@@ -49,26 +46,9 @@ type rendering []*unstructured.Unstructured
 func renderAll(ctx context.Context) (map[string]rendering, error) {
 	found := map[string]rendering{}
 	for name, directory := range installations() {
-		command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", directory)
-		var messages bytes.Buffer
-		command.Stderr = &messages
-		out, err := command.Output()
-		if err != nil {
-			return nil, fmt.Errorf("kubectl kustomize %s: %w: %s", directory, err, messages.String())
-		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			err := decoder.Decode(&object.Object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("reading what kubectl kustomize %s prints: %w", directory, err)
-			}
-			if len(object.Object) > 0 {
-				found[name] = append(found[name], object)
-			}
+		var err error
+		if found[name], err = kubetest.Kustomize(ctx, directory); err != nil {
+			return nil, err
 		}
 	}
 	return found, nil

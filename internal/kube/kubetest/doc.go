@@ -7,4 +7,5 @@
 //     request can also fail in a process that continues.
 //   - Start and Shared: a real etcd and kube-apiserver, for one test, or shared with the tests of
 //     other packages.
+//   - Objects and Kustomize: the objects in manifests.
 package kubetest
