@@ -291,11 +291,10 @@ func TestMetrics(t *testing.T) {
 			fmt.Fprintln(w, "up 1")
 		}))
 		t.Cleanup(server.Close)
-		o := &options{operatorNamespace: "coder-system"}
 		c := &collector{
 			metricsToken: token, archive: newArchive(1 << 20), redactor: &redaction.Redactor{},
-			tunnel: func(_ context.Context, namespace, pod string, port int64) (string, func(), error) {
-				if namespace != o.operatorNamespace || pod != "coder-k8s-1" || port != 8443 {
+			tunnel: func(_ context.Context, namespace, pod string, port int32) (string, func(), error) {
+				if namespace != "coder-system" || pod != "coder-k8s-1" || port != 8443 {
 					t.Errorf("a tunnel to %s/%s:%d", namespace, pod, port)
 				}
 				return server.Listener.Addr().String(), func() {}, nil

@@ -84,8 +84,8 @@ func (c *collector) health(ctx context.Context, s *scope) {
 		if !p.operator {
 			continue
 		}
-		name := p.pod.GetName()
-		answer, err := c.kube.CoreV1().RESTClient().Get().Namespace(p.pod.GetNamespace()).Resource("pods").
+		name := p.pod.Name
+		answer, err := c.kube.CoreV1().RESTClient().Get().Namespace(p.pod.Namespace).Resource("pods").
 			Name("http:"+name+":"+probesPort).SubResource("proxy").Suffix("readyz").Param("verbose", "true").Do(ctx).Raw()
 		if ctx.Err() != nil {
 			// After the timeout, the response may be incomplete.

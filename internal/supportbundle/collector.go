@@ -116,14 +116,22 @@ func (c *collector) leave(what string, err error) {
 
 // addText adds a text file to the archive.
 func (c *collector) addText(path, text string) {
-	if err := c.archive.addText(path, text); err != nil {
+	if err := c.archive.add(path, content{text: text}, len(text)); err != nil {
 		c.leave(path, err)
 	}
 }
 
-// addYAML adds a document to the archive.
-func (c *collector) addYAML(path string, document any) {
-	if err := c.archive.addDocument(path, document); err != nil {
+// addYAML adds a document, which must be encodable as JSON, to the archive.
+func (c *collector) addYAML(path string, value any) {
+	var document any
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(data, &document)
+	}
+	if err == nil {
+		err = c.archive.add(path, content{document: document}, len(data))
+	}
+	if err != nil {
 		c.leave(path, err)
 	}
 }
@@ -145,24 +153,7 @@ type content struct {
 
 func newArchive(most int64) *archive { return &archive{files: map[string]content{}, budget: most} }
 
-// addText adds a text. It returns an error if the archive is full.
-func (a *archive) addText(name, text string) error {
-	return a.add(name, content{text: text}, len(text))
-}
-
-// addDocument adds a document, which must be encodable as JSON.
-func (a *archive) addDocument(name string, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	var document any
-	if err := json.Unmarshal(data, &document); err != nil {
-		return err
-	}
-	return a.add(name, content{document: document}, len(data))
-}
-
+// add adds a file. It returns an error if the archive is full.
 func (a *archive) add(name string, c content, size int) error {
 	if int64(size) > a.budget {
 		return fmt.Errorf("it has %d bytes, and only %d are left of --max-size", size, max(0, a.budget))

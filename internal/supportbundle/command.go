@@ -23,16 +23,14 @@ import (
 
 // options are the flags and the dependencies of the command.
 type options struct {
-	kube              *cli.Kubeconfig
-	streams           genericiooptions.IOStreams
-	operatorNamespace string
-	output            string
-	since, timeout    time.Duration
-	maxSize           string
-	metricsTokenFile  string
-
-	now   func() time.Time
-	check checkFunc
+	kube             *cli.Kubeconfig
+	streams          genericiooptions.IOStreams
+	output           string
+	timeout          time.Duration
+	maxSize          string
+	metricsTokenFile string
+	// c is the collector, of which some fields are flags.
+	c collector
 }
 
 // NewCommand returns the command "coder-k8s support-bundle".
@@ -42,7 +40,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
-	o := &options{kube: cli.NewKubeconfig(), streams: streams, now: now, check: check}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, c: collector{now: now, check: check, redactor: &redaction.Redactor{}}}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Collect what an issue report needs, without secrets",
@@ -58,9 +56,9 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", installation.Namespace, "the namespace of the operator")
+	flags.StringVar(&o.c.operatorNamespace, "operator-namespace", installation.Namespace, "the namespace of the operator")
 	flags.StringVarP(&o.output, "output", "o", "", "the file to write; - is standard output (default coder-k8s-support-<time>.tar.gz)")
-	flags.DurationVar(&o.since, "since", 24*time.Hour, "how far back logs go")
+	flags.DurationVar(&o.c.since, "since", 24*time.Hour, "how far back logs go")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long collecting may take")
 	flags.StringVar(&o.maxSize, "max-size", "100Mi", "maximum size of the collected data, before compression")
 	flags.StringVar(&o.metricsTokenFile, "metrics-token-file", "", "the file with a token that has permission to get /metrics; without it the archive contains no metrics")
@@ -76,11 +74,11 @@ func (o *options) validate() (int64, error) {
 	switch {
 	case err != nil || size.Value() < least:
 		return 0, cli.Usage("--max-size is %q; give at least 1Mi, for example 100Mi", o.maxSize)
-	case o.since <= 0:
-		return 0, cli.Usage("--since is %s; give how far back logs go, for example 24h", o.since)
+	case o.c.since <= 0:
+		return 0, cli.Usage("--since is %s; give how far back logs go, for example 24h", o.c.since)
 	case o.timeout <= 0:
 		return 0, cli.Usage("--timeout is %s; give how long collecting may take, for example 3m", o.timeout)
-	case o.operatorNamespace == "":
+	case o.c.operatorNamespace == "":
 		return 0, cli.Usage("--operator-namespace is empty")
 	}
 	return size.Value(), nil
@@ -91,56 +89,52 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.collector(most)
-	if err != nil {
+	o.c.archive = newArchive(most)
+	if err := o.connect(); err != nil {
 		return err
 	}
-	if err := c.reachable(); err != nil {
+	if err := o.c.reachable(); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.streams.ErrOut, "Collecting with your permissions. Nothing in the cluster is changed.")
 	collecting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	c.collect(collecting)
+	o.c.collect(collecting)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("collecting was interrupted, so there is no archive: %w", err)
 	}
-	return o.finish(c)
+	return o.finish()
 }
 
-func (o *options) collector(most int64) (*collector, error) {
-	config, err := o.kube.Cluster(version.UserAgent())
-	if err != nil {
-		return nil, err
+// connect connects the collector to the cluster.
+func (o *options) connect() error {
+	c := &o.c
+	var err error
+	if c.config, err = o.kube.Cluster(version.UserAgent()); err != nil {
+		return err
 	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	if c.kube, err = kubernetes.NewForConfig(c.config); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
-	untyped, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
-	c := &collector{
-		config: config, kube: kube, dynamic: untyped, check: o.check, now: o.now,
-		tunnel:            throughKubernetes(config, kube),
-		operatorNamespace: o.operatorNamespace, namespace: o.kube.Flags.Context.Namespace, since: o.since,
-		redactor: &redaction.Redactor{}, archive: newArchive(most),
-	}
+	c.tunnel, c.namespace = throughKubernetes(c.config, c.kube), o.kube.Flags.Context.Namespace
 	c.learnCaller()
 	if o.metricsTokenFile != "" {
 		token, err := os.ReadFile(o.metricsTokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading --metrics-token-file: %w", err)
+			return fmt.Errorf("reading --metrics-token-file: %w", err)
 		}
 		c.metricsToken = string(bytes.TrimSpace(token))
 		c.redactor.Learn(c.metricsToken)
 	}
-	return c, nil
+	return nil
 }
 
 // finish writes the archive and prints its name.
-func (o *options) finish(c *collector) error {
+func (o *options) finish() error {
+	c := &o.c
 	// The README is not subject to --max-size.
 	c.archive.files["README.md"] = content{text: c.readme()}
 	folder := "coder-k8s-support-" + c.now().UTC().Format("20060102T150405Z")

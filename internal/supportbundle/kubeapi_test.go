@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -162,11 +162,11 @@ func unavailable(message string) metav1.Status {
 	}
 }
 
-func operatorPod() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": "coder-k8s-1", "namespace": "coder-system"},
-		"spec": map[string]any{"containers": []any{map[string]any{
-			"name": "coder-k8s", "ports": []any{map[string]any{"name": "metrics", "containerPort": int64(8443)}},
+func operatorPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "coder-k8s-1", Namespace: "coder-system"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "coder-k8s", Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 8443}},
 		}}},
-	}}
+	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 )
@@ -26,7 +26,7 @@ const (
 
 // podLogs is a pod whose logs are collected.
 type podLogs struct {
-	pod *unstructured.Unstructured
+	pod *corev1.Pod
 	// operator reports that it is a pod of the operator.
 	operator bool
 }
@@ -67,21 +67,16 @@ func (c *collector) logs(ctx context.Context, s *scope) {
 }
 
 // logsOf returns the logs that a pod has.
-func logsOf(pod *unstructured.Unstructured) []oneLog {
+func logsOf(pod *corev1.Pod) []oneLog {
 	var out []oneLog
-	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
-		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", field)
-		for _, item := range statuses {
-			status, _ := item.(map[string]any)
-			name, _ := status["name"].(string)
-			log := oneLog{namespace: pod.GetNamespace(), pod: pod.GetName(), container: name}
-			if waiting, _, _ := unstructured.NestedMap(status, "state", "waiting"); waiting == nil {
-				out = append(out, log)
-			}
-			if last, _, _ := unstructured.NestedMap(status, "lastState", "terminated"); last != nil {
-				log.previous = true
-				out = append(out, log)
-			}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		log := oneLog{namespace: pod.Namespace, pod: pod.Name, container: status.Name}
+		if status.State.Waiting == nil {
+			out = append(out, log)
+		}
+		if status.LastTerminationState.Terminated != nil {
+			log.previous = true
+			out = append(out, log)
 		}
 	}
 	return out

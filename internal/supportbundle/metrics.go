@@ -9,12 +9,12 @@ import (
 	"path"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 const (
@@ -34,23 +34,23 @@ func (c *collector) metrics(ctx context.Context, s *scope) {
 		return
 	}
 	for _, p := range s.pods {
-		port := portOf(p.pod, metricsPort)
+		port := portOf(p.pod)
 		if !p.operator || port == 0 {
 			continue
 		}
 		text, err := c.podMetrics(ctx, p.pod, port)
 		if err != nil {
-			c.leave("the metrics of pod "+p.pod.GetName(), err)
+			c.leave("the metrics of pod "+p.pod.Name, err)
 			continue
 		}
-		c.addText(path.Join("installation", "metrics", p.pod.GetName()+".txt"), text)
+		c.addText(path.Join("installation", "metrics", p.pod.Name+".txt"), text)
 	}
 }
 
-func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructured, port int64) (string, error) {
+func (c *collector) podMetrics(ctx context.Context, pod *corev1.Pod, port int32) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	address, end, err := c.tunnel(ctx, pod.GetNamespace(), pod.GetName(), port)
+	address, end, err := c.tunnel(ctx, pod.Namespace, pod.Name, port)
 	if err != nil {
 		return "", err
 	}
@@ -83,16 +83,12 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 	return string(body), nil
 }
 
-// portOf returns the number of the named port, or 0 if there is none.
-func portOf(pod *unstructured.Unstructured, name string) int64 {
-	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
-	for _, item := range containers {
-		container, _ := item.(map[string]any)
-		ports, _, _ := unstructured.NestedSlice(container, "ports")
-		for _, item := range ports {
-			if port, ok := item.(map[string]any); ok && port["name"] == name {
-				number, _ := port["containerPort"].(int64)
-				return number
+// portOf returns the number of the port that serves /metrics, or 0 if there is none.
+func portOf(pod *corev1.Pod) int32 {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name == metricsPort {
+				return port.ContainerPort
 			}
 		}
 	}
@@ -101,12 +97,13 @@ func portOf(pod *unstructured.Unstructured, name string) int64 {
 
 // tunnelFunc opens a port forward to a port of a pod, and returns its local address. end
 // closes it.
-type tunnelFunc func(ctx context.Context, namespace, pod string, port int64) (address string, end func(), err error)
+type tunnelFunc func(ctx context.Context, namespace, pod string, port int32) (address string, end func(), err error)
 
 // throughKubernetes opens port forwards in the same way as kubectl port-forward.
 func throughKubernetes(config *rest.Config, kube kubernetes.Interface) tunnelFunc {
-	return func(ctx context.Context, namespace, pod string, port int64) (string, func(), error) {
-		dialer, err := newDialer(config, kube, namespace, pod)
+	return func(ctx context.Context, namespace, pod string, port int32) (string, func(), error) {
+		to := kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
+		dialer, err := remoteexec.NewForwardDialer(config, to)
 		if err != nil {
 			return "", nil, err
 		}
@@ -139,19 +136,4 @@ func throughKubernetes(config *rest.Config, kube kubernetes.Interface) tunnelFun
 			<-ended
 		}, nil
 	}
-}
-
-// newDialer returns a dialer that uses WebSocket, and falls back to SPDY for older servers.
-func newDialer(config *rest.Config, kube kubernetes.Interface, namespace, pod string) (httpstream.Dialer, error) {
-	to := kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		return nil, err
-	}
-	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
-	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, config)
-	if err != nil {
-		return nil, err
-	}
-	return portforward.NewFallbackDialerForStreaming(modern, old, httpstream.IsUpgradeFailure), nil
 }

@@ -82,23 +82,19 @@ func (c cleaner) mapping(object map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		switch value := object[key].(type) {
 		case map[string]any:
-			c.nested(object, key, value)
+			switch key {
+			case "annotations":
+				object[key] = c.annotations(value)
+			case "volumeAttributes":
+				c.all(value)
+			default:
+				c.mapping(value)
+			}
 		case []any:
 			c.list(key, value)
 		case string:
 			object[key] = c.text(key, value)
 		}
-	}
-}
-
-func (c cleaner) nested(object map[string]any, key string, value map[string]any) {
-	switch key {
-	case "annotations":
-		object[key] = c.annotations(value)
-	case "volumeAttributes":
-		c.all(value)
-	default:
-		c.mapping(value)
 	}
 }
 
@@ -108,8 +104,7 @@ func (c cleaner) text(key, value string) string {
 	case key == "caBundle":
 		return fmt.Sprintf("certificates, %d characters", len(value))
 	case value != "" && redaction.NamesSecret(key):
-		c.learn(key, value)
-		return removed(value)
+		return c.removed(key, value)
 	}
 	return value
 }
@@ -140,8 +135,7 @@ func (c cleaner) named(entry map[string]any) {
 	if !ok || value == "" || harmlessVariables.MatchString(name) || plainValue.MatchString(value) {
 		return
 	}
-	c.learn(name, value)
-	entry["value"] = removed(value)
+	entry["value"] = c.removed(name, value)
 }
 
 // all removes all values.
@@ -152,8 +146,7 @@ func (c cleaner) all(object map[string]any) {
 			object[key] = redaction.Placeholder
 			continue
 		}
-		c.learn(key, text)
-		object[key] = removed(text)
+		object[key] = c.removed(key, text)
 	}
 }
 
@@ -166,8 +159,7 @@ func (c cleaner) annotations(all map[string]any) map[string]any {
 		case harmlessAnnotations.MatchString(key), plainValue.MatchString(text):
 			out[key] = value
 		default:
-			c.learn(key, text)
-			out[key] = removed(text)
+			out[key] = c.removed(key, text)
 		}
 	}
 	return out
@@ -183,23 +175,15 @@ func (c cleaner) arguments(list []any) {
 		case strings.HasPrefix(text, "-") && joined:
 			flag = ""
 			if !harmlessFlags.MatchString(name) && !plainValue.MatchString(value) {
-				c.learn(name, value)
-				list[i] = name + "=" + removed(value)
+				list[i] = name + "=" + c.removed(name, value)
 			}
 		case strings.HasPrefix(text, "-"):
 			flag = text
 		case harmlessFlags.MatchString(flag), harmlessWords.MatchString(text), plainValue.MatchString(text):
 			flag = ""
 		default:
-			c.learn(flag, text)
-			list[i], flag = removed(text), ""
+			list[i], flag = c.removed(flag, text), ""
 		}
-	}
-}
-
-func (c cleaner) learn(name, value string) {
-	if learnable(name, value) {
-		c.redactor.Learn(value)
 	}
 }
 
@@ -233,9 +217,12 @@ var harmlessFlags = regexp.MustCompile(`^--?(?:` +
 var harmlessWords = regexp.MustCompile(`^(?:server|provisionerd?|wsproxy|start|create-admin-user|coder|sh|bash|/opt/coder|/opt/coder/coder|` +
 	`/bin/sh|/bin/bash|/usr/bin/env|/coder-k8s|coder-k8s|/ko-app/[a-z0-9-]+)$`)
 
-// removed returns the replacement of a value. It contains the length, because empty and
-// truncated values are common mistakes.
-func removed(value string) string {
+// removed returns the replacement of a value, and has the redactor learn the value. The replacement
+// contains the length, because empty and truncated values are common mistakes.
+func (c cleaner) removed(name, value string) string {
+	if learnable(name, value) {
+		c.redactor.Learn(value)
+	}
 	return fmt.Sprintf("%s %d characters", redaction.Placeholder, len([]rune(value)))
 }
 
@@ -253,7 +240,7 @@ var plainWords = regexp.MustCompile(`^[a-z]+(?:[-_. ][a-z]+)*$`)
 
 // learnContent has the redactor learn the values of a Secret, so that they are redacted
 // wherever else they occur. Secrets of Helm releases are skipped: they contain a compressed
-// chart.
+// chart. Names are skipped, because they occur in many lines of the logs.
 func (c *collector) learnContent(object *unstructured.Unstructured) {
 	if object.GetKind() != "Secret" {
 		return
@@ -264,15 +251,11 @@ func (c *collector) learnContent(object *unstructured.Unstructured) {
 	data, _, _ := unstructured.NestedMap(object.Object, "data")
 	for key, value := range data {
 		text, _ := value.(string)
-		if plain, err := base64.StdEncoding.DecodeString(text); err == nil && !isName(key) {
+		if plain, err := base64.StdEncoding.DecodeString(text); err == nil && key != "username" && key != "namespace" {
 			c.redactor.Learn(string(plain))
 		}
 	}
 }
-
-// isName reports whether a key of a Secret contains a name. Such a value is not redacted
-// elsewhere, because it occurs in many lines of the logs.
-func isName(key string) bool { return key == "username" || key == "namespace" }
 
 // learnCaller has the redactor learn the caller's credentials.
 func (c *collector) learnCaller() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,58 +23,51 @@ import (
 // have a mebibyte.
 const pageSize = 50
 
+// in returns resources of version v1 of an API group.
+func in(group string, names ...string) []schema.GroupVersionResource {
+	var resources []schema.GroupVersionResource
+	for _, name := range names {
+		resources = append(resources, schema.GroupVersionResource{Group: group, Version: "v1", Resource: name})
+	}
+	return resources
+}
+
+const rbac = "rbac.authorization.k8s.io"
+
 // installed returns the resources of an installation, namespaced and cluster-scoped.
 func installed() (namespaced, global []schema.GroupVersionResource) {
-	namespaced = []schema.GroupVersionResource{
-		{Group: "apps", Version: "v1", Resource: "deployments"},
-		{Group: "apps", Version: "v1", Resource: "replicasets"},
-		{Version: "v1", Resource: "pods"},
-		{Version: "v1", Resource: "services"},
-		{Version: "v1", Resource: "serviceaccounts"},
-		{Version: "v1", Resource: "configmaps"},
-		{Version: "v1", Resource: "secrets"},
-		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
-		{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
-		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
-	}
-	global = []schema.GroupVersionResource{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"},
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"},
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
-		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
-	}
+	namespaced = slices.Concat(
+		in("apps", "deployments", "replicasets"),
+		in("", "pods", "services", "serviceaccounts", "configmaps", "secrets"),
+		in("coordination.k8s.io", "leases"),
+		in("discovery.k8s.io", "endpointslices"),
+		in("policy", "poddisruptionbudgets"),
+		in("networking.k8s.io", "networkpolicies"),
+		in(rbac, "roles", "rolebindings"),
+	)
+	global = slices.Concat(
+		in("apiextensions.k8s.io", "customresourcedefinitions"),
+		in("apiregistration.k8s.io", "apiservices"),
+		in(rbac, "clusterroles", "clusterrolebindings"),
+		in("admissionregistration.k8s.io", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+			"validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+	)
 	return namespaced, global
 }
 
 // children returns the resources whose objects may be owned by the operator's custom
-// resources.
+// resources. Owners come before the objects that they own.
 func children() []schema.GroupVersionResource {
-	return []schema.GroupVersionResource{
-		// Owners come before the objects that they own.
-		{Group: "apps", Version: "v1", Resource: "deployments"},
-		{Group: "apps", Version: "v1", Resource: "replicasets"},
-		{Group: "batch", Version: "v1", Resource: "jobs"},
-		{Version: "v1", Resource: "pods"},
-		{Version: "v1", Resource: "services"},
-		{Version: "v1", Resource: "serviceaccounts"},
-		{Version: "v1", Resource: "configmaps"},
-		{Version: "v1", Resource: "secrets"},
-		{Version: "v1", Resource: "persistentvolumeclaims"},
-		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
-		{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
-		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
-		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
-		{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
-		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
-	}
+	return slices.Concat(
+		in("apps", "deployments", "replicasets"),
+		in("batch", "jobs"),
+		in("", "pods", "services", "serviceaccounts", "configmaps", "secrets", "persistentvolumeclaims"),
+		in("policy", "poddisruptionbudgets"),
+		in("networking.k8s.io", "ingresses", "networkpolicies"),
+		in("gateway.networking.k8s.io", "httproutes"),
+		in("monitoring.coreos.com", "servicemonitors"),
+		in(rbac, "roles", "rolebindings"),
+	)
 }
 
 // each calls take for all objects of a resource, page by page. If the cluster does not
@@ -109,7 +103,7 @@ func (c *collector) installation(ctx context.Context, s *scope) {
 		err := c.each(ctx, resource, c.operatorNamespace, selectorFor(resource), func(object *unstructured.Unstructured) {
 			c.keep("installation", resource.Resource, object)
 			if resource.Resource == "pods" {
-				s.pods = append(s.pods, podLogs{pod: object, operator: true})
+				c.addPod(s, object, true)
 			}
 		})
 		if err != nil {
@@ -127,6 +121,16 @@ func (c *collector) installation(ctx context.Context, s *scope) {
 		}
 	}
 	c.describe("installation/", "the objects of the operator in namespace "+c.operatorNamespace+", the CRDs (without schemas), the APIService, RBAC and policies")
+}
+
+// addPod adds a pod whose logs are collected.
+func (c *collector) addPod(s *scope, object *unstructured.Unstructured, operator bool) {
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+		c.leave("the logs of pod "+object.GetName(), err)
+		return
+	}
+	s.pods = append(s.pods, podLogs{pod: pod, operator: operator})
 }
 
 // leaveObjects lists objects that are not in the archive. If Secrets cannot be read, it
@@ -191,7 +195,7 @@ func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace st
 			s.owners[string(object.GetUID())] = true
 			c.keep(folderOf(namespace), resource.Resource, object)
 			if resource.Resource == "pods" {
-				s.pods = append(s.pods, podLogs{pod: object})
+				c.addPod(s, object, false)
 			}
 		})
 		if err != nil {

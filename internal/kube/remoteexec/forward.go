@@ -23,16 +23,11 @@ import (
 // errOut. The error is portforward.ErrLostConnectionToPod if the connection to the server ended. If
 // no server answers, Forward retries for a few seconds.
 func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
-	transport, upgrader, err := spdy.RoundTripperFor(cfg)
+	plain, err := NewForwardDialer(cfg, subresource)
 	if err != nil {
 		return err
 	}
-	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(subresource, cfg)
-	if err != nil {
-		return err
-	}
-	dialer := &lasting{ctx: ctx, Dialer: portforward.NewFallbackDialerForStreaming(socket,
-		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, subresource), MayFallBack)}
+	dialer := &lasting{ctx: ctx, Dialer: plain}
 	ctx = klog.NewContext(ctx, logr.New(&failures{to: errOut}))
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"localhost"}, ports, make(chan struct{}), out, errOut)
 	if err != nil {
@@ -46,6 +41,21 @@ func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports 
 		return dialer.err
 	}
 	return err
+}
+
+// NewForwardDialer returns a dialer for the subresource portforward at this address. It uses
+// WebSocket, and falls back to SPDY for older servers.
+func NewForwardDialer(cfg *rest.Config, subresource *url.URL) (httpstream.Dialer, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(subresource, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(socket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, subresource), MayFallBack), nil
 }
 
 // lasting is a dialer whose connections client-go cannot close. It would close the connection as
