@@ -31,15 +31,12 @@ func assignedLength(m match) int {
 	if isHarmless(m.lead, v) || isStructure(v) {
 		return 0
 	}
-	if strings.Contains(m.lead, "=") || looksSecret(v) || (isPassword(m.lead) && (length == maxWord || isBlank(m.rest[length:]))) {
+	isPassword := strings.HasPrefix(strings.ToLower(m.lead), "pass")
+	if strings.Contains(m.lead, "=") || looksSecret(v) || (isPassword && (length == maxWord || strings.TrimLeft(m.rest[length:], blanks) == "")) {
 		return unquotedLength(m.rest)
 	}
 	return 0
 }
-
-// isBlank reports whether s contains only white space. TrimLeft stops at the first other
-// character.
-func isBlank(s string) bool { return strings.TrimLeft(s, blanks) == "" }
 
 func quotedLength(m match) int {
 	length := closingQuote(m.lead, m.rest)
@@ -112,10 +109,6 @@ func endsValue(rest string) bool {
 		return fieldAfter.MatchString(rest[1:])
 	}
 	return false
-}
-
-func isPassword(lead string) bool {
-	return strings.HasPrefix(strings.ToLower(lead), "pass")
 }
 
 // flagLength is the length function for "--token x".

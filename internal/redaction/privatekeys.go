@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -146,7 +147,7 @@ func withoutBlocks(text string) string {
 		switch {
 		case inside && strings.TrimSpace(content) == "":
 		case inside && indent > depth:
-			line = stamp + content[:indent] + Placeholder + lineEnd(line)
+			line = stamp + content[:indent] + Placeholder + line[len(strings.TrimRight(line, "\n")):]
 		default:
 			inside = blockBegin.MatchString(content)
 			// The keys of a list entry are as deep as the text after its dash.
@@ -155,13 +156,6 @@ func withoutBlocks(text string) string {
 		out.WriteString(line)
 	}
 	return out.String()
-}
-
-func lineEnd(line string) string {
-	if strings.HasSuffix(line, "\n") {
-		return "\n"
-	}
-	return ""
 }
 
 // formsOf returns the encodings in which a value may occur in a text, the value itself
@@ -184,13 +178,7 @@ func formsOf(value string) []string {
 			forms = append(forms, within(encoding, value, shift))
 		}
 	}
-	out := forms[:0]
-	for _, form := range forms {
-		if len(form) >= leastKnown {
-			out = append(out, form)
-		}
-	}
-	return out
+	return slices.DeleteFunc(forms, func(form string) bool { return len(form) < leastKnown })
 }
 
 // within returns the part of a longer text's base64 that depends only on the value, if

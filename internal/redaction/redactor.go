@@ -3,10 +3,13 @@ package redaction
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Placeholder replaces each secret.
@@ -98,7 +101,7 @@ func (r *Redactor) learnDocument(value string) {
 	if json.Unmarshal([]byte(value), &document) != nil {
 		return
 	}
-	for text := range texts(document) {
+	eachText(document, func(text string) {
 		r.learn(text)
 		if decoded, ok := decoded(text); ok {
 			r.learn(decoded)
@@ -106,32 +109,23 @@ func (r *Redactor) learnDocument(value string) {
 				r.learn(password)
 			}
 		}
-	}
+	})
 }
 
-// texts returns an iterator over the strings of a document.
-func texts(document any) func(yield func(string) bool) {
-	return func(yield func(string) bool) { visit(document, yield) }
-}
-
-func visit(document any, yield func(string) bool) bool {
+// eachText calls do for the strings of a document.
+func eachText(document any, do func(string)) {
 	switch d := document.(type) {
 	case string:
-		return yield(d)
+		do(d)
 	case []any:
 		for _, item := range d {
-			if !visit(item, yield) {
-				return false
-			}
+			eachText(item, do)
 		}
 	case map[string]any:
 		for _, item := range d {
-			if !visit(item, yield) {
-				return false
-			}
+			eachText(item, do)
 		}
 	}
-	return true
 }
 
 // Text returns the text without secrets, for public output.
@@ -190,11 +184,7 @@ func newReplacer(known map[string]struct{}) *strings.Replacer {
 			all[form] = struct{}{}
 		}
 	}
-	sorted := make([]string, 0, len(all))
-	for form := range all {
-		sorted = append(sorted, form)
-	}
-	slices.SortFunc(sorted, func(a, b string) int {
+	sorted := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	pairs := make([]string, 0, 2*len(sorted))
@@ -207,4 +197,33 @@ func newReplacer(known map[string]struct{}) *strings.Replacer {
 // isPublic reports whether a value contains only certificates, which are public.
 func isPublic(value string) bool {
 	return strings.HasPrefix(value, "-----BEGIN CERTIFICATE-----") && !strings.Contains(value, "PRIVATE KEY")
+}
+
+// Ellipsis is the end of a text that was shortened.
+const Ellipsis = "…"
+
+// Truncate returns s as valid UTF-8 of at most limit bytes. A longer text is cut between two
+// characters and ends with Ellipsis if there is room for it. The result shares no memory with a
+// longer text.
+func Truncate(s string, limit int) string {
+	if len(s) <= limit && utf8.ValidString(s) {
+		return s
+	}
+	if len(s) <= limit {
+		// A replacement character may be longer than the byte that it replaces, so invalid bytes
+		// are removed.
+		return strings.ToValidUTF8(s, "")
+	}
+	end := ""
+	if limit >= len(Ellipsis) {
+		end = Ellipsis
+	}
+	kept := strings.ToValidUTF8(s[:max(0, limit-len(end))], "")
+	return strings.Clone(kept) + end
+}
+
+// OneLine returns a text as one line: each sequence of white space and control characters becomes a
+// single space.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }

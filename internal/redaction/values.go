@@ -2,6 +2,7 @@ package redaction
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -60,12 +61,8 @@ func saysNothing(v string) bool {
 // isStructure reports whether v starts a structure as printed by Go or JSON, or a shell
 // substitution.
 func isStructure(v string) bool {
-	for _, start := range []string{"{", "[", "&{", "map[", "=", "$(", "${"} {
-		if strings.HasPrefix(v, start) {
-			return true
-		}
-	}
-	return false
+	starts := []string{"{", "[", "&{", "map[", "=", "$(", "${"}
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(v, start) })
 }
 
 // namesObject reports whether v is the name of an object. The name of a Secret is not
