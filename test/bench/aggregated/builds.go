@@ -28,8 +28,8 @@ func (b *bench) builds(ctx context.Context) error {
 	var workspace struct {
 		Status struct{ ID string }
 	}
-	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces"
-	if err := b.kube.request(ctx, http.MethodGet, path+"/"+b.workspace, "", nil, &workspace); err != nil {
+	path := workspacesIn(b.namespace)
+	if err := b.kube.request(ctx, http.MethodGet, path+"/"+b.workspace, nil, &workspace); err != nil {
 		return err
 	}
 	events := make(chan seen, 1000)
@@ -78,7 +78,7 @@ func (b *bench) builds(ctx context.Context) error {
 
 // watchBuilds sends each event to the channel.
 func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen) error {
-	response, err := send(ctx, k.client, http.MethodGet, k.config.Host+path, "", "", nil)
+	response, err := send(ctx, k.client, http.MethodGet, k.config.Host+path, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"strconv"
@@ -47,33 +44,6 @@ func (k *kube) clone(ctx context.Context, total int) error {
 	return nil
 }
 
-// askCoder makes a request with the operator's token.
-func (k *kube) askCoder(ctx context.Context, method, path string, body, out any) error {
-	content, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, k.coder+path, bytes.NewReader(content))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Coder-Session-Token", k.token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= http.StatusBadRequest {
-		content, _ := io.ReadAll(io.LimitReader(response.Body, 500))
-		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content)
-	}
-	if out == nil {
-		_, err = io.Copy(io.Discard, response.Body)
-		return err
-	}
-	return json.NewDecoder(response.Body).Decode(out)
-}
-
 // pages reads all of Coder's pages sequentially, and discards them.
 func (k *kube) pages(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
@@ -96,7 +66,7 @@ func (b *bench) firstSync(ctx context.Context) error {
 	for i := range syncs + 1 {
 		// Without the operator, so that it does not slow down the reading of the
 		// pages.
-		if _, err := b.kube.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
+		if err := b.kube.scale(ctx, 0); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -110,10 +80,7 @@ func (b *bench) firstSync(ctx context.Context) error {
 		}
 		pages = append(pages, took)
 		began := time.Now()
-		if err := b.kube.restart(ctx); err != nil {
-			return err
-		}
-		if err := b.kube.ready(ctx, b.count+1); err != nil {
+		if err := b.kube.restart(ctx, b.count+1); err != nil {
 			return err
 		}
 		listed := time.Now()

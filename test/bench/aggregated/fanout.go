@@ -10,6 +10,10 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 const (
@@ -35,42 +39,39 @@ func (b *bench) fanOut(ctx context.Context) error {
 		Metadata struct{ ResourceVersion string }
 		Items    []struct{ Metadata struct{ Name string } }
 	}
-	if err := k.request(ctx, http.MethodGet, workspaces+"?limit=2", "", nil, &list); err != nil {
+	if err := k.request(ctx, http.MethodGet, workspaces+"?limit=2", nil, &list); err != nil {
 		return err
 	}
 	if len(list.Items) < 2 {
 		return errors.New("there are no workspaces to change")
 	}
-	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces"
+	path := workspacesIn(b.namespace)
 	address := "https://" + k.pod + ":6443" + path + "?watch=1&resourceVersion=" + list.Metadata.ResourceVersion
-	deliveries, opened := make(chan delivery, watchers*(rounds+1)), make(chan error, watchers)
+	deliveries := make(chan delivery, watchers*(rounds+1))
 	// Not all at once: a server would have to authorize each of them first.
-	starting := make(chan struct{}, 20)
+	var opening errgroup.Group
+	opening.SetLimit(20)
 	for range streams {
-		client := anyCertificate()
+		client := measure.AnyCertificate()
 		for range watchers / streams {
-			go func() {
-				starting <- struct{}{}
-				response, err := send(ctx, client, http.MethodGet, address, k.account, "", nil) //nolint:bodyclose // readRounds closes it.
-				<-starting
-				opened <- err
+			opening.Go(func() error {
+				response, err := send(ctx, client, http.MethodGet, address, bearer(k.account), nil) //nolint:bodyclose // readRounds closes it.
 				if err == nil {
-					readRounds(response.Body, deliveries)
+					go readRounds(response.Body, deliveries)
 				}
-			}()
+				return err
+			})
 		}
 	}
-	for range watchers {
-		if err := <-opened; err != nil {
-			return err
-		}
+	if err := opening.Wait(); err != nil {
+		return err
 	}
 	b.say("%d watches are open", watchers)
 	var fromRequest, fromAnswer, writes []time.Duration
 	for round := range rounds + 1 {
 		began := time.Now()
 		change := object{"metadata": object{"labels": object{"bench-round": fmt.Sprintf("r%d", round)}}}
-		if err := k.request(ctx, http.MethodPatch, path+"/"+list.Items[1].Metadata.Name, mergePatch, change, nil); err != nil {
+		if err := k.request(ctx, http.MethodPatch, path+"/"+list.Items[1].Metadata.Name, change, nil); err != nil {
 			return err
 		}
 		answered := time.Now()

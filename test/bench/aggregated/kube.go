@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,9 +16,15 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 const workspaces = "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
+
+func workspacesIn(namespace string) string {
+	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + namespace + "/coderworkspaces"
+}
 
 // kube is a client of the cluster, and of Coder.
 type kube struct {
@@ -28,11 +34,10 @@ type kube struct {
 	// measure gzip.
 	client *http.Client
 	// direct trusts any certificate: it connects only to this machine.
-	direct  *http.Client
-	account string
-	// token is the operator's token for Coder.
-	token string
-	// pod is the address of the operator, pid its process, and since the start of that process.
+	direct *http.Client
+	// account is the token of a ServiceAccount, and token the operator's token for Coder.
+	account, token string
+	// pod is the address of the operator, and pid its process.
 	pod string
 	pid int
 }
@@ -51,19 +56,13 @@ func newKube(ctx context.Context, o options) (*kube, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kube{options: o, config: config, client: client, direct: anyCertificate(), account: strings.TrimSpace(string(account))}
+	k := &kube{options: o, config: config, client: client, direct: measure.AnyCertificate(), account: strings.TrimSpace(string(account))}
 	token, err := k.kubectl(ctx, "-n", o.namespace, "get", "secret", "coder-operator-token", "-o", "go-template={{.data.token | base64decode}}")
 	if err != nil {
 		return nil, err
 	}
 	k.token = strings.TrimSpace(token)
 	return k, k.locate(ctx)
-}
-
-func anyCertificate() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 4,
-	}}
 }
 
 func (k *kube) kubectl(ctx context.Context, args ...string) (string, error) {
@@ -80,18 +79,29 @@ func output(command *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// send sends a request and returns the response, whose body the caller must close.
-func send(ctx context.Context, client *http.Client, method, address, token, contentType string, body []byte) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+// bearer returns the header of a bearer token.
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// send sends a request and returns the response, whose body the caller must close. A body is JSON.
+func send(ctx context.Context, client *http.Client, method, address string, header http.Header, body any) (*http.Response, error) {
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Accept", "application/json")
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	switch method {
+	case http.MethodPost:
+		request.Header.Set("Content-Type", "application/json")
+	case http.MethodPatch:
+		request.Header.Set("Content-Type", "application/merge-patch+json")
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -100,25 +110,16 @@ func send(ctx context.Context, client *http.Client, method, address, token, cont
 	if response.StatusCode >= http.StatusBadRequest {
 		content, _ := io.ReadAll(io.LimitReader(response.Body, 500))
 		_ = response.Body.Close()
-		return nil, &refused{response.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, address, response.Status, content)}
+		return nil, fmt.Errorf("%s %s: %s: %s", method, address, response.Status, content)
 	}
 	return response, nil
 }
 
-// refused is an unsuccessful response.
-type refused struct {
-	status  int
-	message string
-}
-
-// Error implements error.
-func (r *refused) Error() string { return r.message }
-
 // timed sends a request, discards the body, and returns the duration and the number
 // of bytes.
-func timed(ctx context.Context, client *http.Client, address, token string) (time.Duration, int64, error) {
+func timed(ctx context.Context, client *http.Client, address string, header http.Header) (time.Duration, int64, error) {
 	began := time.Now()
-	response, err := send(ctx, client, http.MethodGet, address, token, "", nil)
+	response, err := send(ctx, client, http.MethodGet, address, header, nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -127,17 +128,10 @@ func timed(ctx context.Context, client *http.Client, address, token string) (tim
 	return time.Since(began), size, err
 }
 
-// request sends a request as an administrator, and decodes the response into out,
-// unless that is nil.
-func (k *kube) request(ctx context.Context, method, path, contentType string, body, out any) error {
-	var content []byte
-	if body != nil {
-		var err error
-		if content, err = json.Marshal(body); err != nil {
-			return err
-		}
-	}
-	response, err := send(ctx, k.client, method, k.config.Host+path, "", contentType, content)
+// exchange sends a request, and decodes the response into out. If out is nil, it reads the response
+// to its end.
+func exchange(ctx context.Context, client *http.Client, method, address string, header http.Header, body, out any) error {
+	response, err := send(ctx, client, method, address, header, body)
 	if err != nil {
 		return err
 	}
@@ -147,6 +141,16 @@ func (k *kube) request(ctx context.Context, method, path, contentType string, bo
 		return err
 	}
 	return json.NewDecoder(response.Body).Decode(out)
+}
+
+// request sends a request to the cluster as an administrator.
+func (k *kube) request(ctx context.Context, method, path string, body, out any) error {
+	return exchange(ctx, k.client, method, k.config.Host+path, nil, body, out)
+}
+
+// askCoder sends a request to Coder with the operator's token.
+func (k *kube) askCoder(ctx context.Context, method, path string, body, out any) error {
+	return exchange(ctx, http.DefaultClient, method, k.coder+path, http.Header{"Coder-Session-Token": {k.token}}, body, out)
 }
 
 // until repeats a check until it returns no error.

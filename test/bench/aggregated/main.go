@@ -124,6 +124,12 @@ func (t *table) compare(measure string, yardstick, ours time.Duration, most floa
 	t.add(r)
 }
 
+// memory adds the resident memory, and the part of it that is mapped from the program's file.
+func (t *table) memory(measure string, m memory, wanted string) {
+	t.add(row{measure: measure, ours: fmt.Sprintf("%.0f MB", m.resident/1e6), wanted: wanted})
+	t.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+}
+
 func (t *table) print(out io.Writer) {
 	load, _ := os.ReadFile("/proc/loadavg")
 	_, _ = fmt.Fprintf(out, "%-66s %14s %14s %6s  %s\n", "measure", "yardstick", "ours", "ratio", "wanted")

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 // memory is the memory of the operator's process in bytes.
@@ -27,26 +26,11 @@ func (m memory) String() string {
 // memory measures the process, and then observes its heap for a while. Reading the
 // metrics allocates memory, so the garbage collector runs several times meanwhile.
 func (k *kube) memory(ctx context.Context) (memory, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.pid))
+	sizes, err := measure.Memory(k.pid)
 	if err != nil {
 		return memory{}, err
 	}
-	var m memory
-	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		kilobytes, _ := strconv.ParseFloat(fields[1], 64)
-		switch fields[0] {
-		case "VmRSS:":
-			m.resident = kilobytes * 1024
-		case "RssFile:":
-			m.file = kilobytes * 1024
-		case "VmHWM:":
-			m.peak = kilobytes * 1024
-		}
-	}
+	m := memory{resident: sizes["VmRSS"], file: sizes["RssFile"], peak: sizes["VmHWM"]}
 	for end := time.Now().Add(heapWindow); time.Now().Before(end); {
 		values, err := k.metrics(ctx)
 		if err != nil {
@@ -66,18 +50,14 @@ const heapWindow = 30 * time.Second
 func (b *bench) withOne(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := b.kube.restart(ctx); err != nil {
-		return err
-	}
-	if err := b.kube.ready(ctx, 1); err != nil {
+	if err := b.kube.restart(ctx, 1); err != nil {
 		return err
 	}
 	m, err := b.settled(ctx, 1)
 	if err != nil {
 		return err
 	}
-	b.table.add(row{measure: "memory with one workspace and 10 informers", ours: fmt.Sprintf("%.0f MB", m.resident/1e6)})
-	b.table.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+	b.table.memory("memory with one workspace and 10 informers", m, "")
 	b.table.add(row{measure: "  live heap", ours: fmt.Sprintf("%.1f MB", m.heap/1e6)})
 	return nil
 }
@@ -89,10 +69,7 @@ func (b *bench) withTenth(ctx context.Context) error {
 	if err := b.kube.clone(ctx, b.count/10); err != nil {
 		return err
 	}
-	if err := b.kube.restart(ctx); err != nil {
-		return err
-	}
-	if err := b.kube.ready(ctx, b.count/10+1); err != nil {
+	if err := b.kube.restart(ctx, b.count/10+1); err != nil {
 		return err
 	}
 	var err error
@@ -123,8 +100,7 @@ func (b *bench) afterwards(ctx context.Context) error {
 		return err
 	}
 	b.say("afterwards: %s", m)
-	b.table.add(row{measure: "memory after all of this", ours: fmt.Sprintf("%.0f MB", m.resident/1e6)})
-	b.table.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+	b.table.memory("memory after all of this", m, "")
 	b.table.add(row{measure: "  the most it ever was", ours: fmt.Sprintf("%.0f MB", m.peak/1e6)})
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -35,7 +34,7 @@ func (b *bench) mixed(ctx context.Context) error {
 		return err
 	}
 	ours := *theirs
-	ours.path = "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces"
+	ours.path = workspacesIn(b.namespace)
 	var yardstick, own float64
 	for range mixedTurns {
 		for _, side := range []struct {
@@ -53,7 +52,7 @@ func (b *bench) mixed(ctx context.Context) error {
 		measure:   fmt.Sprintf("requests a second of %d mixed clients; custom resources", mixedClients),
 		yardstick: fmt.Sprintf("%.0f", yardstick), ours: fmt.Sprintf("%.0f", own), ratio: fmt.Sprintf("%.2f", own/yardstick), wanted: "at least 800",
 	})
-	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", "", nil, nil)
+	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", nil, nil)
 }
 
 // mix is what the clients do with the objects of a path.
@@ -70,7 +69,7 @@ func (k *kube) newMix(ctx context.Context, path string) (*mix, error) {
 	var list struct {
 		Items []struct{ Metadata struct{ Name string } }
 	}
-	if err := k.request(ctx, http.MethodGet, path, "", nil, &list); err != nil {
+	if err := k.request(ctx, http.MethodGet, path, nil, &list); err != nil {
 		return nil, err
 	}
 	m := &mix{host: k.config.Host, path: path, round: &atomic.Int64{}}
@@ -116,13 +115,13 @@ func (m *mix) run(ctx context.Context, duration time.Duration) (float64, error) 
 // request sends one request of the cycle: of ten, six get an object, two list the first fifty of
 // the namespace, one watches an object and closes the watch, and one changes a label.
 func (m *mix) request(ctx context.Context, client *http.Client, i int, name string) error {
-	object := m.host + m.path + "/" + name
+	address := m.host + m.path + "/" + name
 	switch i % 10 {
 	case 2, 7:
-		return exchange(ctx, client, http.MethodGet, m.host+m.path+"?limit=50", "", nil)
+		return exchange(ctx, client, http.MethodGet, m.host+m.path+"?limit=50", nil, nil, nil)
 	case 4:
 		query := url.Values{"watch": {"1"}, "fieldSelector": {"metadata.name=" + name}}
-		response, err := send(ctx, client, http.MethodGet, m.host+m.path+"?"+query.Encode(), "", "", nil)
+		response, err := send(ctx, client, http.MethodGet, m.host+m.path+"?"+query.Encode(), nil, nil)
 		if err != nil {
 			return err
 		}
@@ -137,19 +136,8 @@ func (m *mix) request(ctx context.Context, client *http.Client, i int, name stri
 		}
 		return nil
 	case 9:
-		label := fmt.Sprintf(`{"metadata":{"labels":{"bench-mixed":"m%d"}}}`, m.round.Add(1))
-		return exchange(ctx, client, http.MethodPatch, object, mergePatch, []byte(label))
+		label := object{"metadata": object{"labels": object{"bench-mixed": fmt.Sprintf("m%d", m.round.Add(1))}}}
+		return exchange(ctx, client, http.MethodPatch, address, nil, label, nil)
 	}
-	return exchange(ctx, client, http.MethodGet, object, "", nil)
-}
-
-// exchange sends a request, and reads the response to its end.
-func exchange(ctx context.Context, client *http.Client, method, target, contentType string, body []byte) error {
-	response, err := send(ctx, client, method, target, "", contentType, body)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	_, err = io.Copy(io.Discard, response.Body)
-	return err
+	return exchange(ctx, client, http.MethodGet, address, nil, nil, nil)
 }

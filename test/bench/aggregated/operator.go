@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,23 +10,34 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 const pods = "app.kubernetes.io/name=coder-k8s"
 
-// restart stops the operator and starts it again without overlap, so that the new pod
-// does not take over the memory state of the old one.
-func (k *kube) restart(ctx context.Context) error {
-	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
+// restart stops the operator and starts it again without overlap, so that the new pod does not take
+// over the memory state of the old one. It waits until the API lists a number of workspaces.
+func (k *kube) restart(ctx context.Context, want int) error {
+	if err := k.scale(ctx, 0); err != nil {
 		return err
 	}
 	if _, err := k.kubectl(ctx, "-n", "coder-system", "wait", "pod", "-l", pods, "--for=delete", "--timeout=60s"); err != nil {
 		return err
 	}
-	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=1"); err != nil {
+	if err := k.scale(ctx, 1); err != nil {
 		return err
 	}
-	return k.locate(ctx)
+	if err := k.locate(ctx); err != nil {
+		return err
+	}
+	return k.ready(ctx, want)
+}
+
+// scale changes the number of replicas of the operator.
+func (k *kube) scale(ctx context.Context, replicas int) error {
+	_, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", fmt.Sprintf("--replicas=%d", replicas))
+	return err
 }
 
 // locate finds the operator's pod and process.
@@ -48,30 +58,26 @@ func (k *kube) locate(ctx context.Context) error {
 	})
 }
 
-// listing waits until the operator's pod lists workspaces, and returns the time.
-func (k *kube) listing(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+// ready waits until the operator's pod lists workspaces, and then until the API lists this number of
+// them through kube-apiserver.
+func (k *kube) ready(ctx context.Context, want int) error {
+	listing, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	err := until(ctx, 20*time.Millisecond, func() error {
-		_, _, err := timed(ctx, k.direct, "https://"+k.pod+":6443"+workspaces+"?limit=1", k.account)
+	err := until(listing, 20*time.Millisecond, func() error {
+		_, _, err := timed(listing, k.direct, "https://"+k.pod+":6443"+workspaces+"?limit=1", bearer(k.account))
 		return err
 	})
-	return time.Now(), err
-}
-
-// ready waits until the API lists this number of workspaces through kube-apiserver.
-func (k *kube) ready(ctx context.Context, want int) error {
-	if _, err := k.listing(ctx); err != nil {
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	return until(ctx, 500*time.Millisecond, func() error {
 		var list struct {
 			Metadata struct{ RemainingItemCount int }
 			Items    []struct{}
 		}
-		if err := k.request(ctx, http.MethodGet, workspaces+"?limit=1", "", nil, &list); err != nil {
+		if err := k.request(ctx, http.MethodGet, workspaces+"?limit=1", nil, &list); err != nil {
 			return err
 		}
 		if got := list.Metadata.RemainingItemCount + len(list.Items); got != want {
@@ -138,24 +144,7 @@ func process(name, cgroup string) (int, error) {
 	return 0, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
 }
 
-// metrics reads the operator's metrics. The keys include the labels.
+// metrics reads the operator's metrics.
 func (k *kube) metrics(ctx context.Context) (map[string]float64, error) {
-	response, err := send(ctx, k.direct, http.MethodGet, "https://"+k.pod+":8443/metrics", k.account, "", nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	values := map[string]float64{}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		at := strings.LastIndexByte(lines.Text(), ' ')
-		if at < 0 {
-			continue
-		}
-		if value, err := strconv.ParseFloat(lines.Text()[at+1:], 64); err == nil {
-			values[lines.Text()[:at]] = value
-		}
-	}
-	return values, lines.Err()
+	return measure.Metrics(ctx, k.direct, "https://"+k.pod+":8443/metrics", k.account)
 }

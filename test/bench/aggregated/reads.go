@@ -21,11 +21,11 @@ func (b *bench) reads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, ours, err := timed(ctx, k.client, k.config.Host+workspaces, "")
+	_, ours, err := timed(ctx, k.client, k.config.Host+workspaces, nil)
 	if err != nil {
 		return err
 	}
-	_, theirs, err := timed(ctx, k.client, k.config.Host+records, "")
+	_, theirs, err := timed(ctx, k.client, k.config.Host+records, nil)
 	if err != nil {
 		return err
 	}
@@ -33,39 +33,35 @@ func (b *bench) reads(ctx context.Context) error {
 	if math.Abs(float64(ours-theirs)) > 0.03*float64(theirs) {
 		return fmt.Errorf("the list of custom resources has %d bytes, that of workspaces %d: they are to be equal", theirs, ours)
 	}
-	yardstick, own, err := alternate(ctx, lists, k.client, k.config.Host+records, k.config.Host+workspaces)
+	yardstick, own, err := alternate(ctx, lists, k.client, k.config.Host+records, k.config.Host+workspaces, nil)
 	if err != nil {
 		return err
 	}
 	b.table.compare(fmt.Sprintf("LIST all, JSON, %.1f MB; custom resources", float64(ours)/1e6), median(yardstick), median(own), 0.5)
 	b.say("LIST: custom resources %s to %s, ours %s to %s", show(quantile(yardstick, 0)), show(quantile(yardstick, 1)), show(quantile(own, 0)), show(quantile(own, 1)))
-	direct, _, err := alternate(ctx, lists, k.direct, "https://"+k.pod+":6443"+workspaces, "", k.account)
+	direct, _, err := alternate(ctx, lists, k.direct, "https://"+k.pod+":6443"+workspaces, "", bearer(k.account))
 	if err != nil {
 		return err
 	}
 	b.table.compare("  the same without kube-apiserver between", median(yardstick), median(direct), 0)
-	own2 := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces/" + record
-	yardstick, own, err = alternate(ctx, gets, k.client, k.config.Host+recordsIn(b.namespace)+"/"+record, k.config.Host+own2)
+	path := workspacesIn(b.namespace) + "/" + record
+	yardstick, own, err = alternate(ctx, gets, k.client, k.config.Host+recordsIn(b.namespace)+"/"+record, k.config.Host+path, nil)
 	if err != nil {
 		return err
 	}
 	b.table.compare("GET one; a custom resource", median(yardstick), median(own), 1.5)
 	b.table.compare("  99th percentile", quantile(yardstick, 0.99), quantile(own, 0.99), 0)
-	direct, _, err = alternate(ctx, gets, k.direct, "https://"+k.pod+":6443"+own2, "", k.account)
+	direct, _, err = alternate(ctx, gets, k.direct, "https://"+k.pod+":6443"+path, "", bearer(k.account))
 	if err != nil {
 		return err
 	}
 	b.table.compare("  the same without kube-apiserver between", median(yardstick), median(direct), 0)
-	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", "", nil, nil)
+	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", nil, nil)
 }
 
 // alternate reads two addresses in turn. The second may be empty. The first reading
 // of each is a warm-up, and does not count.
-func alternate(ctx context.Context, n int, client *http.Client, first, second string, token ...string) (a, b []time.Duration, err error) {
-	credential := ""
-	if len(token) > 0 {
-		credential = token[0]
-	}
+func alternate(ctx context.Context, n int, client *http.Client, first, second string, header http.Header) (a, b []time.Duration, err error) {
 	for i := range n + 1 {
 		for _, side := range []struct {
 			address string
@@ -74,7 +70,7 @@ func alternate(ctx context.Context, n int, client *http.Client, first, second st
 			if side.address == "" {
 				continue
 			}
-			took, _, err := timed(ctx, client, side.address, credential)
+			took, _, err := timed(ctx, client, side.address, header)
 			if err != nil {
 				return nil, nil, err
 			}

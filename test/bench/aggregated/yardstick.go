@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
 	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	records     = "/apis/bench.coder-k8s.local/v1/records"
-	mergePatch  = "application/merge-patch+json"
 	// creators is the number of custom resources that are created in parallel.
 	creators = 12
 )
@@ -48,7 +48,7 @@ func definition() object {
 func (b *bench) records(ctx context.Context, most int) (string, error) {
 	k := b.kube
 	var list struct{ Items []object }
-	if err := k.request(ctx, http.MethodGet, workspaces, "", nil, &list); err != nil {
+	if err := k.request(ctx, http.MethodGet, workspaces, nil, &list); err != nil {
 		return "", err
 	}
 	if len(list.Items) != b.count+1 {
@@ -65,35 +65,14 @@ func (b *bench) records(ctx context.Context, most int) (string, error) {
 		return "", err
 	}
 	began := time.Now()
-	work, failed := make(chan object), make(chan error, creators)
-	var wg sync.WaitGroup
-	for range creators {
-		wg.Go(func() {
-			for item := range work {
-				if err := k.record(ctx, item, padding); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
-	}
-feed:
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
 	for _, item := range list.Items {
-		if item["metadata"].(object)["name"] == name {
-			continue
-		}
-		select {
-		case work <- item:
-		case err = <-failed:
-			break feed
+		if item["metadata"].(object)["name"] != name {
+			group.Go(func() error { return k.record(creating, item, padding) })
 		}
 	}
-	close(work)
-	wg.Wait()
-	close(failed)
-	if err == nil {
-		err = <-failed
-	}
+	err = group.Wait()
 	b.say("made %d custom resources in %s", len(list.Items), show(time.Since(began)))
 	return name, err
 }
@@ -104,12 +83,12 @@ func (k *kube) define(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	err := until(ctx, 200*time.Millisecond, func() error {
-		return k.request(ctx, http.MethodPost, definitions, "application/json", definition(), nil)
+		return k.request(ctx, http.MethodPost, definitions, definition(), nil)
 	})
 	if err != nil {
 		return err
 	}
-	return until(ctx, 200*time.Millisecond, func() error { return k.request(ctx, http.MethodGet, records, "", nil, nil) })
+	return until(ctx, 200*time.Millisecond, func() error { return k.request(ctx, http.MethodGet, records, nil, nil) })
 }
 
 // record creates the custom resource of a workspace. The fields of a workspace that
@@ -125,11 +104,11 @@ func (k *kube) record(ctx context.Context, workspace object, padding int) error 
 		"spec": workspace["spec"], "status": workspace["status"],
 	}
 	path := recordsIn(k.namespace)
-	if err := k.request(ctx, http.MethodPost, path, "application/json", resource, nil); err != nil {
+	if err := k.request(ctx, http.MethodPost, path, resource, nil); err != nil {
 		return err
 	}
 	unmanaged := object{"metadata": object{"managedFields": []object{{}}}}
-	return k.request(ctx, http.MethodPatch, path+"/"+meta["name"].(string), mergePatch, unmanaged, nil)
+	return k.request(ctx, http.MethodPatch, path+"/"+meta["name"].(string), unmanaged, nil)
 }
 
 // padding returns by how many bytes a workspace is longer than its custom resource,
@@ -148,7 +127,7 @@ func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 			return 0, err
 		}
 		var theirs object
-		if err := k.request(ctx, http.MethodGet, path, "", nil, &theirs); err != nil {
+		if err := k.request(ctx, http.MethodGet, path, nil, &theirs); err != nil {
 			return 0, err
 		}
 		size, err := json.Marshal(theirs)
@@ -163,7 +142,7 @@ func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 		if padding += missing; padding < 1 {
 			return 0, fmt.Errorf("a custom resource is %d bytes longer than a workspace", 1-padding)
 		}
-		if err := k.request(ctx, http.MethodDelete, path, "", nil, nil); err != nil {
+		if err := k.request(ctx, http.MethodDelete, path, nil, nil); err != nil {
 			return 0, err
 		}
 	}

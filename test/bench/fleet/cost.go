@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -54,9 +55,8 @@ func processorTime(pid int) (float64, error) {
 	}
 	// The name of the program, in parentheses, may contain spaces. utime and stime are the 12th and
 	// 13th fields after it.
-	_, rest, found := cutLast(string(raw), ") ")
-	fields := strings.Fields(rest)
-	if !found || len(fields) < 13 {
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 13 {
 		return 0, fmt.Errorf("reading the processor time of process %d: %q", pid, raw)
 	}
 	ticks := 0.0

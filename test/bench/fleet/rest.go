@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 // atRest measures an idle operator: its writes, its requests to Coder, and its
@@ -35,12 +33,12 @@ func atRest(ctx context.Context, o options, c *fleetState) error {
 		fmt.Fprintf(os.Stdout, "api_%s_at_rest_per_minute %.1f\n", method, (after.requests[method]-before.requests[method])/minutes)
 	}
 	fmt.Fprintf(os.Stdout, "coder_calls_at_rest_per_minute %.1f\n", (after.coder-before.coder)/minutes)
-	memory, err := residentMemory(o.pid)
+	memory, err := measure.Memory(o.pid)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory["VmRSS:"])
-	fmt.Fprintf(os.Stdout, "resident_without_program_megabytes %.0f\n", memory["RssAnon:"])
+	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory["VmRSS"]/1e6)
+	fmt.Fprintf(os.Stdout, "resident_without_program_megabytes %.0f\n", memory["RssAnon"]/1e6)
 	return nil
 }
 
@@ -58,74 +56,16 @@ func readMetrics(ctx context.Context, o options) (counters, error) {
 	if err != nil {
 		return sums, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.metrics, nil)
-	if err != nil {
-		return sums, err
-	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	// The process serves its own certificate, and its address is on this machine.
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	response, err := client.Do(request)
-	if err != nil {
-		return sums, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return sums, fmt.Errorf("%s answers %s", o.metrics, response.Status)
-	}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		sums.add(lines.Text())
-	}
-	return sums, lines.Err()
-}
-
-func (c *counters) add(line string) {
-	name, value, found := cutLast(line, " ")
-	if !found {
-		return
-	}
-	number, err := strconv.ParseFloat(value, 64)
-	if err != nil {
-		return
-	}
-	switch {
-	case strings.HasPrefix(name, "rest_client_requests_total{"):
-		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-			if strings.Contains(name, `method="`+method+`"`) {
-				c.requests[method] += number
-			}
-		}
-	case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
-		c.coder += number
-	}
-}
-
-func cutLast(s, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(s, separator)
-	if at < 0 {
-		return s, "", false
-	}
-	return s[:at], s[at+len(separator):], true
-}
-
-// residentMemory returns the memory of a process in megabytes: VmRSS, the resident memory, and
-// RssAnon, the part that is not mapped from files, which a container's limit counts.
-func residentMemory(pid int) (map[string]float64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil, fmt.Errorf("reading the memory of process %d: %w", pid, err)
-	}
-	memory := map[string]float64{}
-	for line := range strings.Lines(string(raw)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		if kilobytes, err := strconv.ParseFloat(fields[1], 64); err == nil {
-			memory[fields[0]] = kilobytes * 1024 / 1e6
+	values, err := measure.Metrics(ctx, measure.AnyCertificate(), o.metrics, strings.TrimSpace(string(token)))
+	for name, value := range values {
+		switch {
+		case strings.HasPrefix(name, "rest_client_requests_total{"):
+			_, rest, _ := strings.Cut(name, `method="`)
+			method, _, _ := strings.Cut(rest, `"`)
+			sums.requests[method] += value
+		case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
+			sums.coder += value
 		}
 	}
-	return memory, nil
+	return sums, err
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/metadata"
@@ -45,7 +46,7 @@ type fleetState struct {
 	mu sync.Mutex
 	// held are the names of the operator's objects of each kind; for control
 	// planes only those whose status is for their newest spec.
-	held map[string]map[string]bool
+	held map[string]sets.Set[string]
 	// changes counts all events of the watches, and last is the time of the last
 	// one.
 	changes int
@@ -53,7 +54,7 @@ type fleetState struct {
 }
 
 func watchFleet(ctx context.Context, config *rest.Config, namespace string) (*fleetState, error) {
-	c := &fleetState{held: map[string]map[string]bool{}, last: time.Now()}
+	c := &fleetState{held: map[string]sets.Set[string]{}, last: time.Now()}
 	light, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -99,9 +100,13 @@ func (c *fleetState) handler(resource string) cache.ResourceEventHandler {
 		defer c.mu.Unlock()
 		c.changes, c.last = c.changes+1, time.Now()
 		if c.held[resource] == nil {
-			c.held[resource] = map[string]bool{}
+			c.held[resource] = sets.New[string]()
 		}
-		c.held[resource][accessor.GetName()] = counts
+		if counts {
+			c.held[resource].Insert(accessor.GetName())
+		} else {
+			c.held[resource].Delete(accessor.GetName())
+		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }}
 }
@@ -125,7 +130,7 @@ func observed(plane *unstructured.Unstructured) bool {
 func (c *fleetState) complete(ctx context.Context, wanted int) (time.Time, error) {
 	return c.until(ctx, func() bool {
 		for _, resource := range append(children(), controlPlanes()) {
-			if count(c.held[resource.Resource]) < wanted {
+			if c.held[resource.Resource].Len() < wanted {
 				return false
 			}
 		}
@@ -170,17 +175,7 @@ func (c *fleetState) String() string {
 	defer c.mu.Unlock()
 	var parts []string
 	for _, resource := range append(children(), controlPlanes()) {
-		parts = append(parts, fmt.Sprintf("%d %s", count(c.held[resource.Resource]), resource.Resource))
+		parts = append(parts, fmt.Sprintf("%d %s", c.held[resource.Resource].Len(), resource.Resource))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func count(names map[string]bool) int {
-	n := 0
-	for _, counts := range names {
-		if counts {
-			n++
-		}
-	}
-	return n
 }

@@ -1,0 +1,72 @@
+// Package measure reads figures of processes, for the benchmarks.
+package measure
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// AnyCertificate returns a client over HTTP/2 without compression that trusts any certificate, for
+// servers on this machine.
+func AnyCertificate() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 4,
+	}}
+}
+
+// Metrics returns the metrics at an address, for the bearer of a token. The keys include the labels.
+func Metrics(ctx context.Context, client *http.Client, address, token string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	values := map[string]float64{}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 {
+			continue
+		}
+		if value, err := strconv.ParseFloat(lines.Text()[at+1:], 64); err == nil {
+			values[lines.Text()[:at]] = value
+		}
+	}
+	return values, lines.Err()
+}
+
+// Memory returns the figures about the memory of a process in bytes: VmRSS, the resident memory,
+// VmHWM, its maximum so far, and its parts RssAnon and RssFile. A container's limit counts RssAnon,
+// which is not mapped from files.
+func Memory(pid int) (map[string]float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	memory := map[string]float64{}
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		if kilobytes, err := strconv.ParseFloat(fields[1], 64); err == nil {
+			memory[strings.TrimSuffix(fields[0], ":")] = kilobytes * 1024
+		}
+	}
+	return memory, nil
+}
