@@ -32,10 +32,6 @@ type CoderOptions struct {
 	RequestTimeout time.Duration
 }
 
-func newCoderOptions() CoderOptions {
-	return CoderOptions{RequestTimeout: 30 * time.Second}
-}
-
 func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, flagCoderURL, o.URL,
 		"serve the Coder at this address, with --app=aggregated-apiserver, instead of discovering the control planes of the cluster")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -150,7 +151,7 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 	for _, c := range components {
 		elect = elect || c.elected
 	}
-	env := &environment{options: o, config: cfg, namespace: ownNamespace(), tracing: traces}
+	env := &environment{options: o, config: cfg, namespace: podNamespace(os.Getenv, os.ReadFile), tracing: traces}
 	if env.metrics, err = workload.NewMetrics(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}

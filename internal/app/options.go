@@ -61,7 +61,7 @@ func NewOptions() *Options {
 		LeaderElection:         LeaderElectionOptions{Enabled: true},
 		Log:                    LogOptions{Format: logFormatJSON, Level: "info"},
 		Tracing:                tracing.NewOptions(),
-		Coder:                  newCoderOptions(),
+		Coder:                  CoderOptions{RequestTimeout: 30 * time.Second},
 		AggregatedAPI:          apiserver.NewOptions(),
 		MCP:                    mcpserver.NewOptions(),
 	}
@@ -224,8 +224,6 @@ func podNamespace(getenv func(string) string, readFile func(string) ([]byte, err
 	}
 	return namespaceOutsideOfCluster
 }
-
-func ownNamespace() string { return podNamespace(os.Getenv, os.ReadFile) }
 
 // inCluster reports whether the process runs in a pod. Kubernetes sets this variable in
 // every container.

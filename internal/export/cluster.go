@@ -41,40 +41,14 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 		return found{}, fmt.Errorf("using the kubeconfig: %w", err)
 	}
 	var out found
-	err = c.each(ctx, client, "codertemplates", func(item *unstructured.Unstructured) error {
-		var t template
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &t.CoderTemplate)
-		if err == nil {
-			out.templates = append(out.templates, t)
-		}
-		return err
-	}, r)
-	if err != nil {
-		r.leave("the templates: %v", explained(err))
+	var templates []aggregationv1alpha1.CoderTemplate
+	readAll(ctx, c, client, "templates", &templates, r)
+	for _, t := range templates {
+		out.templates = append(out.templates, template{CoderTemplate: t})
 	}
-	err = c.each(ctx, client, "coderworkspaces", func(item *unstructured.Unstructured) error {
-		var ws aggregationv1alpha1.CoderWorkspace
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &ws)
-		if err == nil {
-			out.workspaces = append(out.workspaces, ws)
-		}
-		return err
-	}, r)
-	if err != nil {
-		r.leave("the workspaces: %v", explained(err))
-	}
+	readAll(ctx, c, client, "workspaces", &out.workspaces, r)
 	if c.users {
-		err = c.each(ctx, client, "coderusers", func(item *unstructured.Unstructured) error {
-			var u aggregationv1alpha1.CoderUser
-			err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &u)
-			if err == nil {
-				out.users = append(out.users, u)
-			}
-			return err
-		}, r)
-		if err != nil {
-			r.leave("the users: %v", explained(err))
-		}
+		readAll(ctx, c, client, "users", &out.users, r)
 	}
 	for _, text := range heard.all() {
 		r.leave("objects may be missing or outdated: %s", text)
@@ -82,11 +56,10 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	return out, nil
 }
 
-// each calls take for the objects of a resource. It skips an object that cannot be read.
-func (c cluster) each(
-	ctx context.Context, client dynamic.Interface, resource string, take func(*unstructured.Unstructured) error, r *report,
-) error {
-	objects := client.Resource(aggregationv1alpha1.GroupVersion.WithResource(resource)).Namespace(c.namespace)
+// readAll reads the objects of a resource, whose name follows the prefix coder. It skips an object
+// that cannot be decoded.
+func readAll[T any](ctx context.Context, c cluster, client dynamic.Interface, name string, into *[]T, r *report) {
+	objects := client.Resource(aggregationv1alpha1.GroupVersion.WithResource("coder" + name)).Namespace(c.namespace)
 	selector := labels.Everything()
 	if c.controlPlane != "" {
 		selector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: c.controlPlane})
@@ -94,14 +67,20 @@ func (c cluster) each(
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return objects.List(ctx, options)
 	})
-	return list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(obj runtime.Object) error {
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(obj runtime.Object) error {
 		item := obj.(*unstructured.Unstructured)
-		if err := take(item); err != nil {
+		var object T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &object); err != nil {
 			r.leave("%s %s/%s: it cannot be decoded, so this program may be older than the server: %v",
 				item.GetKind(), item.GetNamespace(), item.GetName(), err)
+			return nil
 		}
+		*into = append(*into, object)
 		return nil
 	})
+	if err != nil {
+		r.leave("the %s: %v", name, explained(err))
+	}
 }
 
 // explained adds a hint to the error of a missing API.
@@ -127,12 +106,9 @@ func (w *warnings) HandleWarningHeader(code int, _, text string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, known := range w.texts {
-		if known == text {
-			return
-		}
+	if !slices.Contains(w.texts, text) {
+		w.texts = append(w.texts, text)
 	}
-	w.texts = append(w.texts, text)
 }
 
 func (w *warnings) all() []string {
@@ -159,13 +135,11 @@ type template struct {
 
 // sort sorts the objects into the order of the output.
 func (f *found) sort() {
-	slices.SortFunc(f.templates, func(a, b template) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(f.templates, func(a, b template) int { return byName(&a, &b) })
+	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int { return byName(&a, &b) })
+	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int { return byName(&a, &b) })
+}
+
+func byName(a, b metav1.Object) int {
+	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }

@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -78,9 +77,8 @@ func (c coder) readUsers(ctx context.Context, connection connections.Connection,
 		}
 		count = page.Count
 		for _, item := range page.Users {
-			object, err := kind.Object(ctx, connection, item, nil, nil)
-			u, ok := object.(*aggregationv1alpha1.CoderUser)
-			if err != nil || !ok {
+			u, err := as[*aggregationv1alpha1.CoderUser](kind.Object(ctx, connection, item, nil, nil))
+			if err != nil {
 				r.leave("user %s: %v", item.Username, err)
 				continue
 			}
@@ -89,16 +87,21 @@ func (c coder) readUsers(ctx context.Context, connection connections.Connection,
 	}
 }
 
+// as returns the result of a conversion as its type.
+func as[T any](object any, err error) (T, error) {
+	typed, ok := object.(T)
+	if err == nil && !ok {
+		err = fmt.Errorf("it became a %T", object)
+	}
+	return typed, err
+}
+
 // template returns the object of a template. The aggregated API returns only the variables that
 // were set through it; this returns all values that Coder returns.
 func (c coder) template(ctx context.Context, kind *templateregistry.Kind, connection connections.Connection, item coderd.Template) (template, error) {
-	object, err := kind.Object(ctx, connection, item, nil, nil)
+	tmpl, err := as[*aggregationv1alpha1.CoderTemplate](kind.Object(ctx, connection, item, nil, nil))
 	if err != nil {
 		return template{}, err
-	}
-	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
-	if !ok {
-		return template{}, fmt.Errorf("it became a %T", object)
 	}
 	out := template{CoderTemplate: *tmpl, sensitivityKnown: true}
 	variables, err := c.client.VersionVariables(ctx, item.ActiveVersionID)
@@ -128,13 +131,9 @@ type workspaceReader struct {
 // workspace returns the object of a workspace, with the values of all parameters, because there is
 // no record of which ones were set explicitly.
 func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) (*aggregationv1alpha1.CoderWorkspace, error) {
-	object, err := w.kind.Object(ctx, w.connection, item, nil, nil)
+	ws, err := as[*aggregationv1alpha1.CoderWorkspace](w.kind.Object(ctx, w.connection, item, nil, nil))
 	if err != nil {
 		return nil, err
-	}
-	ws, ok := object.(*aggregationv1alpha1.CoderWorkspace)
-	if !ok {
-		return nil, errors.New("it became something else")
 	}
 	kept, err := w.kept(ctx, item.LatestBuild.TemplateVersionID)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +19,11 @@ import (
 
 // manifest is one object to apply.
 type manifest struct {
-	APIVersion string           `json:"apiVersion"`
-	Kind       string           `json:"kind"`
-	Metadata   manifestMetadata `json:"metadata"`
-	Spec       any              `json:"spec"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Metadata has only the fields that a person writes.
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     any               `json:"spec"`
 
 	// folder is the folder for the objects of its kind.
 	folder string
@@ -29,32 +31,20 @@ type manifest struct {
 	comments []string
 }
 
-// manifestMetadata is the part of an object's metadata that a person writes.
-type manifestMetadata struct {
-	Namespace   string            `json:"namespace,omitempty"`
-	Name        string            `json:"name"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
 // lastApplied is an annotation of kubectl. It contains the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
 	own := func(all map[string]string) map[string]string {
-		out := map[string]string{}
-		for key, value := range all {
-			switch key {
-			case lastApplied, aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace:
-			default:
-				out[key] = value
-			}
+		out := maps.Clone(all)
+		for _, key := range []string{lastApplied, aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
+			delete(out, key)
 		}
 		return out
 	}
 	return manifest{
 		APIVersion: aggregationv1alpha1.GroupVersion.String(), Kind: kind, folder: folder,
-		Metadata: manifestMetadata{Namespace: from.Namespace, Name: from.Name, Labels: own(from.Labels), Annotations: own(from.Annotations)},
+		Metadata: metav1.ObjectMeta{Namespace: from.Namespace, Name: from.Name, Labels: own(from.Labels), Annotations: own(from.Annotations)},
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// fallbackTag is the version of Coder if neither the values nor the chart contain one. It is the
-// default of a control plane.
+// fallbackTag is the version of Coder if neither the values nor the chart contain one. It is an old
+// version, because a newer one than the running one changes the database.
 const fallbackTag = "v2.30.0"
 
 // developmentVersion is the version of an unreleased chart.

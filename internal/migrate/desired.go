@@ -46,37 +46,31 @@ func (t *takeover) apply(ctx context.Context, options ...client.ApplyOption) (*u
 
 // workloadOf converts the custom resource as its controller does.
 func (t *takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
-	read := func(into any) error {
-		return runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)
-	}
 	var w workload.Workload
+	var err error
+	read := runtime.DefaultUnstructuredConverter.FromUnstructured
 	switch t.Manifest.Kind {
 	case KindProvisioner:
 		p := &coderv1alpha1.CoderProvisioner{}
-		if err := read(p); err != nil {
-			return w, err
-		}
-		w = workload.Provisioner(p, workload.ProvisionerInputs{URL: p.Spec.URL, Adopted: workload.AdoptedFrom(workload.Provisioner(p, workload.ProvisionerInputs{}), live)})
+		err = read(obj.Object, p)
+		w = workload.Provisioner(p, workload.ProvisionerInputs{URL: p.Spec.URL})
 	case KindWorkspaceProxy:
 		p := &coderv1alpha1.CoderWorkspaceProxy{}
-		if err := read(p); err != nil {
-			return w, err
-		}
+		err = read(obj.Object, p)
 		in := workload.WorkspaceProxyInputs{PrimaryAccessURL: p.Spec.PrimaryAccessURL}
 		if ref := p.Spec.ProxySessionTokenSecretRef; ref != nil {
 			in.Token = *ref
 		}
+		// The port of the adopted Deployment is part of the environment.
 		in.Adopted = workload.AdoptedFrom(workload.WorkspaceProxy(p, in), live)
 		w = workload.WorkspaceProxy(p, in)
 	default:
 		cp := &coderv1alpha1.CoderControlPlane{}
-		if err := read(cp); err != nil {
-			return w, err
-		}
+		err = read(obj.Object, cp)
 		w = workload.ControlPlane(cp, workload.ControlPlaneInputs{})
-		w.Adopted = workload.AdoptedFrom(w, live)
 	}
-	return w, nil
+	w.Adopted = workload.AdoptedFrom(w, live)
+	return w, err
 }
 
 // rollout returns the fields in which the new pods would differ from the running ones. The API
@@ -107,19 +101,19 @@ func (t *takeover) envFromNames(ctx context.Context, w workload.Workload) (map[s
 	known := map[string]bool{}
 	for _, source := range w.Spec.EnvFrom {
 		var keys []string
+		var err error
 		switch {
 		case source.ConfigMapRef != nil:
 			obj := &corev1.ConfigMap{}
-			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.ConfigMapRef.Name}, obj); client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
-			}
+			err = t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.ConfigMapRef.Name}, obj)
 			keys = slices.Collect(maps.Keys(obj.Data))
 		case source.SecretRef != nil:
 			obj := &corev1.Secret{}
-			if err := t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.SecretRef.Name}, obj); client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
-			}
+			err = t.Client.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: source.SecretRef.Name}, obj)
 			keys = slices.Collect(maps.Keys(obj.Data))
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading what spec.envFrom names: %w", err)
 		}
 		for _, key := range keys {
 			known[source.Prefix+key] = true

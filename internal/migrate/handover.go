@@ -169,17 +169,12 @@ func (t *takeover) handOver(ctx context.Context, obj client.Object) error {
 	if err != nil {
 		return err
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	patch := []operation{
-		{"test", "/metadata/resourceVersion", obj.GetResourceVersion()},
-		{"replace", "/metadata/managedFields", fields},
-		{"add", "/metadata/annotations/" + strings.ReplaceAll(coderv1alpha1.AnnotationAdopt, "/", "~1"), t.Manifest.Kind + "/" + t.Manifest.Name},
-	}
-	raw, err := json.Marshal(patch)
+	annotation := "/metadata/annotations/" + strings.ReplaceAll(coderv1alpha1.AnnotationAdopt, "/", "~1")
+	raw, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": obj.GetResourceVersion()},
+		{"op": "replace", "path": "/metadata/managedFields", "value": fields},
+		{"op": "add", "path": annotation, "value": t.Manifest.Kind + "/" + t.Manifest.Name},
+	})
 	if err != nil {
 		return err
 	}

@@ -18,15 +18,11 @@ type Manifest struct {
 	Spec                  map[string]any
 }
 
-// Object returns the manifest as an unstructured object.
+// Object returns the manifest as an object for JSON.
 func (m *Manifest) Object() map[string]any {
 	metadata := map[string]any{"name": m.Name, "namespace": m.Namespace}
 	if len(m.Annotations) > 0 {
-		annotations := map[string]any{}
-		for key, value := range m.Annotations {
-			annotations[key] = value
-		}
-		metadata["annotations"] = annotations
+		metadata["annotations"] = m.Annotations
 	}
 	return map[string]any{
 		"apiVersion": coderv1alpha1.GroupVersion.String(), "kind": m.Kind, "metadata": metadata, "spec": m.Spec,
