@@ -18,8 +18,6 @@ const (
 	namespace = "coder-system"
 	// nameLabel is a label of every object of an installation. The chart's helpers set it.
 	nameLabel = "app.kubernetes.io/name"
-	// marker is the placeholder for the namespace of the release while an object is YAML.
-	marker = "RELEASE-NAMESPACE"
 )
 
 // object is one object of a rendering.
@@ -87,40 +85,19 @@ func (o object) template(extraLabels, extraAnnotations string) (string, error) {
 	rest := map[string]any{}
 	for field, value := range o {
 		if field != "apiVersion" && field != "kind" && field != "metadata" && field != "status" {
-			rest[field] = marked(value)
+			rest[field] = value
 		}
 	}
 	raw, err := yaml.Marshal(rest)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", o.key(), err)
 	}
-	b.WriteString(strings.ReplaceAll(escape(string(raw)), marker, "{{ $.Release.Namespace }}"))
+	b.WriteString(strings.ReplaceAll(escape(string(raw)), namespace, "{{ $.Release.Namespace }}"))
 	return b.String(), nil
 }
 
 // escape escapes template expressions that are not for Helm.
 func escape(s string) string { return strings.ReplaceAll(s, "{{", `{{ "{{" }}`) }
-
-// marked replaces the operator's namespace in all strings by the marker.
-func marked(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for key, entry := range v {
-			out[key] = marked(entry)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, entry := range v {
-			out[i] = marked(entry)
-		}
-		return out
-	case string:
-		return strings.ReplaceAll(v, namespace, marker)
-	}
-	return value
-}
 
 // dict returns a dict expression with the entries, without the label that every object has.
 func dict(of map[string]any) string {

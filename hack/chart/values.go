@@ -31,11 +31,13 @@ func writeValues(b *strings.Builder, properties []property, indent string) error
 		}
 		switch {
 		case p.fallback != nil:
-			value, err := asYAML(p.fallback)
+			value, err := yaml.Marshal(map[string]json.RawMessage{p.name: p.fallback})
 			if err != nil {
 				return fmt.Errorf("the default of %s: %w", p.name, err)
 			}
-			writeValue(b, indent, p.name, value)
+			for line := range strings.Lines(string(value)) {
+				b.WriteString(indent + line)
+			}
 		case p.properties != nil:
 			b.WriteString(indent + p.name + ":\n")
 			if err := writeValues(b, p.properties, indent+"  "); err != nil {
@@ -46,29 +48,6 @@ func writeValues(b *strings.Builder, properties []property, indent string) error
 		}
 	}
 	return nil
-}
-
-// writeValue writes a scalar or an empty value on the line of its name, and other values below it.
-func writeValue(b *strings.Builder, indent, name, value string) {
-	if !strings.ContainsAny(value, "\n:") || strings.HasPrefix(value, `"`) {
-		if !strings.HasPrefix(value, "- ") {
-			b.WriteString(indent + name + ": " + value + "\n")
-			return
-		}
-	}
-	b.WriteString(indent + name + ":\n")
-	for line := range strings.SplitSeq(value, "\n") {
-		if strings.HasPrefix(value, "- ") {
-			b.WriteString(indent + line + "\n")
-			continue
-		}
-		b.WriteString(indent + "  " + line + "\n")
-	}
-}
-
-func asYAML(raw json.RawMessage) (string, error) {
-	out, err := yaml.JSONToYAML(raw)
-	return strings.TrimSuffix(string(out), "\n"), err
 }
 
 // wrapped wraps a text into lines.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,12 +33,7 @@ func (f field) rules(written bool) (string, error) {
 }
 
 func (f field) optional() bool {
-	for _, rule := range f.validation {
-		if strings.HasPrefix(rule, "Optional:") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.validation, func(rule string) bool { return strings.HasPrefix(rule, "Optional:") })
 }
 
 // inWords returns one rule as text. It returns an empty string for a rule that is not relevant to

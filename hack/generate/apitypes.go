@@ -39,10 +39,7 @@ func (t *typ) field(name string) *field {
 
 // suffix returns the suffix of the field's name in the path of its content.
 func (f field) suffix() string {
-	switch {
-	case strings.HasSuffix(f.kind, " array"):
-		return "[]"
-	case strings.HasPrefix(f.kind, "map "):
+	if strings.HasSuffix(f.kind, " array") || strings.HasPrefix(f.kind, "map ") {
 		return "[]"
 	}
 	return ""

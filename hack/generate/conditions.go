@@ -130,13 +130,11 @@ func sentence(comment string) string {
 
 // withoutName removes the name of the constant from the beginning of its comment.
 func withoutName(text, name string) string {
-	for _, separator := range []string{": ", " is ", " tells "} {
-		if rest, cut := strings.CutPrefix(text, name+separator); cut {
-			if separator != ": " {
-				rest = strings.TrimPrefix(strings.TrimPrefix(separator, " ")+rest, "is that ")
-			}
-			return rest
-		}
+	if rest, cut := strings.CutPrefix(text, name+": "); cut {
+		return rest
+	}
+	if rest, cut := strings.CutPrefix(text, name+" is "); cut {
+		return "is " + rest
 	}
 	return strings.NewReplacer("Reason", "", "Condition", "").Replace(text)
 }

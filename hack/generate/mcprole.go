@@ -45,8 +45,16 @@ func writeMCPRole(out io.Writer, inside bool) error {
 	return err
 }
 
+// clusterRole returns the permissions to impersonate callers. The permissions that the server uses
+// itself are defined elsewhere: token and access reviews in system:auth-delegator, and the list of
+// control planes in config/rbac/mcp/control_planes.yaml, because an installation for some namespaces
+// omits it.
 func clusterRole() rbacv1.ClusterRole {
-	verbs := ownVerbs()
+	const authentication = "authentication.k8s.io"
+	verbs := verbsOf{}
+	verbs.add(authentication, "users", "impersonate:"+asPerson)
+	verbs.add(authentication, "groups", "impersonate:"+asPerson)
+	verbs.add(authentication, "serviceaccounts", "impersonate:"+asServiceAccount)
 	verbs.actOn(callersRights())
 	return verbs.role("coder-k8s-mcp")
 }
@@ -73,19 +81,6 @@ func toolRights(inside bool) []callers.Right {
 		}
 	}
 	return rights
-}
-
-// ownVerbs returns the permissions to impersonate. The permissions that the server uses itself are
-// defined elsewhere: token and access reviews in system:auth-delegator, and the list of control
-// planes in config/rbac/mcp/control_planes.yaml, because an installation for some namespaces omits
-// it.
-func ownVerbs() verbsOf {
-	const authentication = "authentication.k8s.io"
-	verbs := verbsOf{}
-	verbs.add(authentication, "users", "impersonate:"+asPerson)
-	verbs.add(authentication, "groups", "impersonate:"+asPerson)
-	verbs.add(authentication, "serviceaccounts", "impersonate:"+asServiceAccount)
-	return verbs
 }
 
 type groupResource struct{ group, resource string }

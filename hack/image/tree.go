@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -140,13 +141,8 @@ func pathAndMode(arg string, otherwise int64) (string, int64, error) {
 
 // write writes the tree as a tar. The same content results in the same bytes.
 func (t *tree) write(w io.Writer, when time.Time) error {
-	names := make([]string, 0, len(t.entries))
-	for n := range t.entries {
-		names = append(names, n)
-	}
-	slices.Sort(names)
 	tw := tar.NewWriter(w)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(t.entries)) {
 		if err := t.entries[n].write(tw, n, when); err != nil {
 			return fmt.Errorf("/%s: %w", n, err)
 		}

@@ -6,36 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 )
-
-// plugin is the manifest for krew. Its name, coder, must be that of the file.
-type plugin struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   map[string]string `json:"metadata"`
-	Spec       struct {
-		Version          string           `json:"version"`
-		Homepage         string           `json:"homepage"`
-		ShortDescription string           `json:"shortDescription"`
-		Description      string           `json:"description"`
-		Platforms        []pluginPlatform `json:"platforms"`
-	} `json:"spec"`
-}
-
-type pluginPlatform struct {
-	Selector struct {
-		MatchLabels map[string]string `json:"matchLabels"`
-	} `json:"selector"`
-	URI    string `json:"uri"`
-	SHA256 string `json:"sha256"`
-	Bin    string `json:"bin"`
-}
 
 var archiveName = regexp.MustCompile(`^kubectl-coder_.+_(linux|darwin|windows)_(amd64|arm64)\.(tar\.gz|zip)$`)
 
@@ -51,20 +27,25 @@ func runKrew(args []string, stdout io.Writer) error {
 	if *version == "" || *base == "" || set.NArg() == 0 {
 		return fmt.Errorf("usage: release krew -version VERSION -base URL ARCHIVE...")
 	}
-	p := plugin{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: map[string]string{"name": "coder"}}
-	p.Spec.Version = *version
-	p.Spec.Homepage = repository
-	p.Spec.ShortDescription = "Operate Coder workspaces and templates"
-	p.Spec.Description = "Shows the state of Coder on a cluster that runs coder-k8s: control planes, workspaces and problems.\n" +
-		"Starts and stops workspaces, follows their logs, opens them, and keeps templates in files.\n"
+	var platforms []map[string]any
 	for _, archive := range set.Args() {
 		platform, err := platformOf(archive, *base)
 		if err != nil {
 			return err
 		}
-		p.Spec.Platforms = append(p.Spec.Platforms, platform)
+		platforms = append(platforms, platform)
 	}
-	raw, err := yaml.Marshal(p)
+	raw, err := yaml.Marshal(map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin",
+		// The name must be that of the file.
+		"metadata": map[string]any{"name": "coder"},
+		"spec": map[string]any{
+			"version": *version, "homepage": repository, "shortDescription": "Operate Coder workspaces and templates",
+			"description": "Shows the state of Coder on a cluster that runs coder-k8s: control planes, workspaces and problems.\n" +
+				"Starts and stops workspaces, follows their logs, opens them, and keeps templates in files.\n",
+			"platforms": platforms,
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -72,23 +53,25 @@ func runKrew(args []string, stdout io.Writer) error {
 	return err
 }
 
-func platformOf(archive, base string) (pluginPlatform, error) {
-	var p pluginPlatform
+// platformOf returns the entry of an archive in the manifest.
+func platformOf(archive, base string) (map[string]any, error) {
 	name := filepath.Base(archive)
 	parts := archiveName.FindStringSubmatch(name)
 	if parts == nil {
-		return p, fmt.Errorf("%s: an archive is named kubectl-coder_VERSION_OS_ARCH.tar.gz or .zip", archive)
+		return nil, fmt.Errorf("%s: an archive is named kubectl-coder_VERSION_OS_ARCH.tar.gz or .zip", archive)
 	}
 	content, err := os.ReadFile(archive)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	p.Selector.MatchLabels = map[string]string{"os": parts[1], "arch": parts[2]}
-	p.URI = strings.TrimSuffix(base, "/") + "/" + path.Base(name)
-	p.SHA256 = fmt.Sprintf("%x", sha256.Sum256(content))
-	p.Bin = "kubectl-coder"
+	program := "kubectl-coder"
 	if parts[1] == "windows" {
-		p.Bin += ".exe"
+		program += ".exe"
 	}
-	return p, nil
+	return map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{"os": parts[1], "arch": parts[2]}},
+		"uri":      strings.TrimSuffix(base, "/") + "/" + name,
+		"sha256":   fmt.Sprintf("%x", sha256.Sum256(content)),
+		"bin":      program,
+	}, nil
 }
