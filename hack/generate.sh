@@ -48,7 +48,7 @@ api() {
 # other generators.
 generate "deepcopy" "$gen" object paths=./api/...
 generate "OpenAPI" hack/update-openapi.sh
-generate "hack/generate" go build -o "$own" ./hack/generate
+generate "generator" go build -o "$own" ./hack/generate
 parts=()
 for part in crds rbac printed api; do
   "$part" &

@@ -44,7 +44,7 @@ type fixture struct {
 	kinds kindList
 	// authors checks the author of grants.
 	authors workload.Authors
-	// watch is called before each request to Coder, if set.
+	// watch is called before each request to Coder, if set. It may change the request.
 	watch func(*http.Request)
 	// anyPort allows calls of Coder on other ports than 80.
 	anyPort bool

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -172,13 +172,6 @@ func TestUnreachableCoder(t *testing.T) {
 	}
 }
 
-// patient is a Coder whose requests have only the client's timeout.
-type patient struct{ Coder }
-
-func (p patient) BuildInfo(ctx context.Context) (coderd.BuildInfo, error) {
-	return p.Coder.BuildInfo(context.WithoutCancel(ctx))
-}
-
 // TestHostileCoder replaces Coder by a server whose responses are as expensive as possible to read.
 func TestHostileCoder(t *testing.T) {
 	for hostile, says := range map[coderdtest.Hostile]string{
@@ -190,11 +183,7 @@ func TestHostileCoder(t *testing.T) {
 		t.Run(string(hostile), func(t *testing.T) {
 			f := newFixture(t, newControlPlane(), databaseSecret())
 			// On a busy machine, 4 MiB may take longer than the controller waits.
-			connect := f.r.connect
-			f.r.connect = func(url string) (Coder, error) {
-				coder, err := connect(url)
-				return patient{coder}, err
-			}
+			f.watch = func(req *http.Request) { *req = *req.WithContext(context.WithoutCancel(req.Context())) }
 			f.Settle()
 			f.PodsReady(1)
 			f.Settle()
