@@ -10,7 +10,7 @@ import (
 )
 
 // startTimeout is the timeout of each step of a start.
-const startTimeout = 2 * time.Minute
+const startTimeout = 10 * time.Minute
 
 // Environment returns an etcd and a kube-apiserver with the CRDs in files or directories. The
 // caller can configure it further, and must start and stop it. Start does that for a test that
