@@ -167,12 +167,12 @@ func (t *target) forward(ctx context.Context, name string, ports []string) error
 	}
 	to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": t.agent}).URL()
 	err = remoteexec.Forward(ctx, cluster.Config, to, ports, t.Out, t.ErrOut)
-	switch {
-	case err == nil, ctx.Err() != nil:
-		// An interruption is the normal end of the command.
-		return nil
-	case errors.Is(err, portforward.ErrLostConnectionToPod):
-		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
+	// An interruption is the normal end of the command.
+	if err != nil && ctx.Err() == nil {
+		if errors.Is(err, portforward.ErrLostConnectionToPod) {
+			return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
+		}
+		return fmt.Errorf("workspace %s: %w", ws.Name, err)
 	}
-	return fmt.Errorf("workspace %s: %w", ws.Name, err)
+	return nil
 }

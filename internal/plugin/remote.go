@@ -167,10 +167,10 @@ func (s *starting) follow(ctx context.Context, build int32) {
 // refresh reads the workspace again.
 func (s *starting) refresh(ctx context.Context) error {
 	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
-	if err == nil || ctx.Err() != nil || IsTemporary(err) {
-		return nil
+	if err != nil && ctx.Err() == nil && !IsTemporary(err) {
+		return fmt.Errorf("reading workspace %s: %w", s.ws.Name, err)
 	}
-	return fmt.Errorf("reading workspace %s: %w", s.ws.Name, err)
+	return nil
 }
 
 // resizeInterval is the interval at which the size of the terminal is polled, because not every

@@ -115,6 +115,8 @@ func (s *Server) handler() http.Handler {
 	open := func(pattern string, handle handlerFunc) { mux.HandleFunc(pattern, s.endpoint(pattern, handle, false)) }
 	closed := func(pattern string, handle handlerFunc) { mux.HandleFunc(pattern, s.endpoint(pattern, handle, true)) }
 	s.routes(open, closed)
+	s.routeTemplates(closed)
+	s.routeWorkspaces(closed)
 	s.routeLicensing(open, closed)
 	open("/", func(*request) { routeNotFound() })
 	return mux
@@ -122,7 +124,7 @@ func (s *Server) handler() http.Handler {
 
 type route func(pattern string, handle handlerFunc)
 
-// routes adds the routes that every build of Coder has.
+// routes adds the routes of the deployment, its users and its organizations.
 func (s *Server) routes(open, closed route) {
 	open("GET /api/v2/buildinfo", s.getBuildInfo)
 
@@ -156,7 +158,9 @@ func (s *Server) routes(open, closed route) {
 	closed("PUT /api/v2/organizations/{organization}/members/{user}/roles", s.putMemberRoles)
 	closed("GET /api/v2/organizations/{organization}/provisionerdaemons", s.getDaemons)
 	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
+}
 
+func (s *Server) routeTemplates(closed route) {
 	closed("POST /api/v2/files", s.postFile)
 	closed("GET /api/v2/files/{file}", s.getFile)
 	closed("GET /api/v2/templates", s.getTemplates)
@@ -175,7 +179,9 @@ func (s *Server) routes(open, closed route) {
 	closed("GET /api/v2/templateversions/{version}/logs", func(r *request) { s.getLogs(r, s.pathVersion(r).job) })
 	closed("PATCH /api/v2/templateversions/{version}/cancel", func(r *request) { s.cancel(r, s.pathVersion(r).job) })
 	closed("POST /api/v2/templateversions/{version}/archive", s.archiveVersion)
+}
 
+func (s *Server) routeWorkspaces(closed route) {
 	closed("GET /api/v2/workspaces", s.getWorkspaces)
 	closed("GET /api/v2/workspaces/{workspace}", s.getWorkspace)
 	closed("GET /api/v2/users/{user}/workspace/{name}", s.getWorkspaceByName)

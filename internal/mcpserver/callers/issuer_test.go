@@ -145,7 +145,7 @@ func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 		// The library that verifies tokens uses the real clock.
 		cfg.Clock = clocktesting.NewFakePassiveClock(time.Now())
 	})
-	d.clock = d.Authenticator.cfg.Clock.(*clocktesting.FakePassiveClock)
+	d.clock = d.cfg.Clock.(*clocktesting.FakePassiveClock)
 	for _, name := range []string{l.URL + "#alice", "alice", "alice@example.com", "oidc:alice"} {
 		d.people.entry[name] = true
 	}
