@@ -104,6 +104,11 @@ func TestTokensOfAWorkspace(t *testing.T) {
 		t.Errorf("a dry run revokes: %v, left %v", got, f.workspaceTokens("ada"))
 	}
 	one := fmt.Sprintf(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":%q}}`, made.TokenID)
+	// A script whose variable is not set does not revoke all.
+	unset := strings.Replace(one, made.TokenID, "", 1)
+	if got := f.token(t, "person:alice", http.MethodDelete, "coder.ada.dev", "", unset); got.status != http.StatusBadRequest || !strings.Contains(got.body, "preconditions.uid") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 	if got := listed(t, f.token(t, "person:alice", http.MethodDelete, "coder.ada.dev", "", one)); !slices.Equal(got, want[:1]) {
 		t.Errorf("%v are revoked, want %v", got, want[:1])
 	}

@@ -223,6 +223,9 @@ func (r *tokenREST) Delete(
 		if p.ResourceVersion != nil {
 			return nil, false, apierrors.NewBadRequest("preconditions.resourceVersion must not be set, because tokens have no resource version")
 		}
+		if p.UID != nil && *p.UID == "" {
+			return nil, false, apierrors.NewBadRequest("preconditions.uid is empty: give the id of one token, or no preconditions to revoke all tokens of the workspace")
+		}
 		only = string(ptr.Deref(p.UID, ""))
 	}
 	if validate != nil {
