@@ -85,25 +85,34 @@ func (l limit) context(t testing.TB) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	start := time.Now()
 	end, hasEnd := deadline(t)
-	go func() {
-		for {
-			left := time.Until(start.Add(l.current()))
-			if hasEnd {
-				left = min(left, time.Until(end))
-			}
-			if left <= 0 {
-				cancel(fmt.Errorf("timeout after %s: the limit is %s for a load of %.1f per core (%s is %s); the test binary ends at its own deadline",
-					round(time.Since(start)), round(l.current()), l.load(), variable, l.idle))
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(left):
-			}
+	remaining := func() time.Duration {
+		left := time.Until(start.Add(l.current()))
+		if hasEnd {
+			left = min(left, time.Until(end))
 		}
-	}()
-	return ctx, func() { cancel(context.Canceled) }
+		return left
+	}
+	// No goroutine: tests count goroutines while they wait.
+	var mu sync.Mutex // The function of the timer uses the timer.
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(remaining(), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if left := remaining(); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		cancel(fmt.Errorf("timeout after %s: the limit is %s for a load of %.1f per core (%s is %s); the test binary ends at its own deadline",
+			round(time.Since(start)), round(l.current()), l.load(), variable, l.idle))
+	})
+	return ctx, func() {
+		cancel(context.Canceled)
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+	}
 }
 
 // deadline returns the time at which a test stops waiting in any case, so that it fails
