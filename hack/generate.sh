@@ -18,7 +18,9 @@ generate() { # what command...
   step "$what"
 }
 gen="$TOOLS_DIR/controller-gen"
-export own="$logs/generate" # Linked once, not once for each document at the same time.
+programs=$(mktemp -d)
+trap 'rm -rf "$programs"' EXIT
+export own="$programs/generate" # Linked once, not once for each document at the same time.
 
 crds() {
   generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
