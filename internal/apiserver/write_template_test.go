@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -63,6 +64,27 @@ func TestTemplateLifecycle(t *testing.T) {
 	gone(t, f.tmpl(), "coder.docker")
 }
 
+func TestNewFilesArePromotedWhenBuilt(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	before := at(f.starter(t), "spec", "versionID")
+	changed := f.patchFiles(t, "# two")
+	if at(changed, "spec", "files", mainTF) != "# two" || at(changed, "spec", "versionID") != before ||
+		condition(changed, "Ready") != "False BuildPending" {
+		t.Errorf("the request did not return at once with what was asked: %v", changed.Object)
+	}
+	f.coder.FinishBuilds()
+	polltest.Eventually(t, "the version is promoted", func() error {
+		got := f.starter(t)
+		if at(got, "spec", "versionID") == before || condition(got, "Ready") != "True Active" {
+			return fmt.Errorf("not promoted: %v", got.Object["status"])
+		}
+		return nil
+	})
+	if got := f.starter(t); at(got, "spec", "files", mainTF) != "# two" {
+		t.Errorf("files after the promotion: %v", got.Object["spec"])
+	}
+}
+
 func TestFilesThatDoNotBuild(t *testing.T) {
 	f := newFixture(t)
 	before := at(f.starter(t), "spec", "versionID")
@@ -94,6 +116,23 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	})
 }
 
+func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	f.patchFiles(t, "# two")
+	f.patchFiles(t, "# three")
+	f.coder.FinishBuilds()
+	polltest.Eventually(t, "the third version is active", func() error {
+		got := f.starter(t)
+		if condition(got, "Ready") != "True Active" || at(got, "spec", "files", mainTF) != "# three" {
+			return fmt.Errorf("%v", got.Object)
+		}
+		if at(got, "status", "activeVersionID") != at(got, "status", "latestVersionID") {
+			return fmt.Errorf("an older version is active")
+		}
+		return nil
+	})
+}
+
 func TestPromotionSurvivesARestart(t *testing.T) {
 	f := newOwnFixture(t, coderdtest.WithManualBuilds())
 	before := at(f.starter(t), "status", "activeVersionID")
@@ -104,6 +143,55 @@ func TestPromotionSurvivesARestart(t *testing.T) {
 	until(t, f.tmpl(), "coder.starter", func(o *unstructured.Unstructured) bool {
 		return at(o, "status", "activeVersionID") != before && condition(o, "Ready") == "True Active" && at(o, "spec", "files", mainTF) == "# two"
 	})
+}
+
+func TestRollBack(t *testing.T) {
+	f := newFixture(t)
+	first := at(f.starter(t), "spec", "versionID")
+	f.patchFiles(t, "# two")
+	polltest.Eventually(t, "the version is promoted", func() error {
+		if at(f.starter(t), "spec", "versionID") == first {
+			return fmt.Errorf("not promoted")
+		}
+		return nil
+	})
+	got, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
+		[]byte(`{"spec":{"versionID":"`+first+`"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(got, "spec", "versionID") != first || at(got, "spec", "files", mainTF) != "# one" || condition(got, "Ready") != "True Active" {
+		t.Errorf("after the roll-back: %v", got.Object)
+	}
+	other := f.coder.AddTemplate("coder", "other", map[string]string{mainTF: "# x"})
+	foreign := f.coder.AddTemplateVersion(other, "", map[string]string{mainTF: "# y"})
+	for name, id := range map[string]string{"foreign": foreign.String(), "unknown": "00000000-0000-0000-0000-000000000001", "no": "1"} {
+		_, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
+			[]byte(`{"spec":{"versionID":"`+id+`"}}`), metav1.PatchOptions{})
+		t.Run(name, func(t *testing.T) { mustBeInvalid(t, err, "spec.versionID", "") })
+	}
+}
+
+func TestDisplayFields(t *testing.T) {
+	f := newFixture(t)
+	f.coder.PatchTemplate(t, f.template, map[string]any{"default_ttl_ms": 7_200_000})
+	before := f.coder.TemplateFields(f.template)
+	got, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
+		[]byte(`{"spec":{"displayName":"Starter","description":"to begin with"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(got, "spec", "displayName") != "Starter" {
+		t.Errorf("%v", got.Object["spec"])
+	}
+	after := f.coder.TemplateFields(f.template)
+	for _, changed := range []string{"display_name", "description", "updated_at"} {
+		delete(before, changed)
+		delete(after, changed)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("something else changed (-before +after):\n%s", diff)
+	}
 }
 
 func TestDeprecatedTemplatesAreListed(t *testing.T) {
@@ -139,4 +227,13 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	if n := f.coder.VersionCount(); n != 1 {
 		t.Errorf("%d versions after requests that were refused", n)
 	}
+}
+
+func TestSourceThatCannotBeShown(t *testing.T) {
+	f := newFixture(t)
+	defer f.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/files/", Status: 404})()
+	f.coder.AddTemplate("coder", "hidden", map[string]string{mainTF: "# hidden"})
+	until(t, f.tmpl(), "coder.hidden", func(o *unstructured.Unstructured) bool {
+		return condition(o, "FilesAvailable") == "False FilesUnreadable"
+	})
 }

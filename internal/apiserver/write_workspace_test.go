@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -151,6 +152,70 @@ func TestWorkspaceDeletionTakesTime(t *testing.T) {
 	gone(t, f.ws(), "coder.ada.dev")
 }
 
+func TestWorkspaceDeletionThatFails(t *testing.T) {
+	f := newFixture(t)
+	id := f.addWorkspace(t, "dev")
+	f.coder.SetBuildResult("dev", coderdtest.BuildResult{Error: "terraform cannot destroy"})
+	if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "DeletionFailed") == "True DeletionFailed"
+	})
+	if got.GetDeletionTimestamp() == nil || condition(got, "Ready") != "False Deleting" {
+		t.Errorf("after a deletion that failed: %v", got.Object)
+	}
+	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(id)); diff != "" {
+		t.Errorf("it is not tried again at once (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangeDuringABuildIsDoneAfterIt(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	created, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.dev", spec()), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(`{"spec":{"running":false}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(got, "spec", "running") != "false" || at(got, "metadata", "generation") != "2" || at(got, "status", "observedGeneration") != "1" ||
+		condition(got, "Synced") != "False ChangeWaits" {
+		t.Errorf("while it starts: %v", got.Object)
+	}
+	f.coder.FinishBuilds()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return at(ws, "status", "latestBuild", "transition") == "stop"
+	})
+	f.coder.FinishBuilds()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced" &&
+			at(ws, "status", "observedGeneration") == at(ws, "metadata", "generation")
+	})
+	id := uuid.MustParse(string(created.GetUID()))
+	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(id)); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
+	}
+}
+
+func TestStoppedFromTheBeginning(t *testing.T) {
+	f := newFixture(t)
+	created, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.dev", spec("running", false)), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(created, "spec", "running") != "false" {
+		t.Errorf("created %v", created.Object["spec"])
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced"
+	})
+	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(uuid.MustParse(string(created.GetUID())))); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
+	}
+}
+
 func TestDryRunWritesNothing(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")
@@ -259,14 +324,28 @@ func encode(t *testing.T, obj *unstructured.Unstructured) string {
 func TestWorkspacesThatAreRefused(t *testing.T) {
 	f := newFixture(t)
 	f.addWorkspace(t, "dev")
+	second := f.coder.AddTemplate("coder", "second", map[string]string{mainTF: "# x"})
 	for name, c := range map[string]struct {
 		namespace, name string
 		spec            map[string]any
 		field, hint     string
 	}{
-		"one part":         {"", "dev", spec(), "metadata.name", `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`},
-		"bad schedule":     {"", "coder.ada.fresh", spec("autostartSchedule", "often"), "spec.autostartSchedule", ""},
-		"no control plane": {"empty", "coder.ada.fresh", spec(), "metadata.namespace", "no CoderControlPlane"},
+		"one part":             {"", "dev", spec(), "metadata.name", `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`},
+		"upper case":           {"", "coder.ada.Dev", spec(), "metadata.name", "lower case"},
+		"another organization": {"", "coder.ada.fresh", spec("organization", "x"), "spec.organization", `must be "coder"`},
+		"no template":          {"", "coder.ada.fresh", map[string]any{}, "spec.templateName", "name the template"},
+		"dormant, and running": {"", "coder.ada.fresh", spec("running", true, "dormant", true), "spec.running", "a dormant workspace is stopped"},
+		"version, no UUID":     {"", "coder.ada.fresh", spec("templateVersionID", "1"), "spec.templateVersionID", "UUID"},
+		"version of another":   {"", "coder.ada.fresh", spec("templateVersionID", f.coder.AddTemplateVersion(second, "", nil).String()), "spec.templateVersionID", "no such version"},
+		"short life":           {"", "coder.ada.fresh", spec("ttlMillis", int64(5)), "spec.ttlMillis", "60000"},
+		"unknown template":     {"", "coder.ada.fresh", map[string]any{"templateName": "none"}, "spec.templateName", "no such template"},
+		"template's object":    {"", "coder.ada.fresh", map[string]any{"templateName": "coder.starter"}, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`},
+		"unknown user":         {"", "coder.bob.new", spec(), "metadata.name", `no user "bob"`},
+		"unknown organization": {"", "acme.ada.fresh", spec(), "metadata.name", `no organization "acme"`},
+		"alias":                {"", "default.ada.fresh", spec(), "metadata.name", `use "coder"`},
+		"bad schedule":         {"", "coder.ada.fresh", spec("autostartSchedule", "often"), "spec.autostartSchedule", ""},
+		"no control plane":     {"empty", "coder.ada.fresh", spec(), "metadata.namespace", "no CoderControlPlane"},
+		"unknown prefix":       {"", "other.coder.ada.fresh", spec(), "metadata.namespace", `"other."`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := f.namespace
@@ -278,7 +357,10 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		})
 	}
 	for name, c := range map[string]struct{ patch, field string }{
-		"version": {`{"spec":{"templateVersionID":"00000000-0000-0000-0000-000000000001"}}`, "spec.templateVersionID"},
+		"template": {`{"spec":{"templateName":"second"}}`, "spec.templateName"},
+		"version":  {`{"spec":{"templateVersionID":"00000000-0000-0000-0000-000000000001"}}`, "spec.templateVersionID"},
+		"life":     {`{"spec":{"ttlMillis":1}}`, "spec.ttlMillis"},
+		"schedule": {`{"spec":{"autostartSchedule":"often"}}`, "spec.autostartSchedule"},
 	} {
 		t.Run("change of "+name, func(t *testing.T) {
 			_, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})

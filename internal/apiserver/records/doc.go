@@ -15,7 +15,7 @@
 //     written after the read began.
 //   - Of two states of a record, the one with the greater revision is newer, regardless of
 //     its source.
-//   - A record whose text cannot be decoded affects no other object (damaged.go).
+//   - A record whose text cannot be decoded affects no other object (fault.go).
 //   - If kube-apiserver does not respond, the error is 503 with Retry-After, and never
 //     NotFound. A creation that may have succeeded is 504 without Retry-After.
 package records
