@@ -20,6 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // entry is one entry of an archive.
@@ -93,6 +95,7 @@ var readAs = map[string]func(data []byte, how unpacking) (*Archive, error){
 // TestArchivesOfStrangers reads the same entries as tar and as zip. Unusable entries of an archive
 // from Coder are skipped; an archive from a user with such entries is refused.
 func TestArchivesOfStrangers(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	bomb := strings.Repeat("\x00", 11<<20)
 	for name, c := range map[string]struct {
 		entries []entry
@@ -151,6 +154,7 @@ func mustSay(t *testing.T, err error, says string) {
 }
 
 func TestArchiveOfManyEntries(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	entries := make([]entry, maxEntries+1)
 	for i := range entries {
 		entries[i] = entry{name: fmt.Sprintf("d%d/", i), kind: tar.TypeDir}
@@ -206,6 +210,7 @@ func TestWhatTakesThePlaceOfABinaryFile(t *testing.T) {
 // TestArchiveBombs reads small archives that are large when unpacked, or declare that they are. The
 // used memory stays near the limit.
 func TestArchiveBombs(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	zeros := strings.Repeat("\x00", 41<<20) // One MiB more than the limit.
 	inner := zipOf(t, entry{name: "0", content: zeros})
 	lying := tarOf(t, entry{name: "a", content: "x"})

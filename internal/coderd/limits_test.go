@@ -19,6 +19,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // allocated returns the number of bytes that f allocates, including those of the fake server. It
@@ -44,6 +45,7 @@ func questions(client *coderd.Client) map[string]func(ctx context.Context) error
 
 // TestHostileServer calls a server whose responses are as expensive as possible for the client.
 func TestHostileServer(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	const most = 256 << 20
 	for _, hostile := range coderdtest.HostileResponses() {
 		for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusServiceUnavailable} {
@@ -81,6 +83,7 @@ func TestHostileServer(t *testing.T) {
 // TestResponseLimits checks the error message for each limit. The error is IsUnreachable, because
 // the result of the request is unknown.
 func TestResponseLimits(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	server := coderdtest.New(t)
 	client := newClient(t, server, "t")
 	for name, c := range map[string]struct {
@@ -114,6 +117,7 @@ func TestResponseLimits(t *testing.T) {
 
 // TestHostileServersTogether calls many hostile servers and a normal one concurrently.
 func TestHostileServersTogether(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	// The process has a memory limit in all installations, too.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
 	good := coderdtest.New(t)

@@ -42,11 +42,27 @@ subjects: [{kind: ServiceAccount, name: e2e-metrics, namespace: default}]
 `
 
 // operatorCounts are the operator's own metrics since it started: its writes to
-// objects, without its Lease and access reviews, and its requests to Coder.
-type operatorCounts struct{ writes, coderRequests float64 }
+// objects, without its Lease and access reviews, and its requests to Coder by their labels.
+type operatorCounts struct {
+	writes        float64
+	coderRequests map[string]float64
+}
 
 func (c operatorCounts) since(before operatorCounts) operatorCounts {
-	return operatorCounts{c.writes - before.writes, c.coderRequests - before.coderRequests}
+	since := operatorCounts{writes: c.writes - before.writes, coderRequests: map[string]float64{}}
+	for labels, n := range c.coderRequests {
+		if n -= before.coderRequests[labels]; n != 0 {
+			since.coderRequests[labels] = n
+		}
+	}
+	return since
+}
+
+func (c operatorCounts) allCoderRequests() (sum float64) {
+	for _, n := range c.coderRequests {
+		sum += n
+	}
+	return sum
 }
 
 // metricsOf reads the metrics of the only replica like Prometheus, as lines. A new
@@ -91,14 +107,14 @@ func readMetrics(t *testing.T) ([]string, error) {
 // countsOf returns the counters of the only replica.
 func countsOf(t *testing.T) operatorCounts {
 	t.Helper()
-	var counts operatorCounts
+	counts := operatorCounts{coderRequests: map[string]float64{}}
 	found := false
 	for _, line := range metricsOf(t) {
 		name, value, _ := strings.Cut(line, "} ")
 		number, _ := strconv.ParseFloat(value, 64)
 		switch {
 		case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
-			counts.coderRequests += number
+			counts.coderRequests[strings.TrimPrefix(name, "coder_k8s_coder_requests_total{")] = number
 		case !strings.HasPrefix(name, "rest_client_requests_total{"):
 		case strings.Contains(name, `method="PATCH"`), strings.Contains(name, `method="DELETE"`):
 			counts.writes += number

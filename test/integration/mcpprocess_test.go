@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -254,7 +255,7 @@ func TestMCPMemory(t *testing.T) {
 	t.Parallel()
 	const clients = 200
 	calls := 20
-	if raceEnabled {
+	if kubetest.RaceEnabled {
 		calls = 2
 	}
 	ns := namespace(t)
@@ -300,8 +301,8 @@ func TestMCPMemory(t *testing.T) {
 		return nil
 	})
 	t.Logf("race detector %t: %d MiB idle (%d without the program's file), %d (%d) with %d clients of %d calls each, in %.1f s; %v goroutines before, %v after",
-		raceEnabled, idle, idleAnonymous, loaded, loadedAnonymous, clients, calls, took.Seconds(), goroutines(before), goroutines(metricsOf(t, metrics)))
-	if !raceEnabled && loadedAnonymous > 128 {
+		kubetest.RaceEnabled, idle, idleAnonymous, loaded, loadedAnonymous, clients, calls, took.Seconds(), goroutines(before), goroutines(metricsOf(t, metrics)))
+	if !kubetest.RaceEnabled && loadedAnonymous > 128 {
 		t.Errorf("%d MiB are more than 128", loadedAnonymous)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -35,7 +36,7 @@ import (
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(environment.dir, "coder-k8s")
 	args := []string{"build", "-o", path}
-	if raceEnabled {
+	if kubetest.RaceEnabled {
 		args = append(args, "-race")
 	}
 	out, err := exec.Command("go", append(args, "../../cmd/coder-k8s")...).CombinedOutput()

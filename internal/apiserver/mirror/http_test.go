@@ -25,6 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -233,9 +234,7 @@ func TestShortBuildsOverHTTP(t *testing.T) {
 
 // TestFirstSyncOverHTTP compares the first sync with reading the pages alone.
 func TestFirstSyncOverHTTP(t *testing.T) {
-	if testing.Short() || mirror.RaceEnabled {
-		t.Skip("a measurement of many objects")
-	}
+	kubetest.SkipWithRace(t)
 	const n = 10_000
 	l := newLive(t)
 	l.AddUser("ada")

@@ -324,7 +324,8 @@ func (j *jobs) take(o *organization, active map[uuid.UUID]coderd.Job, changed []
 	if len(active)+len(changed) > 0 {
 		o.lively = began
 	}
-	if len(changed) > 0 {
+	// The first answer about the newest jobs contains old ones.
+	if len(changed) > 0 && o.newest != nil {
 		o.changed = began
 	}
 	o.active, o.asked = active, began

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // setAgents sets the status of the agents of workspaces, without a build.
@@ -31,9 +32,7 @@ func (s *sim) lostOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 // TestAgentsAreLost checks that disconnected agents, and their return, are seen within ten seconds
 // among ten thousand workspaces, even if many agents are disconnected for long.
 func TestAgentsAreLost(t *testing.T) {
-	if RaceEnabled {
-		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
-	}
+	kubetest.SkipWithRace(t)
 	const limit = 10 * time.Second
 	for _, long := range []int{0, 250} {
 		s := newSim(t, 1)
@@ -64,9 +63,7 @@ func TestAgentsAreLost(t *testing.T) {
 
 // TestAllAgentsAreLost simulates a network failure. Each workspace is read once.
 func TestAllAgentsAreLost(t *testing.T) {
-	if RaceEnabled {
-		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
-	}
+	kubetest.SkipWithRace(t)
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	c.fill(10_000)

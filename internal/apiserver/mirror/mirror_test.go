@@ -13,6 +13,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func (s *sim) equal(c *fakeCoder) {
@@ -28,7 +29,7 @@ func (s *sim) equal(c *fakeCoder) {
 // TestFirstSync checks that the first sync reads all objects in little more time than Coder's own
 // pages take.
 func TestFirstSync(t *testing.T) {
-	for _, n := range []int{0, 1, 999, 10_000} {
+	for _, n := range []int{0, 1, 999, 10_000 / kubetest.Stride} {
 		s := newSim(t, 1)
 		c := s.add("team", "prod")
 		c.rowLatency = time.Millisecond
@@ -65,9 +66,7 @@ func TestTooManyWorkspaces(t *testing.T) {
 
 // TestRequestsAtRest counts the requests while nothing changes.
 func TestRequestsAtRest(t *testing.T) {
-	if RaceEnabled {
-		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
-	}
+	kubetest.SkipWithRace(t)
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	c.fill(10_000)

@@ -11,6 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // deletions returns the keys that were removed after a revision.
@@ -334,9 +335,7 @@ func TestDisplacedNames(t *testing.T) {
 
 // TestFiftyThousand measures a large first sync.
 func TestFiftyThousand(t *testing.T) {
-	if testing.Short() || RaceEnabled {
-		t.Skip("a measurement of many objects")
-	}
+	kubetest.SkipWithRace(t)
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	c.rowLatency = time.Millisecond

@@ -16,6 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // chaos changes a Coder and its surroundings at random, and checks the logs.
@@ -259,11 +260,7 @@ func (c *chaos) prove(e recordstest.LogEvent) {
 
 // TestConverges makes random changes, and then waits until the logs equal Coder.
 func TestConverges(t *testing.T) {
-	seeds := uint64(40)
-	if testing.Short() || RaceEnabled {
-		seeds = 3
-	}
-	for seed := range seeds {
+	for seed := range uint64(40 / kubetest.Stride) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := newSim(t, seed)
 			c := &chaos{sim: s, coder: s.add("team", "prod"), newest: map[types.UID]int{}}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func TestManyWorkspaces(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	const n = 10_000
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))

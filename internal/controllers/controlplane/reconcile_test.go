@@ -20,6 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func TestFromApplyToReady(t *testing.T) {
@@ -174,6 +175,7 @@ func TestUnreachableCoder(t *testing.T) {
 
 // TestHostileCoder replaces Coder by a server whose responses are as expensive as possible to read.
 func TestHostileCoder(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	for hostile, says := range map[coderdtest.Hostile]string{
 		coderdtest.EndlessBody: "to GET /api/v2/buildinfo is larger than 4 MiB",
 		coderdtest.GzipBomb:    "to GET /api/v2/buildinfo is larger than 4 MiB",

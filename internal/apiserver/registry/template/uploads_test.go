@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // allocated returns how many bytes f allocates. Memory that is collected meanwhile counts too, so
@@ -31,6 +32,7 @@ func allocated(f func()) uint64 {
 
 // TestArchivesThatUnpackToMuch sends six archives at once whose unpacked size exceeds the limit.
 func TestArchivesThatUnpackToMuch(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	f := newFixture(t)
 	many := map[string]string{}
 	for i := range 2001 {
@@ -143,6 +145,7 @@ func (f *fixture) getFiles(w http.ResponseWriter) (panicked any) {
 
 // TestLargeArchivesAreStreamed reads an archive that is larger than the memory limit.
 func TestLargeArchivesAreStreamed(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	f := newFixture(t)
 	version := f.coder.AddTemplateVersion(f.starter, "", map[string]string{mainTF: "# large", "image": strings.Repeat("\xff", 60<<20)})
 	f.must(f.watcher.SetActiveVersion(f.ctx, f.starter, version))
