@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
-# runs in test-e2e-group.sh, one for every two processors at a time: a cluster needs nearly one processor, and on a
-# busier machine leases expire. The output of a test is printed when it ends, and the summary of all
-# at the end. With -run only the necessary clusters are started: -run 'TestOperation/TLS'. E2E_KEEP=1 keeps the
-# clusters, to debug failures. TEST_RESULTS is a directory for the runner's events (test-e2e.json).
+# runs in test-e2e-group.sh, one for each processor at a time: with more clusters, leases expire. The output of a test is
+# printed when it ends, and the summary of all at the end. With -run only the necessary clusters are started: -run
+# 'TestOperation/TLS'. E2E_KEEP=1 keeps the clusters, to debug failures. TEST_RESULTS is a directory for the runner's
+# events (test-e2e.json).
 set -euo pipefail
 base="${CLUSTER_NAME:-e2e}"
 [ ${#base} -le 10 ] || { echo "error: CLUSTER_NAME \"$base\" must have at most 10 characters: each test adds a number" >&2; exit 1; }
@@ -62,7 +62,7 @@ trap 'exit 143' TERM HUP
 started=0
 start_tests() {
   local name
-  while [ "$started" -lt ${#tests[@]} ] && { [ ${#group[@]} = 0 ] || [ ${#group[@]} -lt $(($(nproc) / 2)) ]; }; do
+  while [ "$started" -lt ${#tests[@]} ] && [ ${#group[@]} -lt "$(nproc)" ]; do
     name="${tests[$started]}"
     started=$((started + 1))
     # In bash, background processes and their children ignore interrupts by default.

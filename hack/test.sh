@@ -26,12 +26,12 @@ if [ $# = 0 ]; then
   mapfile -t sequential <<<"$names"
   names=$(go list ./... | grep -vxF "$names")
   mapfile -t others <<<"$names"
-  # The longest tests first, and more than one for each processor, because some of them mostly wait.
+  # The longest tests first, and one more than processors, because test/integration mostly waits.
   set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
     ./internal/apiserver/... "${others[@]}"
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
-flags=(-vet=off -count=1 -timeout 60m -p "$((2 * $(nproc)))")
+flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 1))")
 status=0
 step "go test -race"
 CGO_ENABLED=1 "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- -race "${flags[@]}" "$@" || status=$?

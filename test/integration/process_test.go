@@ -97,7 +97,7 @@ func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string)
 		"--health-probe-bind-address", "127.0.0.1:" + p.port, "--mcp-bind-address", "127.0.0.1:" + p.mcpPort,
 		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort,
 	}, args...)
-	p.environment = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME="+p.name, "HTTP_PROXY="+proxy, "NO_PROXY=")
+	p.environment = append(append(os.Environ(), kubetest.Detectors()...), "POD_NAMESPACE="+operatorNamespace, "POD_NAME="+p.name, "HTTP_PROXY="+proxy, "NO_PROXY=")
 	return p
 }
 
