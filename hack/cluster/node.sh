@@ -51,6 +51,8 @@ run() { # name command...: keeps it running, its output in $LOGS/name.log
   ) &
 }
 
+# With Go's default (100), kube-apiserver spends 15 % of its processor time on garbage collection (perf).
+export GOGC=300
 K="$STATE/pki"
 run etcd "$BIN/etcd" --data-dir "$STATE/etcd" --listen-client-urls http://127.0.0.1:2379 \
   --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync --log-level warn

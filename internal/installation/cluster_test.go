@@ -116,13 +116,13 @@ func (c cluster) get(t *testing.T, apiVersion, kind, namespace, name string) *un
 func (c cluster) without(t *testing.T, apiVersion, kind, namespace, name string) {
 	t.Helper()
 	object := c.get(t, apiVersion, kind, namespace, name)
-	if err := c.kube.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
+	what := object.GetKind() + " " + object.GetName()
+	// A busy etcd may not answer in time, and have deleted the object.
 	t.Cleanup(func() {
-		if err := apply(context.Background(), c.kube, object); err != nil {
-			t.Error(err)
-		}
+		polltest.Eventually(t, what+" is back", func() error { return apply(context.Background(), c.kube, object) })
+	})
+	polltest.Eventually(t, what+" is deleted", func(ctx context.Context) error {
+		return client.IgnoreNotFound(c.kube.Delete(ctx, object.DeepCopy()))
 	})
 	c.gone(t, object)
 }

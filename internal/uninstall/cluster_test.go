@@ -168,9 +168,10 @@ func (c *cluster) install(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()}); err != nil {
-		t.Fatal(err)
-	}
+	polltest.Eventually(t, "the definitions are installed", func() error {
+		_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()})
+		return err
+	})
 	c.served(t)
 	for _, object := range objects {
 		if object.GetKind() != "CustomResourceDefinition" {
@@ -356,10 +357,11 @@ func (c *cluster) left(t *testing.T) []string {
 			"coderuserrecords.internal.coder.com", "coderworkspacerecords.internal.coder.com",
 		}})
 	for _, s := range all {
-		found, err := u.find(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var found []metav1.PartialObjectMetadata
+		polltest.Eventually(t, "listing every "+s.kind.Kind, func(ctx context.Context) (err error) {
+			found, err = u.find(ctx, s)
+			return err
+		})
 		for _, item := range found {
 			left = append(left, s.kind.Kind+" "+item.Name)
 		}

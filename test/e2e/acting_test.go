@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -137,6 +138,7 @@ func testActing(t *testing.T) {
 		waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder."+owner+".acting")
 	}
 
+	db := openDatabase(t, "coder")
 	for _, caller := range actingCallers {
 		t.Run(caller.name, func(t *testing.T) {
 			r := robots[caller.name]
@@ -149,7 +151,7 @@ func testActing(t *testing.T) {
 			})
 			for i, owner := range actingOwners {
 				for _, way := range actingWays {
-					acted(t, way.name+": "+caller.name+" and the workspace of "+owner, owner, caller.may[i], func(start bool) (string, bool) {
+					acted(t, db, way.name+": "+caller.name+" and the workspace of "+owner, owner, caller.may[i], func(start bool) (string, bool) {
 						return way.act(t, r, assistants[caller.name], "coder."+owner+".acting", start)
 					})
 				}
@@ -157,7 +159,7 @@ func testActing(t *testing.T) {
 		})
 	}
 	t.Run("templates", func(t *testing.T) { testActingOnTemplates(t, robots) })
-	t.Run("made and deleted", func(t *testing.T) { testActingOnNew(t, robots) })
+	t.Run("made and deleted", func(t *testing.T) { testActingOnNew(t, db, robots) })
 	t.Run("no token stays", func(t *testing.T) {
 		identify(t, nil)
 		polltest.Eventually(t, "the tokens of people are revoked with the rules", func() error {
@@ -235,12 +237,12 @@ func identify(t *testing.T, rules []string) {
 
 // acted starts or stops a workspace, and checks the initiator in Coder, or that there was
 // no build.
-func acted(t *testing.T, row, owner, want string, act func(start bool) (said string, refused bool)) {
+func acted(t *testing.T, db *sql.DB, row, owner, want string, act func(start bool) (said string, refused bool)) {
 	t.Helper()
-	before := newestBuild(t, owner)
+	before := newestBuild(t, db, owner)
 	said, refused := act(before.Transition != "start")
 	if text, no := strings.CutPrefix(want, "no: "); no {
-		if after := newestBuild(t, owner); !refused || !strings.Contains(said, text) || after != before {
+		if after := newestBuild(t, db, owner); !refused || !strings.Contains(said, text) || after != before {
 			t.Errorf("%s: refused: %t; build %+v, then %+v; it says %s\nwithout %q", row, refused, before, after, said, text)
 		}
 		return
@@ -250,12 +252,12 @@ func acted(t *testing.T, row, owner, want string, act func(start bool) (said str
 		return
 	}
 	polltest.Eventually(t, row+": the build has ended", func() error {
-		if after := newestBuild(t, owner); after.Number == before.Number || after.Status != "succeeded" {
+		if after := newestBuild(t, db, owner); after.Number == before.Number || after.Status != "succeeded" {
 			return fmt.Errorf("it is %+v", after)
 		}
 		return nil
 	})
-	if after := newestBuild(t, owner); after.Number != before.Number+1 || after.Initiator != want {
+	if after := newestBuild(t, db, owner); after.Number != before.Number+1 || after.Initiator != want {
 		t.Errorf("%s: after %+v came %+v, not one of %s", row, before, after, want)
 	}
 }
@@ -268,10 +270,10 @@ type actingBuild struct {
 
 // newestBuild returns the newest build of a user's workspace named acting, also if the
 // workspace is deleted.
-func newestBuild(t *testing.T, owner string) actingBuild {
+func newestBuild(t *testing.T, db *sql.DB, owner string) actingBuild {
 	t.Helper()
 	var b actingBuild
-	row := query(t, "coder", `SELECT json_build_object('number', b.build_number, 'transition', b.transition, 'status', j.job_status, 'initiator', i.username)
+	row := queryOn(t, db, `SELECT json_build_object('number', b.build_number, 'transition', b.transition, 'status', j.job_status, 'initiator', i.username)
 		FROM workspace_builds b JOIN workspaces w ON w.id = b.workspace_id JOIN users o ON o.id = w.owner_id JOIN users i ON i.id = b.initiator_id
 		JOIN provisioner_jobs j ON j.id = b.job_id WHERE w.name = 'acting' AND o.username = '`+owner+`' ORDER BY b.created_at DESC LIMIT 1`)
 	if err := json.Unmarshal([]byte(row), &b); err != nil {
@@ -302,7 +304,7 @@ func testActingOnTemplates(t *testing.T, robots map[string]robot) {
 }
 
 // testActingOnNew deletes the workspaces of the test and creates them again.
-func testActingOnNew(t *testing.T, robots map[string]robot) {
+func testActingOnNew(t *testing.T, db *sql.DB, robots map[string]robot) {
 	for _, row := range []struct{ caller, owner, want string }{
 		{"alice", "bob", `user "alice"`},
 		{"bob", "alice", `user "bob"`},
@@ -316,9 +318,9 @@ func testActingOnNew(t *testing.T, robots map[string]robot) {
 	} {
 		object, as := "coder."+row.owner+".acting", "--as="+robots[row.caller].user()
 		initiator := map[string]string{"alice": "alice", "helper": operatorUser, "root": "admin"}[row.caller]
-		before := newestBuild(t, row.owner)
+		before := newestBuild(t, db, row.owner)
 		out, err := tryKubectl(t, as, "-n", sampleNamespace, "delete", "cws", object, "--timeout=5m")
-		after := newestBuild(t, row.owner)
+		after := newestBuild(t, db, row.owner)
 		if row.want != "" {
 			if err == nil || !strings.Contains(out, row.want) || after != before {
 				t.Errorf("%s deletes %s: %v %s\nwithout %q; build %+v, then %+v", row.caller, object, err, out, row.want, before, after)
@@ -337,7 +339,7 @@ func testActingOnNew(t *testing.T, robots map[string]robot) {
 			continue
 		}
 		waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", object)
-		if made := newestBuild(t, row.owner); made.Transition != "start" || made.Initiator != initiator {
+		if made := newestBuild(t, db, row.owner); made.Transition != "start" || made.Initiator != initiator {
 			t.Errorf("%s made %s with build %+v", row.caller, object, made)
 		}
 	}

@@ -5,7 +5,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -13,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	_ "github.com/lib/pq" // The driver of PostgreSQL.
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -158,15 +162,33 @@ func databaseURL(name string) string {
 	return strings.TrimSuffix(base, "/") + "/" + name + "?" + options
 }
 
-// query runs one SQL statement and returns its only value.
-func query(t *testing.T, database, sql string) string {
+// openDatabase returns connections to a database, which are closed when the test ends.
+func openDatabase(t *testing.T, name string) *sql.DB {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "psql", databaseURL(database), "-v", "ON_ERROR_STOP=1", "-qAtc", sql)
-	out, err := cmd.CombinedOutput()
+	db, err := sql.Open("postgres", databaseURL(name))
 	if err != nil {
-		t.Fatalf("psql %s: %v\n%s", sql, err, out)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// query runs one SQL statement and returns its only value, or "" if it has none. Its connection does
+// not stay open, because tests stop the server and drop databases.
+func query(t *testing.T, database, statement string) string {
+	t.Helper()
+	db := openDatabase(t, database)
+	defer db.Close()
+	return queryOn(t, db, statement)
+}
+
+func queryOn(t *testing.T, db *sql.DB, statement string) string {
+	t.Helper()
+	var value sql.NullString
+	if err := db.QueryRowContext(t.Context(), statement).Scan(&value); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	return value.String
 }
 
 // namespace creates a namespace that is deleted when the test ends.
