@@ -92,6 +92,21 @@ func TestRequestsAtRest(t *testing.T) {
 	}
 }
 
+// TestEarlierBuilds checks that builds from before the start do not count as recent ones: Coder is
+// not asked more often because of them.
+func TestEarlierBuilds(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(30)
+	c.shortBuilds(c.ids()...)
+	s.until(time.Minute, "Ready", s.ready(c))
+	before := c.calls["jobs"] + c.calls["newest"]
+	s.run(30 * time.Second)
+	if asked := c.calls["jobs"] + c.calls["newest"] - before; asked > 18 {
+		t.Errorf("Coder was asked %d times for its builds in 30 s; want one in 1.8 s", asked)
+	}
+}
+
 // TestBuildReachesTheLog measures the time until a build is in the log.
 func TestBuildReachesTheLog(t *testing.T) {
 	s := newSim(t, 1)
