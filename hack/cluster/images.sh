@@ -36,8 +36,9 @@ image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
 
 # Like the official image: entrypoint ["/opt/coder","server"], user 1000. Terraform and the coder provider are inside,
 # so nothing is downloaded when a template is planned. The old kubernetes provider uses the pod's ServiceAccount only
-# if its configuration disables the kubeconfig. Two settings save processor time: by default Coder closes
-# seven of its ten connections when they are idle, and PostgreSQL starts a process for each new one; and GOGC.
+# if its configuration disables the kubeconfig. Two settings save processor time: by default
+# Coder closes seven of its ten connections when they are idle, and PostgreSQL starts a process for each new one; GOGC is
+# that of the node (node.sh).
 # shellcheck disable=SC2046
 image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc -env KUBE_LOAD_CONFIG_FILE=false \
   -env CODER_PG_CONN_MAX_IDLE=10 -env GOGC=300 -workdir /home/coder -dir /tmp:1777 -dir /home/coder:777 \

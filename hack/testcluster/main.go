@@ -44,12 +44,14 @@ func run(command []string) (code int, err error) {
 	// A signal stops the command, and then the servers.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// The command and its tests get the detectors, which kubetest.Environment removes for the servers.
+	environment := append(os.Environ(), kubetest.SharedVariable+"="+kubeconfig)
 	stopServers := startServers(kubeconfig)
 	defer func() { err = errors.Join(err, stopServers()) }()
 
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.Env = append(os.Environ(), kubetest.SharedVariable+"="+kubeconfig)
+	cmd.Env = environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError

@@ -12,13 +12,11 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // TestHostileCoder covers a Coder whose responses cost its reader the most. Its control plane is
 // treated like one that is unreachable, and the other one is served as before.
 func TestHostileCoder(t *testing.T) {
-	kubetest.SkipWithRace(t)
 	s := newSite(t, logged)
 	s.start(t)
 	before := heap()
@@ -68,7 +66,6 @@ func heap() int64 {
 // TestUploadsAreLimited uploads archives whose unpacked size exceeds the limit through the whole
 // server, six at a time.
 func TestUploadsAreLimited(t *testing.T) {
-	kubetest.SkipWithRace(t)
 	f := newFixture(t)
 	var bomb bytes.Buffer
 	w := zip.NewWriter(&bomb)

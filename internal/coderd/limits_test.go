@@ -117,7 +117,6 @@ func TestResponseLimits(t *testing.T) {
 
 // TestHostileServersTogether calls many hostile servers and a normal one concurrently.
 func TestHostileServersTogether(t *testing.T) {
-	kubetest.SkipWithRace(t)
 	// The process has a memory limit in all installations, too.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
 	good := coderdtest.New(t)

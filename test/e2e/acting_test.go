@@ -139,6 +139,7 @@ func testActing(t *testing.T) {
 	}
 
 	db := openDatabase(t, "coder")
+	defer db.Close()
 	for _, caller := range actingCallers {
 		t.Run(caller.name, func(t *testing.T) {
 			r := robots[caller.name]

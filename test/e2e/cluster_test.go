@@ -162,14 +162,13 @@ func databaseURL(name string) string {
 	return strings.TrimSuffix(base, "/") + "/" + name + "?" + options
 }
 
-// openDatabase returns connections to a database, which are closed when the test ends.
+// openDatabase returns connections to a database. The caller closes them.
 func openDatabase(t *testing.T, name string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("postgres", databaseURL(name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 

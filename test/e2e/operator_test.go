@@ -112,9 +112,10 @@ func countsOf(t *testing.T) operatorCounts {
 	for _, line := range metricsOf(t) {
 		name, value, _ := strings.Cut(line, "} ")
 		number, _ := strconv.ParseFloat(value, 64)
+		labels, ofCoder := strings.CutPrefix(name, "coder_k8s_coder_requests_total{")
 		switch {
-		case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
-			counts.coderRequests[strings.TrimPrefix(name, "coder_k8s_coder_requests_total{")] = number
+		case ofCoder:
+			counts.coderRequests[labels] = number
 		case !strings.HasPrefix(name, "rest_client_requests_total{"):
 		case strings.Contains(name, `method="PATCH"`), strings.Contains(name, `method="DELETE"`):
 			counts.writes += number
