@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -212,19 +213,21 @@ func (q Query) values() url.Values {
 		values.Set("limit", strconv.FormatInt(q.Limit, 10))
 	}
 	if q.Name != "" {
-		values.Set("fieldSelector", "metadata.name="+q.Name)
+		values.Set("fieldSelector", fields.OneTermEqualSelector("metadata.name", q.Name).String())
 	}
 	return values
 }
 
+// url escapes the names, because a caller can ask for an object with any name: "?" and what follows
+// it would become the query.
 func (c *Client) url(namespace, name string, query url.Values) string {
 	u := c.base
 	if namespace != "" {
-		u += "/namespaces/" + namespace
+		u += "/namespaces/" + url.PathEscape(namespace)
 	}
 	u += "/" + c.resource
 	if name != "" {
-		u += "/" + name
+		u += "/" + url.PathEscape(name)
 	}
 	if len(query) > 0 {
 		u += "?" + query.Encode()

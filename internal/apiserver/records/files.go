@@ -24,6 +24,8 @@ const (
 	// partSize is the size of one part of compressed files, in bytes. etcd accepts 1.5 MiB per
 	// request.
 	partSize = 512 << 10
+	// partsAtOnce is the number of parts in one answer of kube-apiserver: at most 14 MB of text.
+	partsAtOnce = 20
 	// maxFiles limits the files of one template, in bytes of JSON. An object shows at most 2 MiB of
 	// text.
 	maxFiles = 16 << 20
@@ -150,14 +152,13 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 // Sweep deletes parts that no record of the Store has referred to for unusedFor. unused holds the
 // time since when each part is unused. The caller keeps it between calls.
 func (s *Store) Sweep(ctx context.Context, now time.Time, unused map[types.NamespacedName]time.Time) error {
-	list, err := s.config.Files.cluster.List(ctx, Query{})
-	if err != nil {
-		return fmt.Errorf("looking for files of templates that are not needed: %w", err)
-	}
 	used := s.Table.files()
 	var errs []error
-	for i := range list.Records {
-		part := &list.Records[i]
+	for part, err := range every(ctx, s.config.Files.cluster, Query{Limit: partsAtOnce}) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("looking for files of templates that are not needed: %w", err))
+			break
+		}
 		key := types.NamespacedName{Namespace: part.Namespace, Name: part.Name}
 		since, missed := unused[key]
 		switch {

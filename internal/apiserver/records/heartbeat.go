@@ -169,15 +169,14 @@ func (h *heartbeat) shown(record *Record) {
 // sweep deletes the heartbeats of replicas that were killed. A replica that is alive but had no
 // request for that long creates its heartbeat again. sweep must not be called concurrently.
 func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
-	list, err := h.cluster.List(ctx, Query{Namespace: h.record.Namespace})
-	if err != nil {
-		return fmt.Errorf("listing the heartbeats of replicas: %w", err)
-	}
 	before := h.others
 	h.others = map[string]silence{}
 	var errs []error
-	for i := range list.Records {
-		other := &list.Records[i]
+	for other, err := range every(ctx, h.cluster, Query{Namespace: h.record.Namespace, Limit: pageSize}) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listing the heartbeats of replicas: %w", err))
+			break
+		}
 		if !isHeartbeat(other.Name) || other.Name == h.record.Name {
 			continue
 		}
@@ -190,7 +189,7 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 			continue
 		}
 		// The precondition fails if it has changed since.
-		err := h.cluster.Delete(ctx, other.Namespace, other.Name, other.Revision)
+		err = h.cluster.Delete(ctx, other.Namespace, other.Name, other.Revision)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("removing the heartbeat %s/%s of a stopped replica: %w", other.Namespace, other.Name, err))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,29 @@ type List struct {
 	Continue string
 	// Remaining is the number of records on the following pages, or 0 if unknown.
 	Remaining int64
+}
+
+// every returns all records that match the query, and reads a page when the previous one was used.
+// After an error it ends.
+func every(ctx context.Context, cluster Cluster, query Query) iter.Seq2[*Record, error] {
+	return func(yield func(*Record, error) bool) {
+		for {
+			page, err := cluster.List(ctx, query)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Records {
+				if !yield(&page.Records[i], nil) {
+					return
+				}
+			}
+			if page.Continue == "" {
+				return
+			}
+			query.Continue = page.Continue
+		}
+	}
 }
 
 // Stream is an open watch.

@@ -209,16 +209,26 @@ func (c *Cluster) Get(ctx context.Context, namespace, name, _ string) (*records.
 	return &out, nil
 }
 
-// List implements records.Cluster. It does not support past revisions.
+// List implements records.Cluster. It does not support past revisions. It rejects a list without a
+// limit, which could be of any size.
 func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer c.etcd.mu.Unlock()
-	if query.Continue != "" || query.ResourceVersionMatch == "Exact" {
+	if query.Limit == 0 {
+		return nil, apierrors.NewBadRequest("a list needs a limit")
+	}
+	if query.ResourceVersionMatch == "Exact" {
 		return nil, apierrors.NewResourceExpired("this cluster knows no states of the past")
 	}
-	return &records.List{Records: c.all(query.Namespace), Revision: c.etcd.revision}, nil
+	found := slices.DeleteFunc(c.all(query.Namespace), func(r records.Record) bool { return r.Namespace+"/"+r.Name <= query.Continue })
+	page := &records.List{Records: found, Revision: c.etcd.revision}
+	if more := int64(len(found)) - query.Limit; more > 0 {
+		last := found[query.Limit-1]
+		page.Records, page.Continue, page.Remaining = found[:query.Limit], last.Namespace+"/"+last.Name, more
+	}
+	return page, nil
 }
 
 // Watch implements records.Cluster.
