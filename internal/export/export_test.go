@@ -153,7 +153,8 @@ func fullTemplate() aggregationv1alpha1.CoderTemplate {
 			DefaultTTLMillis: ptr.To[int64](0),
 		},
 		Status: aggregationv1alpha1.CoderTemplateStatus{
-			ID: "x", Source: &aggregationv1alpha1.TemplateSource{Inline: true}, Deprecated: true, DeprecationMessage: "use another",
+			ID: "x", OrganizationName: "coder", TemplateName: "full",
+			Source: &aggregationv1alpha1.TemplateSource{Inline: true}, Deprecated: true, DeprecationMessage: "use another",
 		},
 	}
 }
@@ -168,7 +169,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 				{Name: "size", Value: "large"}, {Name: "pin", Value: "4711"}, {Name: "note", Value: "ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z"},
 			},
 		},
-		Status: aggregationv1alpha1.CoderWorkspaceStatus{OwnerName: "ada", Outdated: true},
+		Status: aggregationv1alpha1.CoderWorkspaceStatus{OwnerName: "ada", OrganizationName: "coder", TemplateName: "full", Outdated: true},
 	}
 }
 
@@ -181,6 +182,7 @@ func TestManifests(t *testing.T) {
 	prebuilt.Name, prebuilt.Status.OwnerName = "coder.prebuilds.one", "prebuilds"
 	large := fullTemplate()
 	large.Name, large.Spec.Files, large.Spec.Variables, large.Status.Deprecated = "coder.large", nil, nil, false
+	large.Status.TemplateName, large.Status.Source = "large", nil
 	meta.SetStatusCondition(&large.Status.Conditions, metav1.Condition{
 		Type: aggregationv1alpha1.ConditionFilesAvailable, Status: metav1.ConditionFalse, Reason: aggregationv1alpha1.ReasonFilesTooLarge, Message: "the source is too large",
 	})
@@ -199,6 +201,41 @@ func TestManifests(t *testing.T) {
 		if strings.Contains(got.stdout+got.stderr, secret) {
 			t.Errorf("%q is told", secret)
 		}
+	}
+}
+
+// TestMaskedParameters checks that a value is exported only if it is known not to be masked.
+func TestMaskedParameters(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*aggregationv1alpha1.CoderTemplate)
+		refused  int
+		exported bool
+	}{
+		"source known":           {exported: true},
+		"renamed in Coder":       {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Name = "coder.earlier" }, exported: true},
+		"source not all shown":   {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.Source.Inline = false }},
+		"source not read":        {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.Source = nil }},
+		"of another template":    {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.TemplateName = "other" }},
+		"templates not readable": {refused: http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl, ws := fullTemplate(), fullWorkspace()
+			ws.Spec.Parameters = ws.Spec.Parameters[:2]
+			if test.change != nil {
+				test.change(&tmpl)
+			}
+			k := &kubeAPI{
+				templates: []aggregationv1alpha1.CoderTemplate{tmpl}, workspaces: []aggregationv1alpha1.CoderWorkspace{ws},
+				failures: map[string]int{"codertemplates": test.refused},
+			}
+			got := run(t, append(k.start(t), "--workspaces")...)
+			if strings.Contains(got.stdout+got.stderr, "4711") {
+				t.Errorf("the masked value is told:\n%s%s", got.stdout, got.stderr)
+			}
+			if exported := strings.Contains(got.stdout, "value: \"large\""); exported != test.exported {
+				t.Errorf("the value of a parameter that is not masked is exported: %t, want %t:\n%s", exported, test.exported, got.stdout)
+			}
+		})
 	}
 }
 

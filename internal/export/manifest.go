@@ -71,7 +71,7 @@ func (m manifest) bytes() ([]byte, error) {
 // manifests returns the manifests of the selected objects.
 func (o *options) manifests(all found, r *report) []manifest {
 	all.sort()
-	masked := map[string]map[string]bool{}
+	masked := map[templateID]map[string]bool{}
 	var out []manifest
 	for _, u := range all.users {
 		if m, ok := userManifest(u, r); ok {
@@ -79,7 +79,9 @@ func (o *options) manifests(all found, r *report) []manifest {
 		}
 	}
 	for _, t := range all.templates {
-		masked[t.Namespace+"/"+t.Name] = declarationsIn(t.Spec.Files).masked
+		if source := t.Status.Source; source != nil && source.Inline {
+			masked[newTemplateID(t.ObjectMeta, t.Status.OrganizationName, t.Status.TemplateName)] = declarationsIn(t.Spec.Files).masked
+		}
 		switch {
 		case !o.templates:
 		case t.DeletionTimestamp != nil:
@@ -92,7 +94,8 @@ func (o *options) manifests(all found, r *report) []manifest {
 		if !o.workspaces || len(o.owners) > 0 && !slices.Contains(o.owners, ws.Status.OwnerName) {
 			continue
 		}
-		if m, ok := workspaceManifest(ws, masked[templateOf(ws)], r); ok {
+		template := newTemplateID(ws.ObjectMeta, ws.Status.OrganizationName, ws.Status.TemplateName)
+		if m, ok := workspaceManifest(ws, masked[template], r); ok {
 			out = append(out, m)
 		}
 	}

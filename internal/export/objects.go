@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
@@ -57,11 +56,12 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 	return m, true
 }
 
-// secretParameters returns the parameters whose values must not be exported.
+// secretParameters returns the parameters whose values must not be exported. masked is nil if the
+// source of the template is not known: then each value may be secret.
 func secretParameters(parameters []aggregationv1alpha1.WorkspaceParameter, masked map[string]bool) []string {
 	var out []string
 	for _, p := range parameters {
-		if masked[p.Name] || redaction.NamesSecret(p.Name) || redaction.LooksSecret(p.Value) {
+		if masked == nil || masked[p.Name] || redaction.NamesSecret(p.Name) || redaction.LooksSecret(p.Value) {
 			out = append(out, p.Name)
 		}
 	}
@@ -84,13 +84,12 @@ func parametersComment(parameters []aggregationv1alpha1.WorkspaceParameter, with
 	return b.String()
 }
 
-// templateOf returns the namespace and name of a workspace's template.
-func templateOf(ws aggregationv1alpha1.CoderWorkspace) string {
-	name, err := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
-	if err != nil {
-		return ""
-	}
-	return ws.Namespace + "/" + metadata.TemplateName{Prefix: name.Prefix, Organization: name.Organization, Name: ws.Spec.TemplateName}.String()
+// templateID identifies a template by its current names in Coder. The name of its object may be an
+// earlier one.
+type templateID struct{ namespace, controlPlane, organization, name string }
+
+func newTemplateID(of metav1.ObjectMeta, organization, name string) templateID {
+	return templateID{of.Namespace, of.Labels[aggregationv1alpha1.LabelControlPlaneName], organization, name}
 }
 
 // templateManifest returns the manifest of a template.
