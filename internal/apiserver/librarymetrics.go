@@ -54,11 +54,13 @@ func LibraryMetrics() []string {
 }
 
 // servedResources returns the served resources.
-func servedResources() []string { return []string{"coderworkspaces", "codertemplates", "coderusers"} }
+func servedResources() []string {
+	return []string{"coderworkspaces", "codertemplates", "coderusers", "coderselfreviews"}
+}
 
 // servedSubresources returns the subresources of all resources.
 func servedSubresources() []string {
-	return []string{"status", "scale", "log", "start", "stop", "restart", "files", "versions", "parameters"}
+	return []string{"exec", "portforward", "token", "scale", "log", "start", "stop", "restart", "files", "versions", "parameters"}
 }
 
 // LibraryGatherer returns a gatherer of the exported metrics of k8s.io/apiserver.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +183,10 @@ func TestDiscoveryAndForms(t *testing.T) {
 	}
 	var reported []string
 	for _, r := range resources.APIResources {
+		resource, subresource, _ := strings.Cut(r.Name, "/")
+		if !slices.Contains(servedResources(), resource) || subresource != "" && !slices.Contains(servedSubresources(), subresource) {
+			t.Errorf("requests for %s are not counted: add it to servedResources and servedSubresources", r.Name)
+		}
 		reported = append(reported, fmt.Sprint(r.Name, " ", r.SingularName, " ", r.Kind, r.ShortNames, r.Categories, r.Verbs))
 	}
 	want := []string{

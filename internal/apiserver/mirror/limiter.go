@@ -18,6 +18,9 @@ const (
 	// lastBackoff.
 	firstBackoff = 250 * time.Millisecond
 	lastBackoff  = 5 * time.Second
+	// longestWait is the longest time that Coder, or a proxy in front of it, can ask to wait. The
+	// page of a proxy during maintenance may ask for a day, and Coder be back after a minute.
+	longestWait = time.Minute
 )
 
 // limiter limits the rate of requests to one Coder. It halves the rate when Coder limits requests
@@ -81,7 +84,7 @@ func (l *limiter) note(err error) {
 		l.failures++
 		l.rate = max(slowest, l.rate/2)
 		l.tokens = min(l.tokens, 1)
-		delay := max(l.backoff(), coderd.RetryAfter(err))
+		delay := max(l.backoff(), min(coderd.RetryAfter(err), longestWait))
 		if until := l.clock.Now().Add(delay); until.After(l.blocked) {
 			l.blocked = until
 		}

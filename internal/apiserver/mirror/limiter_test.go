@@ -33,6 +33,10 @@ func TestLimiter(t *testing.T) {
 	if d := next(); d < 7*time.Second || d > 8*time.Second {
 		t.Errorf("after Retry-After of 7s the next request waits %v", d)
 	}
+	l.note(&coderd.Error{StatusCode: 503, RetryAfter: 24 * time.Hour})
+	if d := next(); d < time.Minute || d > 2*time.Minute {
+		t.Errorf("after Retry-After of a day the next request waits %v", d)
+	}
 	last := time.Duration(0)
 	for range 10 {
 		l.note(&coderd.Error{StatusCode: 503})
