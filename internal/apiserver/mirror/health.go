@@ -32,6 +32,9 @@ const (
 	callUsers  = "users"
 	callUser   = "user"
 	callAgents = "agents"
+	// callSync is a full read that did not end although Coder answered, for example because
+	// kube-apiserver accepts no records.
+	callSync = "sync"
 )
 
 // failure is a call that has failed since a time.
@@ -159,6 +162,14 @@ func (h *health) updateSeen(now time.Time) {
 	case h.state == syncstatus.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
 		h.turn(syncstatus.Quarantined, now, h.published)
 	}
+	if h.state != syncstatus.Ready {
+		// Coder answers again, but something else prevents the end of the outage.
+		if f, ok := h.failing[callSync]; ok && worst == nil {
+			h.message = f.message
+		} else {
+			h.message = h.published
+		}
+	}
 }
 
 func (h *health) verdict(worst *failure, age time.Duration) syncstatus.State {
@@ -194,7 +205,7 @@ func (h *health) calls() []string {
 	if h.seen {
 		return repeated
 	}
-	return append(repeated, callPages, callUser)
+	return append(repeated, callPages, callUser, callSync)
 }
 
 // patience returns how long a fault may last. A Coder that limits requests still works, so limited

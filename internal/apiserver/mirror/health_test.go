@@ -143,3 +143,32 @@ func TestOutageIsToldOnce(t *testing.T) {
 		t.Errorf("%s since %v: %q", h.state, h.outage, h.published)
 	}
 }
+
+// TestReasonAfterAnOutage checks that the status names what prevents a full read while Coder
+// answers, and that the objects keep the message of the outage.
+func TestReasonAfterAnOutage(t *testing.T) {
+	var timing Timing
+	timing.complete()
+	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	h := newHealth(&timing, now)
+	check := func(message, published string) {
+		t.Helper()
+		if now = now.Add(31 * time.Second); !h.update(now) || h.message != message || h.published != published {
+			t.Errorf("the message is %q, and that of the objects %q; want %q and %q", h.message, h.published, message, published)
+		}
+	}
+	h.failed(callSync, unreachable, now, "the quota is used up")
+	check("the quota is used up", "")
+	h.synced(now)
+	h.failed(callJobs, unreachable, now, "Coder is away")
+	check("Coder is away", "Coder is away")
+	h.succeeded(callJobs)
+	h.failed(callSync, unreachable, now, "the quota is used up")
+	check("the quota is used up", "Coder is away")
+	h.failed(callJobs, unreachable, now, "Coder is away again")
+	check("Coder is away", "Coder is away")
+	h.synced(now)
+	if h.message != "" || h.published != "" {
+		t.Errorf("after the outage the messages are %q and %q", h.message, h.published)
+	}
+}

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -338,6 +341,22 @@ func TestADamagedRecordIsWrittenAgain(t *testing.T) {
 	if record, err = cluster.Get(s.ctx, namespace, name, ""); err != nil || record.Object == "{" {
 		t.Errorf("the record is %+v, %v", record, err)
 	}
+}
+
+// TestNoMoreRecords checks that the status names the reason while kube-apiserver accepts no records,
+// and that the control plane becomes Ready when it does.
+func TestNoMoreRecords(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(5)
+	s.records.Cluster("CoderWorkspace").Full(apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("exceeded quota: records")))
+	s.run(2 * time.Minute)
+	if got := s.state(c); got.State != syncstatus.Syncing || !strings.Contains(got.Message, "exceeded quota: records") {
+		t.Errorf("it is %s: %q", got.State, got.Message)
+	}
+	s.records.Cluster("CoderWorkspace").Full(nil)
+	s.until(2*time.Minute, "Ready", s.ready(c))
+	s.equal(c)
 }
 
 // TestRecordsSurvive checks that records follow their objects.

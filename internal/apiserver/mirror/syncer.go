@@ -63,6 +63,9 @@ func (s *syncer) step(ctx context.Context) time.Time {
 	}
 	delay := p.config.Timing.Probe
 	if reached {
+		if ctx.Err() == nil {
+			p.failed(callSync, unreachable, p.config.Clock.Now(), err)
+		}
 		delay = min(longestRetry, delay<<s.failures)
 		s.failures = min(s.failures+1, 4)
 		p.config.Metrics.synced(p.name, "failed")
