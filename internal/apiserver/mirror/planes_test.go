@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -153,9 +154,16 @@ func TestRelease(t *testing.T) {
 			other.fill(10)
 			c.putTemplate("docker", "1")
 			s.until(time.Minute, "Ready", func() bool { return s.ready(c)() && s.ready(other)() })
+			// A creation was interrupted, so there is a record without an object.
+			if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: "CoderWorkspace", Name: "coder.ada.next", Labels: map[string]string{"a": "b"}}); err != nil {
+				t.Fatal(err)
+			}
 			before := c.requests()
 			leave(s, c)
 			s.run(5 * time.Second)
+			if left := s.records.List(c.name); len(left) > 0 {
+				t.Errorf("records are left: %+v", left)
+			}
 			if len(objects(s.workspaces, "team"))+len(objects(s.templates, "team")) > 0 {
 				t.Error("objects are left")
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// releaseAllBut removes the objects of control planes that are not served from the logs. It returns
-// the control planes that still have objects.
+// releaseAllBut removes the records of control planes that are not served. It returns the control
+// planes that still have records.
 func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
 	left := map[types.NamespacedName]bool{}
 	for _, name := range e.orphans(served) {
@@ -37,7 +37,7 @@ func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedNa
 	return left
 }
 
-// orphans returns the control planes that have objects in the log but no mirror.
+// orphans returns the control planes that have records but no mirror.
 func (e *epoch) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	names := sets.Set[types.NamespacedName]{}
 	for _, s := range e.stocks {
@@ -60,31 +60,31 @@ type kindStock interface {
 	releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error)
 }
 
-// controlPlanes returns the control planes that have objects in the log.
+// controlPlanes returns the control planes that have records.
 func (s *stock[Item]) controlPlanes() []types.NamespacedName { return s.Store.Table.ControlPlanes() }
 
-// releasePlane removes the objects of a control plane from a log, except those that are being
-// written. It reports whether none is left.
+// releasePlane removes the records of a control plane, except those that are being written. It
+// reports whether none is left.
 func (s *stock[Item]) releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error) {
-	for some := range slices.Chunk(s.Store.Table.Of(name), commitsAtOnce) {
+	for some := range slices.Chunk(s.Store.Table.Removals(name), commitsAtOnce) {
 		if err := s.release(ctx, some); err != nil {
 			return false, err
 		}
 	}
-	return s.Store.Table.Count(name) == 0, nil
+	return len(s.Store.Table.Removals(name)) == 0, nil
 }
 
-// release removes the entries whose locks are free from the log.
-func (s *stock[Item]) release(ctx context.Context, entries []*records.Entry) error {
-	var proposals []records.Proposal
-	for _, entry := range entries {
-		unlock, ok := s.Store.TryLock(entry.Key)
+// release removes the records whose locks are free.
+func (s *stock[Item]) release(ctx context.Context, removals []records.Proposal) error {
+	var free []records.Proposal
+	for _, p := range removals {
+		unlock, ok := s.Store.TryLock(p.Key)
 		if !ok {
 			continue
 		}
 		defer unlock()
-		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision})
+		free = append(free, p)
 	}
-	_, err := s.propose(ctx, proposals...)
+	_, err := s.propose(ctx, free...)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -240,15 +241,29 @@ func (t *Table) Count(controlPlane types.NamespacedName) (n int) {
 	return n
 }
 
-// ControlPlanes returns the control planes that have objects.
+// ControlPlanes returns the control planes that have records.
 func (t *Table) ControlPlanes() []types.NamespacedName {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
-	all := make([]types.NamespacedName, 0, len(t.planes))
-	for controlPlane := range t.planes {
-		all = append(all, controlPlane)
+	all := map[types.NamespacedName]bool{}
+	for _, h := range t.byKey {
+		all[h.controlPlane] = true
 	}
-	return all
+	return slices.Collect(maps.Keys(all))
+}
+
+// Removals returns proposals that remove all records of a control plane, also those whose object is
+// not created yet.
+func (t *Table) Removals(controlPlane types.NamespacedName) []Proposal {
+	var out []Proposal
+	for _, h := range t.all(controlPlane) {
+		p := Proposal{Key: h.key}
+		if h.entry != nil {
+			p.Expect = h.entry.Revision
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // all returns the known states of all records of a control plane.
