@@ -243,6 +243,15 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case err != nil:
 		case record.Revision == 0:
 			err = s.config.Cluster.Create(ctx, record)
+		case next.lost && record.Files != "":
+			// The record may have all this already. A write that changes nothing is no event, so the other
+			// replicas would not load the files.
+			repairing := *record
+			repairing.State = "Repairing"
+			if err = s.config.Cluster.Update(ctx, &repairing); err == nil {
+				record.Revision = repairing.Revision
+				err = s.config.Cluster.Update(ctx, record)
+			}
 		default:
 			err = s.config.Cluster.Update(ctx, record)
 		}

@@ -110,8 +110,10 @@ func (f *Files) attach(ctx context.Context, object Object, record *Record, known
 	}
 	files, err := f.load(ctx, record)
 	if errors.Is(err, errNoPart) {
-		// The part was deleted. Without status.source, the mirror reads the files from Coder again.
+		// The part was deleted. Without status.source, the mirror reads the files from Coder again. All
+		// parts are stored again then.
 		tmpl.Status.Source = nil
+		record.Files, record.lost = "", true
 		return nil
 	}
 	tmpl.Spec.Files = files

@@ -20,6 +20,9 @@ type Record struct {
 	Revision uint64
 
 	metadatav1alpha1.RecordSpec
+
+	// lost is true if a part of the files is missing. Files is empty then.
+	lost bool
 }
 
 // Cluster stores the records of one kind. Its errors are API statuses if kube-apiserver has

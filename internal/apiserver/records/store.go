@@ -245,7 +245,7 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 // holdWith is like hold for an object that is already decoded. The Table owns the object then.
 func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h := &held{
-		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec,
+		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec, lost: record.lost,
 		controlPlane: types.NamespacedName{Namespace: s.sharer.text(record.Namespace), Name: s.sharer.text(record.ControlPlane)},
 	}
 	h.spec.Object, h.spec.ControlPlane = "", h.controlPlane.Name

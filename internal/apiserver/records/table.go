@@ -49,6 +49,8 @@ type held struct {
 	// damaged is true if the text of the record cannot be decoded. entry and kept are from the
 	// previous state, and the next write repairs the record.
 	damaged bool
+	// lost is that of the Record.
+	lost bool
 	// kept is nil if no metadata is kept.
 	kept *metadata.Record
 	// sequence is the Sequence of the last change. claimed is the time of the current claim, and

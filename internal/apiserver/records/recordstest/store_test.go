@@ -244,6 +244,53 @@ func TestFilesOfTemplates(t *testing.T) {
 	sweep(t, r, parts)
 }
 
+// TestALostPartIsWrittenAgain deletes a part of the files of a template by hand.
+func TestALostPartIsWrittenAgain(t *testing.T) {
+	r := recordstest.New(t)
+	ctx := t.Context()
+	r.Templates.WriteWith(&coder{})
+	const key = "/aggregation.coder.com/codertemplates/team/coder.docker"
+	complete := func() *aggregationv1alpha1.CoderTemplate {
+		return &aggregationv1alpha1.CoderTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "coder.docker", UID: "2"},
+			Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{"main.tf": "# docker"}},
+			Status:     aggregationv1alpha1.CoderTemplateStatus{Source: &aggregationv1alpha1.TemplateSource{Inline: true}},
+		}
+	}
+	if err := r.Templates.Create(ctx, key, complete(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	cluster := r.Cluster("CoderTemplateSource")
+	part := cluster.All()[0]
+	if err := cluster.Delete(ctx, part.Namespace, part.Name, part.Revision); err != nil {
+		t.Fatal(err)
+	}
+	// The replicas have restarted since.
+	leader, other := r.Replica(), r.Replica()
+	shown := func(r *recordstest.Records, want int) *records.Entry {
+		t.Helper()
+		if err := r.Templates.Learn(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		entry := r.Templates.Table.Get(key)
+		tmpl := entry.Object.(*aggregationv1alpha1.CoderTemplate)
+		if len(tmpl.Spec.Files) != want || (tmpl.Status.Source != nil) != (want > 0) {
+			t.Errorf("it has %d files, want %d, and the source %+v", len(tmpl.Spec.Files), want, tmpl.Status.Source)
+		}
+		return entry
+	}
+	shown(other, 0)
+	entry := shown(leader, 0)
+	if err := leader.Templates.Propose(ctx, records.Proposal{Key: key, Expect: entry.Revision, Object: complete(), Natural: "coder.docker"}); err != nil {
+		t.Fatal(err)
+	}
+	shown(leader, 1)
+	shown(other, 1)
+	if left := len(cluster.All()); left != 1 {
+		t.Errorf("there are %d parts", left)
+	}
+}
+
 // sweep deletes the template, and checks that its files are deleted after an hour.
 func sweep(t *testing.T, r *recordstest.Records, parts int) {
 	t.Helper()
