@@ -265,6 +265,7 @@ func (c *chaos) prove(e recordstest.LogEvent) {
 func TestConverges(t *testing.T) {
 	for seed := range uint64(40 / kubetest.Stride) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
 			s := newSim(t, seed)
 			c := &chaos{sim: s, coder: s.add("team", "prod"), newest: map[types.UID]int{}}
 			s.before = c.watch
