@@ -50,13 +50,15 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			"CRDs and the namespace. It can be run again if it was interrupted, or if parts of the installation\n" +
 			"no longer exist. It does not change objects of other software.\n\n" +
 			"  --control-planes=keep    Coders keep running, with all their objects. The custom resources that\n" +
-			"                           described them are written to standard output: keep that file.\n" +
+			"                           described them are written to standard output, and commands for their\n" +
+			"                           Secrets to standard error: keep both. Another run prints only what is\n" +
+			"                           left, so append to the files (>>).\n" +
 			"  --control-planes=remove  Coders, provisioners and proxies are removed, and what the operator created\n" +
 			"                           in Coder is removed too. Databases and the pods of workspaces stay.\n\n" +
 			"Exit code: 0 complete, 1 failed, 2 the command line is wrong, 3 complete except for the objects that\n" +
 			"are named.",
 		Example: "  coder-k8s uninstall --control-planes=remove --dry-run\n" +
-			"  coder-k8s uninstall --control-planes=keep --yes >coders.yaml",
+			"  coder-k8s uninstall --control-planes=keep --yes >>coders.yaml",
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

@@ -8,6 +8,7 @@
 //     is stopped.
 //   - Deletions do not get stuck: finalizers are removed before the definitions are
 //     deleted, and the APIService is deleted before the namespace. All waits are limited.
-//   - The command can be run again at any point: missing objects are not an error.
+//   - The command can be run again at any point: missing objects are not an error. What a run
+//     deletes is printed before, because no later run can print it.
 //   - The contents of Secrets are not read.
 package uninstall

@@ -99,14 +99,15 @@ func manifest(o object) *unstructured.Unstructured {
 }
 
 // disown removes the owner reference from an object, so that the garbage collector does not
-// delete it, and records the owner in an annotation.
+// delete it, and records the owner in an annotation. For a Secret, it first prints the command
+// that restores the owner, because a later run can no longer find out the owner.
 func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMetadata, owner object) error {
 	if child.Kind == "Secret" {
 		command, err := u.givingBack(child, owner)
 		if err != nil {
 			return err
 		}
-		u.secrets = append(u.secrets, command)
+		u.say("Keep this command, which makes %s the owner of %s again:\n  %s", owner, nameOf(child), command)
 	}
 	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
 }

@@ -142,19 +142,13 @@ func (u *uninstaller) wayBack() string {
 	if u.keepDefinitions {
 		return "The Coders keep running. To manage them again, install coder-k8s again: their objects still exist, and nothing has to be applied."
 	}
-	lines := []string{
-		"The Coders keep running. To manage them again, with the standard output of this command as coders.yaml:",
-		"1. Install coder-k8s again.",
-		"2. Apply the objects. The objects that belonged to them have the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it:",
-		"  kubectl apply -f coders.yaml",
-	}
-	if len(u.secrets) > 0 {
-		lines = append(lines, "3. Give the Secrets their owners. They contain credentials, so the operator does not adopt them because of an annotation:")
-		for _, command := range u.secrets {
-			lines = append(lines, "  "+command)
-		}
-	}
-	return strings.Join(append(lines, "The operator's account and tokens in Coder are still there."), "\n")
+	return "The Coders keep running. To manage them again, with the standard output of this command and of its earlier runs as coders.yaml:\n" +
+		"1. Install coder-k8s again.\n" +
+		"2. Apply the objects. The objects that belonged to them have the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it:\n" +
+		"  kubectl apply -f coders.yaml\n" +
+		"3. Run the commands above, and those of earlier runs, which give the Secrets their owners. " +
+		"Secrets contain credentials, so the operator does not adopt them because of an annotation.\n" +
+		"The operator's account and tokens in Coder are still there."
 }
 
 // givingBack returns the command that makes the re-created custom resource the owner of a

@@ -52,8 +52,6 @@ type uninstaller struct {
 
 	operators []appsv1.Deployment
 	objects   []object
-	// secrets are the commands that restore the owner references of kept Secrets.
-	secrets []string
 	// metadata is the number of workspaces and templates with metadata that only Kubernetes
 	// stores, which is lost with the definitions.
 	metadata int

@@ -1,8 +1,11 @@
 package uninstall
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,14 +24,47 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 )
 
+// failing is a client that cannot delete control planes.
+type failing struct{ client.Client }
+
+func (f failing) Delete(ctx context.Context, obj client.Object, options ...client.DeleteOption) error {
+	if obj.GetObjectKind().GroupVersionKind().Kind == "CoderControlPlane" {
+		return errors.New("no answer")
+	}
+	return f.Client.Delete(ctx, obj, options...)
+}
+
+// keptInTwoRuns runs --control-planes=keep until it fails, and then again. It returns the
+// outputs of both runs.
+func (c *cluster) keptInTwoRuns(t *testing.T) (manifests, said string) {
+	t.Helper()
+	var out, progress strings.Builder
+	u := &uninstaller{
+		kube: failing{c.kube}, clock: clock.RealClock{}, step: stepTimeout, keep: true,
+		namespace: installation.Namespace, manifests: &out, progress: &progress,
+	}
+	if err := u.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.run(t.Context()); err == nil {
+		t.Fatal("the first run did not fail")
+	}
+	moreManifests, saidMore := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	return out.String() + moreManifests, progress.String() + saidMore
+}
+
 // TestTakenBack checks that, after --control-planes=keep, the printed commands make the
 // applied objects the owners of their Secrets, and that the operator adopts the other
-// objects.
+// objects. The first run fails after it has deleted some objects, so both runs together
+// must print everything, and an object may be in the manifests twice.
 func TestTakenBack(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
 	c.all(t)
-	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	manifests, said := c.keptInTwoRuns(t)
+	if documents := strings.Count(manifests, "---\n"); documents != 4 {
+		t.Errorf("the two runs wrote %d manifests, not three and the one that was left:\n%s", documents, manifests)
+	}
 	c.emptied(t)
 	c.install(t)
 
@@ -44,6 +81,8 @@ func TestTakenBack(t *testing.T) {
 	if len(script) != 4 {
 		t.Fatalf("it prints %d commands, not one for the objects and one for each of three Secrets:\n%s", len(script), said)
 	}
+	// The command for the objects is the last one, and the first one to run.
+	slices.Reverse(script)
 	shell := exec.CommandContext(t.Context(), "sh", "-euc", strings.Join(script, "\n"))
 	shell.Dir = directory
 	shell.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
