@@ -69,7 +69,15 @@ func Colours(stream io.Writer, getenv func(string) string) Paint {
 // Ask asks a question and returns true if the answer is y or yes. It returns false for
 // anything else, including the end of the input. It returns early when the context is done.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
-	fmt.Fprintf(out, "%s [y/N] ", question)
+	line, err := Prompt(ctx, in, out, question+" [y/N] ")
+	line = strings.ToLower(line)
+	return line == "y" || line == "yes", err
+}
+
+// Prompt prints a text and returns the next line of the input without spaces around it, or
+// "" at the end of the input. It returns early when the context is done.
+func Prompt(ctx context.Context, in io.Reader, out io.Writer, text string) (string, error) {
+	fmt.Fprint(out, text)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n')
@@ -78,10 +86,9 @@ func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (boo
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out)
-		return false, ctx.Err()
+		return "", ctx.Err()
 	case line := <-answer:
-		line = strings.ToLower(strings.TrimSpace(line))
-		return line == "y" || line == "yes", nil
+		return strings.TrimSpace(line), nil
 	}
 }
 

@@ -1,12 +1,9 @@
 package uninstall
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,14 +105,14 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.u.look(ctx); err != nil {
 		return err
 	}
-	if err := o.confirm(o.u.summary()); err != nil {
+	if err := o.confirm(ctx, o.u.summary()); err != nil {
 		return err
 	}
 	return o.u.run(ctx)
 }
 
 // confirm asks the user if standard input is a terminal. Otherwise --yes is required.
-func (o *options) confirm(summary string) error {
+func (o *options) confirm(ctx context.Context, summary string) error {
 	fmt.Fprintln(o.streams.ErrOut, summary)
 	if o.yes || o.u.dryRun {
 		return nil
@@ -123,13 +120,14 @@ func (o *options) confirm(summary string) error {
 	if !cli.IsTerminal(o.streams.In) {
 		return cli.Usage("this cannot be confirmed, because standard input is not a terminal: add --yes, or try --dry-run first")
 	}
-	fmt.Fprint(o.streams.ErrOut, "Continue? Type yes: ")
-	answer, err := bufio.NewReader(o.streams.In).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return fmt.Errorf("reading the answer: %w", err)
+	return o.ask(ctx)
+}
+
+// ask returns an error unless the user types yes.
+func (o *options) ask(ctx context.Context) error {
+	answer, err := cli.Prompt(ctx, o.streams.In, o.streams.ErrOut, "Continue? Type yes: ")
+	if err == nil && answer != "yes" {
+		err = fmt.Errorf("nothing was done, because the answer was %q", answer)
 	}
-	if strings.TrimSpace(answer) != "yes" {
-		return fmt.Errorf("nothing was done, because the answer was %q", strings.TrimSpace(answer))
-	}
-	return nil
+	return err
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -500,6 +501,35 @@ func TestCommandLine(t *testing.T) {
 			code, _, said := c.uninstall(t.Context(), strings.Fields(args)...)
 			if code != cli.ExitUsage || !strings.Contains(said, want) {
 				t.Errorf("exit code %d, it says:\n%s", code, said)
+			}
+		})
+	}
+}
+
+// Only yes is accepted, and Ctrl-C ends the question.
+func TestConfirmation(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	silence, user := io.Pipe()
+	t.Cleanup(func() { _ = user.Close() })
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		in   io.Reader
+		want string
+	}{
+		"yes":          {t.Context(), strings.NewReader(" yes\n"), ""},
+		"another word": {t.Context(), strings.NewReader("y\n"), `nothing was done, because the answer was "y"`},
+		"end of input": {t.Context(), strings.NewReader(""), `nothing was done, because the answer was ""`},
+		"Ctrl-C":       {interrupted, silence, "context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &options{streams: genericiooptions.IOStreams{In: c.in, ErrOut: io.Discard}}
+			got := ""
+			if err := o.ask(c.ctx); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("it ends with %q, want %q", got, c.want)
 			}
 		})
 	}
