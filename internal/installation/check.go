@@ -43,8 +43,9 @@ type Expectation struct {
 }
 
 // Check checks the installation and returns all problems, the most severe first. It returns
-// an error only if a check could not be made. Checks for which the caller lacks permission
-// are skipped.
+// an error if a check could not be made, in addition to the problems that the others found.
+// The operator skips checks for which it lacks permission, because its missing permissions
+// are problems themselves.
 func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Problem, error) {
 	c, err := newChecker(config, want)
 	if err != nil {
@@ -52,20 +53,32 @@ func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Proble
 	}
 	var problems []Problem
 	var errs []error
-	for _, look := range []func(context.Context) ([]Problem, error){
-		c.kubernetes, c.definitions, c.rights, c.deployments, c.apiService, c.policies,
+	var unread []string
+	for _, part := range []struct {
+		name  string
+		check func(context.Context) ([]Problem, error)
+	}{
+		{"the version of Kubernetes", c.kubernetes},
+		{"the CustomResourceDefinitions", c.definitions},
+		{"the ClusterRoles and their bindings", c.rights},
+		{"the Deployments in all namespaces", c.deployments},
+		{"the APIService", c.apiService},
+		{"the admission policies", c.policies},
 	} {
-		found, err := look(ctx)
+		found, err := part.check(ctx)
 		problems = append(problems, found...)
-		if err != nil && !apierrors.IsForbidden(err) {
+		switch {
+		case err != nil && !apierrors.IsForbidden(err):
 			errs = append(errs, err)
+		case err != nil && !want.OwnRights:
+			unread = append(unread, part.name)
 		}
 	}
-	slices.SortStableFunc(problems, func(a, b Problem) int { return rank(a) - rank(b) })
-	if len(errs) > 0 {
-		return problems, fmt.Errorf("checking the installation: %w", errors.Join(errs...))
+	if len(unread) > 0 {
+		errs = append(errs, fmt.Errorf("you have no permission to read %s", strings.Join(unread, ", ")))
 	}
-	return problems, nil
+	slices.SortStableFunc(problems, func(a, b Problem) int { return rank(a) - rank(b) })
+	return problems, errors.Join(errs...)
 }
 
 // checker makes one check.

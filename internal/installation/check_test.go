@@ -2,13 +2,17 @@ package installation
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 func everything(own bool) Expectation {
@@ -28,27 +32,57 @@ func noPod(p Problem) bool {
 
 func TestManifestsAreAllThatIsNeeded(t *testing.T) {
 	c := installed(t)
+	c.helmTest(t)
 	for name, as := range map[string]struct {
-		own  bool
-		want int
-	}{"administrator": {false, 2}, "operator": {true, 1}} {
+		config *rest.Config
+		own    bool
+		want   int
+	}{
+		"administrator": {c.config, false, 2},
+		"operator":      {c.as(t, Namespace, Name), true, 1},
+		"helm test":     {c.as(t, Namespace, "helm-test"), false, 2},
+	} {
 		t.Run(name, func(t *testing.T) {
-			config := c.config
-			if as.own {
-				config = c.as(t, Namespace, Name)
-			}
-			eventually(t, config, everything(as.own), func(found []Problem) bool {
+			eventually(t, as.config, everything(as.own), func(found []Problem) bool {
 				return len(found) == as.want && !slices.ContainsFunc(found, func(p Problem) bool { return !noPod(p) })
 			})
 		})
 	}
 }
 
-// A caller without permissions gets no false problems.
-func TestStrangerIsToldWhatEverybodyMaySee(t *testing.T) {
+// helmTest creates an account with the permissions that the chart's test has.
+func (c cluster) helmTest(t *testing.T) {
+	t.Helper()
+	template, err := os.ReadFile("../../charts/coder-k8s/templates/tests/check.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, _ := strings.Cut(string(template), `{{- define "coder-k8s.testRules" -}}`)
+	rules, _, _ = strings.Cut(rules, "{{- end }}")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "helm-test"}}
+	if err := yaml.Unmarshal([]byte(rules), &role.Rules); err != nil || len(role.Rules) == 0 {
+		t.Fatalf("%v, rules: %s", err, rules)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: role.Name}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := c.kube.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A caller without permissions gets no false problems, and an error that names what was not
+// checked.
+func TestStrangerIsToldWhatWasNotChecked(t *testing.T) {
 	c := installed(t)
+	const want = "you have no permission to read the ClusterRoles and their bindings, the Deployments in all namespaces, " +
+		"the APIService, the admission policies"
 	problems, err := Check(t.Context(), c.as(t, "default", "stranger"), everything(false))
-	if err != nil || len(problems) > 0 {
+	if err == nil || err.Error() != want || len(problems) > 0 {
 		t.Errorf("%v:\n%s", err, lines(problems))
 	}
 }

@@ -44,7 +44,8 @@ func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check ch
 		Use:   "check",
 		Short: "Report the problems of the installation",
 		Long: "Check examines the installation with your own permissions: its CRDs, roles, Deployments, APIService\n" +
-			"and policies. Objects that you may not read are left out. It changes nothing.\n\n" +
+			"and policies. It fails if you may not read one of them, after it has printed the problems of the\n" +
+			"others. It changes nothing.\n\n" +
 			"Exit code: 0 no problems, 1 a problem was found or the check failed, 2 the command line is wrong.",
 		Example: "  coder-k8s check\n" +
 			"  coder-k8s check --wait=2m -o json",

@@ -104,6 +104,16 @@ func TestStatusCodes(t *testing.T) {
 			d.checkError = errors.New("no cluster")
 			api.Close()
 		}},
+		"only the installation's problems to be seen": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *harness, api *fakeAPI) {
+			d.problems, d.checkError = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}, errors.New("no rights")
+			for _, kind := range []string{
+				"coder.com/v1alpha1/namespaces/empty/codercontrolplanes", "coder.com/v1alpha1/namespaces/empty/coderprovisioners",
+				"coder.com/v1alpha1/namespaces/empty/coderworkspaceproxies", "aggregation.coder.com/v1alpha1/namespaces/empty/codertemplates",
+				"aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces",
+			} {
+				api.answer("GET /apis/"+kind, forbidden)
+			}
+		}},
 		"interval too short": {args: []string{"--watch", "--interval", "1ms"}, code: 2, err: "--interval is 1ms, and must be at least 1s"},
 		"format unknown":     {args: []string{"-o", "xml"}, code: 2, err: "must be wide, json or yaml"},
 		"argument":           {args: []string{"coder"}, code: 2, err: "takes none"},

@@ -71,7 +71,7 @@ func (r *statusRun) gather(ctx context.Context, c *Cluster) (*statusReport, erro
 		})
 	}
 	looking.Wait()
-	if len(g.failures) == len(looks) {
+	if len(g.failures) == len(looks) && len(broken) == 0 {
 		return nil, errors.Join(g.failures...)
 	}
 	g.finish(broken)

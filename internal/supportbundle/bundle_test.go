@@ -148,11 +148,16 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 	noCheck := func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {
 		return nil, errors.New("no way to look")
 	}
+	partly := func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {
+		return []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}, errors.New("no right to look further")
+	}
 	for name, test := range map[string]struct {
 		breaks  func(*kubeAPI)
 		check   checkFunc
 		want    string
 		missing string
+		// has is text of problems.yaml.
+		has string
 		// args are further arguments of the command.
 		args []string
 	}{
@@ -174,7 +179,8 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 			},
 			want: "the coderworkspaces of namespace coder: Coder is away",
 		},
-		"the check": {check: noCheck, want: "the problems of the installation: no way to look", missing: "problems.yaml"},
+		"the check":    {check: noCheck, want: "the problems of the installation: no way to look", missing: "problems.yaml"},
+		"a part of it": {check: partly, want: "the problems of the installation: no right to look further", has: "what: is broken"},
 		"readiness": {
 			breaks: func(k *kubeAPI) {
 				k.forbid("/api/v1/namespaces/coder-system/pods/http:coder-k8s-1:8081/proxy/readyz", "pods/proxy is forbidden")
@@ -211,6 +217,9 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 			}
 			if _, there := b.files[test.missing]; there {
 				t.Errorf("%s is there", test.missing)
+			}
+			if !strings.Contains(b.files["problems.yaml"], test.has) {
+				t.Errorf("problems.yaml does not say %q:\n%s", test.has, b.files["problems.yaml"])
 			}
 			if warned := strings.Contains(b.files["README.md"], "Check this archive carefully"); warned != (name == "Secrets") {
 				t.Errorf("that Secrets were not looked for is told: %v", warned)

@@ -64,7 +64,9 @@ func (c *collector) problems(ctx context.Context) {
 	})
 	if err != nil {
 		c.leave("the problems of the installation", err)
-		return
+		if len(found) == 0 {
+			return
+		}
 	}
 	if found == nil {
 		found = []installation.Problem{}
