@@ -35,8 +35,9 @@ type conversion struct {
 	table    parityTable
 	manifest *Manifest
 	report   *Report
-	// all contains the values, merged over the defaults of the chart.
-	all Values
+	// all contains the values, merged over the defaults of the chart. A value of null removes a
+	// default.
+	all map[string]any
 }
 
 // converter converts a value that cannot be copied. It adds its own entries to the report.
@@ -46,7 +47,7 @@ type converter func(c *conversion, path string, value any) error
 func Convert(source Source) (*Manifest, *Report) {
 	c := &conversion{
 		source: source, report: &Report{Source: source.Description, Namespace: source.Namespace, Secret: source.Release + "-env"},
-		all:      defaults(source.Chart).Over(source.Values),
+		all:      mergeMaps(defaults(source.Chart).Content, source.Values.Content, false),
 		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
 	}
 	special := c.chart()
@@ -188,12 +189,12 @@ func (c *conversion) unneeded(path, note string) error {
 
 // text returns a value or its default as a string. It returns an empty string if there is none.
 func (c *conversion) text(path string) string {
-	text, _ := get(c.all.Content, path).(string)
+	text, _ := get(c.all, path).(string)
 	return text
 }
 
 // enabled reports whether a value or its default is true.
-func (c *conversion) enabled(path string) bool { return get(c.all.Content, path) == true }
+func (c *conversion) enabled(path string) bool { return get(c.all, path) == true }
 
 // always sets fields that do not depend on a single value.
 func (c *conversion) always() {

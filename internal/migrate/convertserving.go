@@ -52,7 +52,7 @@ func whereEnabled(enable string, convert converter) converter {
 func exposed(c *conversion, path string, value any) error {
 	switch value {
 	case true:
-	case false:
+	case false, nil:
 		return c.unneeded(path, "is off")
 	default:
 		return errors.New("is neither true nor false")

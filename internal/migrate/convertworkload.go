@@ -56,7 +56,7 @@ func imagePart(c *conversion, path string, value any) error {
 // securityContext writes all fields, so that no default of the operator applies. If the values
 // leave the user to the platform, so does the manifest.
 func securityContext(c *conversion, path string, _ any) error {
-	fields, ok := get(c.all.Content, path).(map[string]any)
+	fields, ok := get(c.all, path).(map[string]any)
 	if !ok {
 		return fmt.Errorf("is not a mapping")
 	}

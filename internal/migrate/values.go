@@ -115,10 +115,10 @@ func (s Values) At(path string) Position {
 	}
 }
 
-// Over returns s with the values of top merged over it, as Helm does: maps are merged, other values
-// are replaced, and null removes a value.
+// Over returns s with the values of top merged over it, as Helm merges files: maps are merged, and
+// other values are replaced. null is a value too, because it later removes the default of the chart.
 func (s Values) Over(top Values) Values {
-	merged := Values{Content: mergeMaps(s.Content, top.Content), places: maps.Clone(s.places)}
+	merged := Values{Content: mergeMaps(s.Content, top.Content, true), places: maps.Clone(s.places)}
 	if merged.places == nil {
 		merged.places = map[string]Position{}
 	}
@@ -130,20 +130,21 @@ func (s Values) Over(top Values) Values {
 	return merged
 }
 
-func mergeMaps(below, top map[string]any) map[string]any {
+// mergeMaps merges top over below. null replaces a value, or removes it if keepNull is not set.
+func mergeMaps(below, top map[string]any, keepNull bool) map[string]any {
 	merged := maps.Clone(below)
 	if merged == nil {
 		merged = map[string]any{}
 	}
 	for key, value := range top {
-		if value == nil {
+		if value == nil && !keepNull {
 			delete(merged, key)
 			continue
 		}
 		under, isMap := merged[key].(map[string]any)
 		over, overIsMap := value.(map[string]any)
 		if isMap && overIsMap {
-			merged[key] = mergeMaps(under, over)
+			merged[key] = mergeMaps(under, over, keepNull)
 			continue
 		}
 		merged[key] = value

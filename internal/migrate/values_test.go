@@ -1,10 +1,13 @@
 package migrate
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 const first = `# of the company
@@ -36,12 +39,16 @@ func TestALaterFileStandsOverAnEarlierOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := below.Over(top)
-	want := []string{"coder.env", "coder.image.repo", "coder.image.tag"}
+	want := []string{"coder.env", "coder.image.repo", "coder.image.tag", "gone"}
 	if diff := cmp.Diff(want, all.Leaves(func(string) bool { return false })); diff != "" {
 		t.Errorf("leaves (-want +got):\n%s", diff)
 	}
 	if tag, _ := all.Get("coder.image.tag"); tag != "v2" {
 		t.Errorf("tag %v, want that of the later file", tag)
+	}
+	// null would remove a default of the chart.
+	if gone, has := all.Get("gone"); gone != nil || !has {
+		t.Errorf("gone is %v (%v), want null", gone, has)
 	}
 	for path, want := range map[string]string{
 		"coder.image.tag": "second.yaml:3", "coder.image.repo": "first.yaml:9", "coder.env[1].name": "first.yaml:6",
@@ -53,6 +60,32 @@ func TestALaterFileStandsOverAnEarlierOne(t *testing.T) {
 	}
 	if tag, _ := below.Get("coder.image.tag"); tag != "v1" {
 		t.Errorf("the earlier file was changed: tag %v", tag)
+	}
+}
+
+// In a later file as in the first one, null removes the default of the chart.
+func TestNullRemovesADefault(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first.yaml"), filepath.Join(dir, "second.yaml")
+	write(t, first, "coder:\n  securityContext: {readOnlyRootFilesystem: true}\n  ingress: {enable: true, host: coder.example.com}\n")
+	write(t, second, "coder:\n  securityContext: {runAsUser: null}\n  ingress: {enable: null}\n")
+	for name, args := range map[string][]string{
+		"in a later file":    {"-f", first, "-f", second},
+		"in an earlier file": {"-f", second, "-f", first},
+		"in the only file":   {"-f", second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, manifest, said := migrate(t, "", append([]string{"helm", "-n", "team"}, args...)...)
+			if code != cli.ExitOK {
+				t.Errorf("exit code %d:\n%s", code, said)
+			}
+			if !strings.Contains(manifest, "platformAssignedUser: true") || strings.Contains(manifest, "runAsUser") || strings.Contains(manifest, "null") {
+				t.Errorf("the default of runAsUser was not removed:\n%s", manifest)
+			}
+			if exposed := strings.Contains(manifest, "expose:"); exposed != (name == "in an earlier file") {
+				t.Errorf("the Ingress is enabled: %v\n%s", exposed, manifest)
+			}
+		})
 	}
 }
 
