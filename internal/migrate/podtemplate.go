@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,16 +52,16 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 	}
 	spec["affinity"] = affinity
 	keepVariables(manifest, c.Env)
-	keepMetadata(manifest, live)
 	keepContainer(manifest, c)
-	return nil
+	return keepMetadata(manifest, live)
 }
 
-// keepVariables adds the variables that the chart always sets.
+// keepVariables adds the variables that the chart always sets, without credentials.
 func keepVariables(manifest *Manifest, env []corev1.EnvVar) {
 	given, _ := manifest.Spec["extraEnv"].([]any)
 	for _, variable := range env {
-		if !slices.Contains(formVariables, variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) {
+		if !slices.Contains(formVariables, variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) ||
+			redaction.HoldsSecret(variable.Value) {
 			continue
 		}
 		if variable.Name == "CODER_URL" {
@@ -81,8 +82,17 @@ func names(variables []any, name string) bool {
 	})
 }
 
-// keepMetadata keeps the labels and annotations of the pods, which Helm would no longer own.
-func keepMetadata(manifest *Manifest, live *appsv1.Deployment) {
+// keepMetadata keeps the labels and annotations of the pods, which Helm would no longer own. It
+// returns an error if one of them looks like a secret to the conversion of values.
+func keepMetadata(manifest *Manifest, live *appsv1.Deployment) error {
+	for _, all := range []map[string]string{live.Spec.Template.Labels, live.Spec.Template.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if redaction.HoldsSecret(all[key]) || sensitiveKey(key, all[key]) {
+				return fmt.Errorf("the label or annotation %q of the pods of Deployment %q holds a credential, which is not copied into a manifest; "+
+					"remove it in the release, and run this again", key, live.Name)
+			}
+		}
+	}
 	labels, annotations := map[string]any{}, map[string]any{}
 	for key, value := range live.Spec.Template.Labels {
 		if _, selects := live.Spec.Selector.MatchLabels[key]; !selects {
@@ -100,6 +110,7 @@ func keepMetadata(manifest *Manifest, live *appsv1.Deployment) {
 			metadata[field] = all
 		}
 	}
+	return nil
 }
 
 // keepContainer keeps the terminationMessagePolicy of the container, and the empty lifecycle that
@@ -150,7 +161,7 @@ func differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
 }
 
 func difference(path, before, after string) string {
-	if hidden(path) && before != "" && after != "" {
+	if before != "" && after != "" && (hidden(path, before) || hidden(path, after)) {
 		return path + ": another value"
 	}
 	return fmt.Sprintf("%s: %s → %s", path, formatValue(path, before), formatValue(path, after))
@@ -160,7 +171,7 @@ func formatValue(path, value string) string {
 	switch {
 	case value == "":
 		return "nothing"
-	case hidden(path):
+	case hidden(path, value):
 		return "a value"
 	}
 	return value
@@ -204,8 +215,12 @@ func flatten(into map[string]string, path string, value any) {
 	}
 }
 
-// hidden reports whether a field may contain a secret: the value of a variable, or a command line.
-func hidden(path string) bool {
-	return (strings.Contains(path, ".env[") && strings.HasSuffix(path, ".value")) ||
-		strings.Contains(path, ".args[") || strings.Contains(path, ".command[")
+// hidden reports whether a field may contain a secret: the value of a variable or of a header, a
+// command line, and what looks like a secret to the conversion of values.
+func hidden(path, quoted string) bool {
+	// An empty object is not quoted, and contains no secret.
+	value, _ := strconv.Unquote(quoted)
+	return (strings.Contains(path, ".env[") || strings.Contains(path, ".httpHeaders[")) && strings.HasSuffix(path, ".value") ||
+		strings.Contains(path, ".args[") || strings.Contains(path, ".command[") ||
+		redaction.HoldsSecret(value) || sensitiveKey(path[strings.LastIndex(path, ".")+1:], value)
 }
