@@ -23,8 +23,8 @@ func measureFiles(source string) (files int, bytes int64, err error) {
 }
 
 // packFiles writes a directory as an archive with names relative to the directory, or a file as an
-// archive with one entry. Symbolic links are packed as links, except source itself. Entries that
-// cannot be read, or are not a file, directory or link, are skipped.
+// archive with one entry, which is named after source. Symbolic links are packed as links, except
+// source itself. Entries that cannot be read, or are not a file, directory or link, are skipped.
 func packFiles(to io.Writer, source string, r *copyReport) error {
 	w := tar.NewWriter(to)
 	err := walk(source, func(at, name string, info fs.FileInfo, err error) error {
@@ -42,21 +42,21 @@ func packFiles(to io.Writer, source string, r *copyReport) error {
 
 // walk calls do for source and everything below it. name is the name in the archive, with slashes.
 func walk(source string, do func(at, name string, info fs.FileInfo, err error) error) error {
-	source, err := filepath.EvalSymlinks(source)
+	root, err := filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
 	}
-	return filepath.WalkDir(source, func(at string, entry fs.DirEntry, err error) error {
+	return filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
 		if entry == nil {
 			return err
 		}
-		name, relErr := filepath.Rel(source, at)
+		name, relErr := filepath.Rel(root, at)
 		if relErr != nil {
 			return relErr
 		}
 		info, infoErr := entry.Info()
 		if name == "." && !entry.IsDir() {
-			name = entry.Name()
+			name = filepath.Base(source)
 		}
 		return do(at, filepath.ToSlash(name), info, errors.Join(err, infoErr))
 	})

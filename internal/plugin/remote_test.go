@@ -111,8 +111,10 @@ func texts(t *testing.T, root string) map[string]string {
 func TestCopy(t *testing.T) {
 	for name, c := range map[string]struct {
 		here, there map[string]string
-		line        string
-		want        answer
+		// links are symbolic links on this machine and their targets.
+		links map[string]string
+		line  string
+		want  answer
 		// now is the expected content of home, or of the directory on this machine.
 		now map[string]string
 	}{
@@ -125,6 +127,10 @@ func TestCopy(t *testing.T) {
 		"to the home directory": {here: map[string]string{"src/a": "1"}, line: "./src ada.dev:", now: map[string]string{"src/a": "1"}},
 		"a file":                {here: map[string]string{"-f": "1"}, line: "./-f ada.dev:~/g", now: map[string]string{"g": "1"}},
 		"a file over one":       {here: map[string]string{"f": "1"}, there: map[string]string{"d/f": "0"}, line: "./f ada.dev:d", now: map[string]string{"d/f": "1"}},
+		"a link to a file": {here: map[string]string{"app-1.log": "1"}, links: map[string]string{"latest.log": "app-1.log"}, line: "./latest.log ada.dev:",
+			now: map[string]string{"latest.log": "1"}},
+		"a link to a directory": {here: map[string]string{"v1/a": "1"}, links: map[string]string{"current": "v1"}, line: "./current ada.dev:",
+			now: map[string]string{"current/a": "1"}},
 		"to no directory": {here: map[string]string{"f": "1"}, line: "./f ada.dev:none/",
 			want: answer{1, "", "in workspace coder.ada.dev: ./none/: no such directory"}, now: map[string]string{}},
 		"a file over a directory": {here: map[string]string{"f": "1"}, there: map[string]string{"d/f/x": "0"}, line: "./f ada.dev:d",
@@ -149,6 +155,11 @@ func TestCopy(t *testing.T) {
 			i := newInside(t, api, "coder.ada.dev")
 			i.home = directory(t, c.there)
 			here := directory(t, c.here)
+			for link, to := range c.links {
+				if err := os.Symlink(to, filepath.Join(here, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			line := strings.Fields(c.line)
 			back := !strings.HasPrefix(line[0], ".")
 			for n, word := range line {
