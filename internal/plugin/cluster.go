@@ -141,6 +141,33 @@ func send(ctx context.Context, request *rest.Request, into any) error {
 	return nil
 }
 
+// templateKey identifies a template by its control plane and its current names in Coder. The names
+// of objects do not identify the template of a workspace, because they are the first names.
+type templateKey struct{ namespace, controlPlane, organization, name string }
+
+// keyOf returns the key of a template.
+func keyOf(t *aggregationv1alpha1.CoderTemplate) templateKey {
+	return templateKey{t.Namespace, t.Labels[aggregationv1alpha1.LabelControlPlaneName], t.Status.OrganizationName, t.Status.TemplateName}
+}
+
+// templateOf returns the key of a workspace's template.
+func templateOf(ws *aggregationv1alpha1.CoderWorkspace) templateKey {
+	return templateKey{ws.Namespace, ws.Labels[aggregationv1alpha1.LabelControlPlaneName], ws.Status.OrganizationName, ws.Status.TemplateName}
+}
+
+// templates returns the templates of a namespace, or of all namespaces if it is empty.
+func (c *Cluster) templates(ctx context.Context, namespace string) (map[templateKey]aggregationv1alpha1.CoderTemplate, error) {
+	var list aggregationv1alpha1.CoderTemplateList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("reading the templates: %w", err)
+	}
+	all := map[templateKey]aggregationv1alpha1.CoderTemplate{}
+	for i := range list.Items {
+		all[keyOf(&list.Items[i])] = list.Items[i]
+	}
+	return all, nil
+}
+
 // TemplateVersion returns a version of a template by its name or UUID.
 func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
 	var seen []string

@@ -113,8 +113,7 @@ func openTarget(ctx context.Context, c *Cluster, args []string) (*coderv1alpha1.
 		return nil, nil, "", err
 	}
 	cp, err := c.ControlPlane(ctx, ws.Labels[aggregationv1alpha1.LabelControlPlaneName])
-	short := ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]
-	return cp, ws, "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(short), err
+	return cp, ws, "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(ws.Status.WorkspaceName), err
 }
 
 // enter forwards a port and opens the browser. It returns when ctx is done.

@@ -22,6 +22,7 @@ func TestTree(t *testing.T) {
 	got := newHarness().run(t, sampleAPI(t), "tree", "-n", "coder")
 	got.want(t, 0, "CoderControlPlane/coder", "")
 	golden(t, "tree.golden", got.out)
+	golden(t, "tree-renamed.golden", newHarness().run(t, renamedAPI(t), "tree", "-n", "coder").out)
 	d := newHarness()
 	d.coloured = true
 	golden(t, "tree-coloured.golden", d.run(t, sampleAPI(t), "tree", "-n", "coder", "workspace/ada.dev").out)
@@ -126,6 +127,9 @@ func TestOpen(t *testing.T) {
 	if len(d.browsed) > 0 {
 		t.Errorf("the browser got %q", d.browsed)
 	}
+	d = newHarness()
+	forwarding(t, d)
+	d.run(t, renamedAPI(t), "-n", "coder", "open", "ada.dev").want(t, 130, "http://localhost:43210/@ada/new\n", "until")
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "open", "--port", "99999").want(t, 2, "", "--port is 99999")
 	newHarness().run(t, sampleAPI(t), "-n", "coder", "open", "--access-url").want(t, 1, "", "has no access URL")
 	newHarness().run(t, sampleAPI(t), "-n", "empty", "open").want(t, 1, "", "there is no control plane in namespace empty")

@@ -31,6 +31,23 @@ func sampleAPI(t *testing.T) *fakeAPI {
 	return newFakeAPI(t, string(manifests))
 }
 
+// renamedAPI is sampleAPI after renames in Coder. Template hello is bar now, and the workspaces have
+// other names. Workspace coder.bo.dev was created after that. Template coder.bar was bar before.
+func renamedAPI(t *testing.T) *fakeAPI {
+	t.Helper()
+	api := sampleAPI(t)
+	api.apply(t, `apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderTemplate
+metadata: {name: coder.bar, namespace: coder, labels: {aggregation.coder.com/control-plane-name: coder}}
+status: {organizationName: coder, templateName: baz, activeVersionID: 33333333-3333-3333-3333-333333333333}`)
+	api.setStatus(templates, "coder.hello", fields{"templateName": "bar"})
+	for _, name := range []string{"coder.ada.dev", "coder.bo.api", "coder.bo.dev"} {
+		api.setStatus(workspaces, name, fields{"templateName": "bar", "workspaceName": "new"})
+	}
+	api.change(workspaces, "coder/coder.bo.dev", func(o fields) { o["spec"].(fields)["templateName"] = "bar" })
+	return api
+}
+
 func TestStatusScreens(t *testing.T) {
 	since := noon.Add(-3 * time.Minute)
 	broken := []installation.Problem{{

@@ -195,7 +195,7 @@ func (g *treeGrowth) dependents(ctx context.Context, planes map[string]*treeNode
 // aggregated adds templates to their control plane, workspaces to their template, and pods to their
 // workspace.
 func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode) {
-	templates := map[string]*treeNode{}
+	templates := map[templateKey]*treeNode{}
 	var tmpls aggregationv1alpha1.CoderTemplateList
 	g.unseen = append(g.unseen, g.list(ctx, &tmpls, "codertemplates"))
 	for i := range tmpls.Items {
@@ -207,7 +207,7 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 		n := judgedNode("CoderTemplate", t, t.Status.Conditions)
 		n.State = TemplateState(t)
 		plane.Children = append(plane.Children, n)
-		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
+		templates[keyOf(t)] = n
 	}
 	var list aggregationv1alpha1.CoderWorkspaceList
 	g.unseen = append(g.unseen, g.list(ctx, &list, "coderworkspaces"))
@@ -215,9 +215,8 @@ func (g *treeGrowth) aggregated(ctx context.Context, planes map[string]*treeNode
 	g.unseen = append(g.unseen, err)
 	for i := range list.Items {
 		w := &list.Items[i]
-		plane := w.Labels[aggregationv1alpha1.LabelControlPlaneName]
-		parent := planes[plane]
-		if t := templates[plane+"/"+w.Status.OrganizationName+"/"+strings.ToLower(w.Status.TemplateName)]; t != nil {
+		parent := planes[w.Labels[aggregationv1alpha1.LabelControlPlaneName]]
+		if t := templates[templateOf(w)]; t != nil {
 			parent = t
 		}
 		if parent == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,29 +120,44 @@ func (s *workspaceSelection) validate() (err error) {
 	return nil
 }
 
+// namespace returns the namespace of the workspaces, or "" for all namespaces.
+func (s *workspaceSelection) namespace(c *Cluster) string {
+	if s.everywhere {
+		return ""
+	}
+	return c.Namespace
+}
+
 // find reads the workspaces. It returns an error if there are none.
 func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	if len(s.names) > 0 {
 		return findNamedWorkspaces(ctx, c, s.names)
 	}
-	options := &client.ListOptions{Namespace: c.Namespace, LabelSelector: s.selector}
-	where := "namespace " + c.Namespace
-	if s.everywhere {
-		options.Namespace, where = "", "any namespace"
-	}
+	namespace := s.namespace(c)
 	var list aggregationv1alpha1.CoderWorkspaceList
-	if err := c.List(ctx, &list, options); err != nil {
+	if err := c.List(ctx, &list, &client.ListOptions{Namespace: namespace, LabelSelector: s.selector}); err != nil {
 		return nil, err
+	}
+	var templates map[templateKey]aggregationv1alpha1.CoderTemplate
+	if strings.Contains(s.template, ".") {
+		// The name of an object: a name in Coder contains no dot.
+		var err error
+		if templates, err = c.templates(ctx, namespace); err != nil {
+			return nil, err
+		}
 	}
 	var found []aggregationv1alpha1.CoderWorkspace
 	for _, ws := range list.Items {
-		// The template is given by its name in Coder or by the name of its object.
-		ofTemplate := s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(&ws)
+		ofTemplate := s.template == "" || s.template == ws.Status.TemplateName || s.template == templates[templateOf(&ws)].Name
 		if ofTemplate && (s.owner == "" || ws.Status.OwnerName == s.owner) {
 			found = append(found, ws)
 		}
 	}
 	if len(found) == 0 {
+		where := "any namespace"
+		if namespace != "" {
+			where = "namespace " + namespace
+		}
 		return nil, fmt.Errorf("there is no such workspace in %s: kubectl get coderworkspaces -A --show-labels lists all", where)
 	}
 	return found, nil

@@ -70,17 +70,17 @@ func TestWorkspaceCommandLines(t *testing.T) {
 
 func TestWorkspaceSelection(t *testing.T) {
 	for line, names := range map[string][]string{
-		"--all":                  {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
-		"-l team=compilers":      {"coder.ada.dev", "coder.bo.api"},
-		"--all --owner bo":       {"coder.bo.api", "coder.bo.dev"},
-		"--all -A --owner ada":   {"coder.ada.dev"},
-		"--all --template hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"--all":                {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"-l team=compilers":    {"coder.ada.dev", "coder.bo.api"},
+		"--all --owner bo":     {"coder.bo.api", "coder.bo.dev"},
+		"--all -A --owner ada": {"coder.ada.dev"},
 		// The name of the template's object selects the same workspaces.
 		"--all --template coder.hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"--all --template bar":         {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
 		"coder.ada.dev bo.api":         {"coder.ada.dev", "coder.bo.api"},
 	} {
 		t.Run(line, func(t *testing.T) {
-			api := sampleAPI(t)
+			api := renamedAPI(t)
 			taking(api, "start", names...)
 			got := newHarness().run(t, api, append([]string{"start", "-n", "coder"}, strings.Fields(line)...)...)
 			var want []string
@@ -128,7 +128,7 @@ func TestAggregatedAPIAway(t *testing.T) {
 // set already.
 func TestUpdate(t *testing.T) {
 	const v2 = "22222222-2222-2222-2222-222222222222"
-	api := sampleAPI(t)
+	api := renamedAPI(t)
 	api.setStatus(templates, "coder.hello", fields{"activeVersionID": v2})
 	api.change(workspaces, "coder/coder.bo.api", func(o fields) { o["spec"].(fields)["templateVersionID"] = v2 })
 	var bodies []string
@@ -145,6 +145,9 @@ func TestUpdate(t *testing.T) {
 	if want := `{"spec":{"templateVersionID":"` + v2 + `"}}`; len(bodies) != 2 || bodies[0] != want || bodies[1] != want {
 		t.Errorf("the patches are %q", bodies)
 	}
+	api.setStatus(workspaces, "coder.bo.dev", fields{"templateName": "gone"})
+	newHarness().run(t, api, "update", "-n", "coder", "bo.dev", "--yes").
+		want(t, 1, "", `template "gone" of workspace coder/coder.bo.dev was not found in organization "coder"; if it was renamed in Coder a moment ago, try again`)
 }
 
 // TestWorkspacePartly checks that the command continues after a refused workspace.

@@ -169,35 +169,27 @@ func failedOrders(orders []*workspaceOrder) error {
 // outdated returns the workspaces that do not have the active version of their template, and
 // records that version. It prints the others.
 func (r *workspaceRun) outdated(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
+	templates, err := c.templates(ctx, r.selection.namespace(c))
+	if err != nil {
+		return nil, err
+	}
 	r.versions = map[types.UID]string{}
-	active := map[types.NamespacedName]string{}
 	var outdated []aggregationv1alpha1.CoderWorkspace
 	for _, ws := range found {
-		key := types.NamespacedName{Namespace: ws.Namespace, Name: templateOf(&ws)}
-		if _, known := active[key]; !known {
-			tmpl := &aggregationv1alpha1.CoderTemplate{}
-			if err := c.Get(ctx, key, tmpl); err != nil {
-				return nil, fmt.Errorf("reading template %s of workspace %s: %w", key, ws.Name, err)
-			}
-			active[key] = tmpl.Status.ActiveVersionID
-		}
-		if active[key] == "" {
-			return nil, fmt.Errorf("template %s has no active version", key)
-		}
-		if ws.Spec.TemplateVersionID == active[key] {
+		tmpl, known := templates[templateOf(&ws)]
+		active := tmpl.Status.ActiveVersionID
+		switch {
+		case !known:
+			return nil, fmt.Errorf("template %q of workspace %s/%s was not found in organization %q; if it was renamed in Coder a moment ago, try again in a few minutes",
+				ws.Status.TemplateName, ws.Namespace, ws.Name, ws.Status.OrganizationName)
+		case active == "":
+			return nil, fmt.Errorf("template %s/%s has no active version", tmpl.Namespace, tmpl.Name)
+		case ws.Spec.TemplateVersionID == active:
 			fmt.Fprintf(r.ErrOut, "coderworkspace.aggregation.coder.com/%s has the active version already\n", ws.Name)
-			continue
+		default:
+			r.versions[ws.UID] = active
+			outdated = append(outdated, ws)
 		}
-		r.versions[ws.UID] = active[key]
-		outdated = append(outdated, ws)
 	}
 	return outdated, nil
-}
-
-// templateOf returns the name of the template's object, which has the same prefix as the
-// workspace's: [control-plane.]organization.
-func templateOf(ws *aggregationv1alpha1.CoderWorkspace) string {
-	parts := strings.Split(ws.Name, ".")
-	beginning := parts[:max(0, len(parts)-2)]
-	return strings.ToLower(strings.Join(append(beginning[:len(beginning):len(beginning)], ws.Spec.TemplateName), "."))
 }
