@@ -52,8 +52,8 @@ func newLogsCommand(s *Session) *cobra.Command {
 	flags.BoolVar(&r.scripts, "scripts", false, "of a workspace: what the scripts of its agent wrote since the newest build")
 	flags.StringVar(&r.agentName, "agent-name", "", "with --scripts: the agent; needed if the workspace has several")
 	flags.StringVar(&r.script, "script", "", "with --scripts: only this script, for example \"Startup Script\"")
-	flags.BoolVar(&r.previous, "previous", false, "of pods: the containers before their last restart")
-	flags.StringVarP(&r.container, "container", "c", "", "of pods: only this container")
+	flags.BoolVar(&r.previous, "previous", false, "of pods: the log before the last restart, of the container of -c or of those that were restarted")
+	flags.StringVarP(&r.container, "container", "c", "", "of pods: only this container or init container")
 	flags.StringSliceVar(&r.podNamespaces, "pod-namespace", nil, "with --agent: where to look for the pods")
 	r.completeFlags(cmd)
 	return cmd
@@ -130,9 +130,7 @@ func (r *logsRun) completeFlags(cmd *cobra.Command) {
 		}
 		var names []string
 		for i := range pods {
-			for _, container := range pods[i].Spec.Containers {
-				names = append(names, container.Name)
-			}
+			names = append(names, containerNames(&pods[i])...)
 		}
 		return names
 	}, "CoderWorkspace", "CoderControlPlane")

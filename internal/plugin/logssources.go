@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // coderLog is a log in Coder, of a workspace or template.
@@ -194,18 +195,49 @@ func (r *logsRun) streams(pods []corev1.Pod) ([]podLogStream, error) {
 	var streams []podLogStream
 	var known []string
 	for i := range pods {
-		for _, c := range pods[i].Spec.Containers {
-			known = append(known, c.Name)
-			if r.container == "" || r.container == c.Name {
-				streams = append(streams, podLogStream{&pods[i], c.Name})
-			}
+		known = append(known, containerNames(&pods[i])...)
+		for _, name := range r.selected(&pods[i]) {
+			streams = append(streams, podLogStream{&pods[i], name})
 		}
 	}
-	if len(streams) == 0 {
-		slices.Sort(known)
-		return nil, cli.Usage("--container: there is no %q, only %s", r.container, strings.Join(slices.Compact(known), ", "))
+	slices.Sort(known)
+	names := strings.Join(slices.Compact(known), ", ")
+	switch {
+	case len(streams) > 0:
+		return streams, nil
+	case r.container == "":
+		return nil, fmt.Errorf("no container was restarted: omit --previous; --container selects one of %s", names)
 	}
-	return streams, nil
+	return nil, cli.Usage("--container: there is no %q, only %s", r.container, names)
+}
+
+// selected returns the containers of a pod whose logs are printed: the one of --container, or with
+// --previous those that were restarted, or all except init containers.
+func (r *logsRun) selected(pod *corev1.Pod) []string {
+	names := containerNames(pod)
+	switch {
+	case r.container != "":
+		return slices.DeleteFunc(names, func(name string) bool { return name != r.container })
+	case r.previous:
+		return slices.DeleteFunc(names, func(name string) bool { return !wasRestarted(pod, name) })
+	}
+	return names[len(pod.Spec.InitContainers):]
+}
+
+// wasRestarted reports whether a container has a log from before a restart.
+func wasRestarted(pod *corev1.Pod, container string) bool {
+	return slices.ContainsFunc(podproblem.Containers(pod), func(s corev1.ContainerStatus) bool {
+		return s.Name == container && s.LastTerminationState.Terminated != nil
+	})
+}
+
+// containerNames returns the names of the containers of a pod, init containers first.
+func containerNames(pod *corev1.Pod) []string {
+	var names []string
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func (r *logsRun) copy(ctx context.Context, s podLogStream, several bool) error {

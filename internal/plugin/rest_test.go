@@ -72,12 +72,24 @@ func TestBuildLogs(t *testing.T) {
 	}
 }
 
+// crashingInit is a pod of workspace coder.bo.api whose init container crashes.
+const crashingInit = `apiVersion: v1
+kind: Pod
+metadata: {name: bo-api, namespace: pods-of-ada, labels: {com.coder.workspace.id: aaaaaaaa-0000-0000-0000-000000000002}}
+spec: {initContainers: [{name: home}], containers: [{name: dev}]}
+status:
+  initContainerStatuses: [{name: home, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 2}}}]
+  containerStatuses: [{name: dev, state: {waiting: {reason: PodInitializing}}}]`
+
 func TestPodLogs(t *testing.T) {
 	api := sampleAPI(t)
+	api.apply(t, crashingInit)
 	api.answer("GET /api/v1/namespaces/coder/pods/coder-new-1/log", func(w http.ResponseWriter, r *http.Request) { text("coderd "+r.URL.RawQuery)(w, r) })
-	api.answer("GET /api/v1/namespaces/pods-of-ada/pods/ada-dev/log", func(w http.ResponseWriter, r *http.Request) {
-		text("of "+r.URL.Query().Get("container")+" "+r.URL.Query().Get("previous"))(w, r)
-	})
+	for _, pod := range []string{"ada-dev", "bo-api"} {
+		api.answer("GET /api/v1/namespaces/pods-of-ada/pods/"+pod+"/log", func(w http.ResponseWriter, r *http.Request) {
+			text("of "+r.URL.Query().Get("container")+" "+r.URL.Query().Get("previous"))(w, r)
+		})
+	}
 	runEach(t, api, map[string]answer{
 		"logs controlplane/coder":                        {0, "coderd container=coder\n", ""},
 		"logs ccp/coder --tail 5":                        {0, "coderd container=coder&tailLines=5\n", ""},
@@ -85,6 +97,11 @@ func TestPodLogs(t *testing.T) {
 		"logs ada.dev --agent -c dev --previous":         {0, "of dev true\n", ""},
 		"logs ada.dev --agent -f":                        {0, "[ada-dev/sidecar] of sidecar \n", ""},
 		"logs ada.dev --agent -c x":                      {2, "", `there is no "x", only dev, sidecar`},
+		"logs ada.dev --agent --previous":                {1, "", "no container was restarted: omit --previous; --container selects one of dev, sidecar"},
+		"logs bo.api --agent":                            {0, "of dev \n", ""},
+		"logs bo.api --agent -c home":                    {0, "of home \n", ""},
+		"logs bo.api --agent --previous":                 {0, "of home true\n", ""},
+		"logs bo.api --agent -c x":                       {2, "", `there is no "x", only dev, home`},
 		"logs ada.dev --agent --pod-namespace elsewhere": {1, "", "has no pod in elsewhere with the label com.coder.workspace.id=aaaaaaaa-0000-0000-0000-000000000001: it is running"},
 		"logs bo.dev --agent":                            {1, "", "has no pod in coder, pods-of-ada"},
 	})
@@ -420,6 +437,7 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
 	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
+	api.apply(t, crashingInit)
 	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
 		"stop -n coder coder.a":                        {"coder.ada.dev"},
@@ -435,6 +453,7 @@ func TestCompletion(t *testing.T) {
 		"logs -n coder bo.api --build":                 {"4"},
 		"tree -n te":                                   {"team"},
 		"logs -n coder controlplane/coder --container": {"coder"},
+		"logs -n coder bo.api --container":             {"home", "dev"},
 		"open -n coder ada.dev c":                      {"code"},
 	} {
 		fields := strings.Fields(line)
