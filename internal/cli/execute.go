@@ -62,7 +62,8 @@ func (e *ExitError) Error() string {
 // Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// InterruptedError reports what continues although the command was interrupted.
+// InterruptedError reports what continues although the command was interrupted. It may be joined
+// with errors from before the interruption, which Execute prints too.
 type InterruptedError struct{ GoesOn string }
 
 func (e *InterruptedError) Error() string { return "interrupted; " + e.GoesOn }
@@ -103,22 +104,20 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	if err == nil {
 		return ExitOK
 	}
-	var interrupted *InterruptedError
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
+	switch {
+	case ctx.Err() == nil:
+	case errors.As(err, new(*InterruptedError)):
+		printError(cmd, err)
+		return ExitInterrupted
+	case errors.Is(err, ctx.Err()):
 		// No error is printed for the user who interrupted the command.
-		if interrupted != nil {
-			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), Visible(interrupted.Error()))
-		}
 		return ExitInterrupted
 	}
 	var exit *ExitError
 	if errors.As(err, &exit) && exit.Err == nil {
 		return exit.Code
 	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		// The error may quote external text, which must not control the terminal.
-		fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), Visible(line))
-	}
+	printError(cmd, err)
 	var usage *UsageError
 	var partial *PartialError
 	switch {
@@ -131,6 +130,14 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return exit.Code
 	}
 	return ExitFailure
+}
+
+// printError prints the lines of an error. They may quote external text, which must not control the
+// terminal.
+func printError(cmd *cobra.Command, err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.DisplayName(), Visible(line))
+	}
 }
 
 // UnknownCommand returns the error for an unknown command, with suggestions. instead

@@ -214,7 +214,7 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 	case apierrors.IsNotFound(err):
 		o.err = errors.New("it was deleted in the meantime")
 		return true, nil
-	case IsTemporary(err):
+	case IsTemporary(err), errors.Is(err, context.Canceled):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)

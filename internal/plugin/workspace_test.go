@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -158,6 +160,50 @@ func TestWorkspacePartly(t *testing.T) {
 	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev").
 		want(t, 3, "coder.bo.dev start requested", "workspace coder/coder.ada.dev: you may not")
 	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
+}
+
+// TestWorkspaceRefusedAndWaitEnds checks that a refused workspace is named although the wait for the
+// others ends early.
+func TestWorkspaceRefusedAndWaitEnds(t *testing.T) {
+	const interrupted = "kubectl coder: interrupted; the requested change continues without this command\n"
+	for name, c := range map[string]struct {
+		// interrupt is the request or the wait at which the user interrupts the command.
+		interrupt string
+		code      int
+		err       string
+	}{
+		"timeout":                 {code: 1, err: "after 3s 1 of 1 workspaces are not yet started: coder.bo.dev is Stopped"},
+		"Ctrl-C":                  {interrupt: "wait 1", code: 130, err: interrupted},
+		"Ctrl-C during a request": {interrupt: "request 2", code: 130, err: interrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, api := newHarness(), sampleAPI(t)
+			taking(api, "start", "coder.bo.dev")
+			api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			d.ctx = ctx
+			interrupt := func(at string) {
+				if at == c.interrupt {
+					cancel()
+				}
+			}
+			d.clock.after = func(wait int) { interrupt(fmt.Sprint("wait ", wait)) }
+			// The first request is for the name, before the start.
+			requests, dev := 0, api.objects[workspaces]["coder/coder.bo.dev"].Object
+			api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev", func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				if interrupt(fmt.Sprint("request ", requests)); ctx.Err() != nil {
+					<-r.Context().Done()
+				}
+				respond(w, http.StatusOK, dev)
+			})
+			got := d.run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev", "--wait", "--timeout", "3s")
+			for _, text := range []string{"kubectl coder: workspace coder/coder.ada.dev: you may not\n", c.err} {
+				got.want(t, c.code, "coder.bo.dev start requested\n", text)
+			}
+		})
+	}
 }
 
 // TestWorkspaceWait follows a build to its end, with output as lines and on a terminal.

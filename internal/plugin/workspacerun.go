@@ -68,12 +68,11 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 		cluster.Client = client.NewDryRunClient(cluster.Client)
 	}
 	orders := r.place(ctx, cluster, found)
+	var waited error
 	if r.wait && !r.dryRun {
-		if err := r.await(ctx, cluster, orders); err != nil {
-			return errors.Join(r.answer(orders), err)
-		}
+		waited = r.await(ctx, cluster, orders)
 	}
-	return errors.Join(r.answer(orders), failedOrders(orders))
+	return errors.Join(r.answer(orders), failedOrders(orders, waited))
 }
 
 func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) string {
@@ -151,19 +150,19 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 	return r.format.Write(r.Out, list)
 }
 
-// failedOrders returns an error that lists the workspaces for which the action failed.
-func failedOrders(orders []*workspaceOrder) error {
+// failedOrders returns an error that lists the workspaces for which the action failed. waited is the
+// error of await.
+func failedOrders(orders []*workspaceOrder, waited error) error {
 	var failed []error
 	for _, o := range orders {
 		if o.err != nil {
 			failed = append(failed, fmt.Errorf("workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, o.err))
 		}
 	}
-	err := errors.Join(failed...)
-	if err != nil && len(failed) < len(orders) {
-		return &cli.PartialError{Err: err}
+	if waited == nil && len(failed) > 0 && len(failed) < len(orders) {
+		return &cli.PartialError{Err: errors.Join(failed...)}
 	}
-	return err
+	return errors.Join(append(failed, waited)...)
 }
 
 // outdated returns the workspaces that do not have the active version of their template, and
