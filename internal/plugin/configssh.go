@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -109,7 +110,7 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 	if len(others) > 0 {
 		return "", cli.Usage("config-ssh records the kubeconfig, the context and the namespace alone: put what %s says into a context", strings.Join(others, ", "))
 	}
-	program, err := os.Executable()
+	program, err := programPath()
 	if err != nil {
 		return "", fmt.Errorf("finding the path of this program: %w", err)
 	}
@@ -149,6 +150,26 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 		words[i] = quote(word)
 	}
 	return strings.Join(append(words, "--", hostToken()), " "), nil
+}
+
+// programPath returns the path of this program, in PATH if it is there. krew and Homebrew put a
+// symbolic link into PATH. The path of the process contains a version, which an upgrade removes.
+func programPath() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if linked, err := exec.LookPath("kubectl-coder"); err == nil && sameFile(linked, program) {
+		return filepath.Abs(linked)
+	}
+	return program, nil
+}
+
+// sameFile follows symbolic links. It returns false if one of the files cannot be read.
+func sameFile(a, b string) bool {
+	of, _ := os.Stat(a)
+	with, _ := os.Stat(b)
+	return os.SameFile(of, with)
 }
 
 func absolute(list string) string {

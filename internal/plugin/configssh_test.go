@@ -114,6 +114,40 @@ func TestConfigSSH(t *testing.T) {
 	}
 }
 
+// TestConfigSSHProgram checks that the block contains the path in PATH, which remains after an
+// upgrade, if this program was found there.
+func TestConfigSSHProgram(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(directory(t, map[string]string{"config": kubeconfig}), "config"))
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		// target is the target of the symbolic link in PATH.
+		target string
+		linked bool
+	}{
+		"this program":    {target: program, linked: true},
+		"another program": {target: "/bin/sh"},
+		"none":            {target: "/nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bin := t.TempDir()
+			link, want := filepath.Join(bin, "kubectl-coder"), program
+			if err := os.Symlink(c.target, link); err != nil {
+				t.Fatal(err)
+			}
+			if c.linked {
+				want = link
+			}
+			t.Setenv("PATH", bin)
+			if out, err := configSSH(t, "--dry-run"); err != nil || !strings.Contains(out, " "+want+" ") {
+				t.Errorf("the block is %s (%v), want the program %s", out, err, want)
+			}
+		})
+	}
+}
+
 func TestConfigSSHRefuses(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
