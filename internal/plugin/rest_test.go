@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -337,6 +338,27 @@ func TestTemplatePush(t *testing.T) {
 		t.Fatal(err)
 	}
 	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", linked).want(t, 1, "", "link.tf is not a regular file")
+}
+
+// TestTemplateTooLarge checks that a file that is too large is not read completely.
+func TestTemplateTooLarge(t *testing.T) {
+	root := directory(t, map[string]string{"main.tf": "# one\n", "disk.tf": ""})
+	large := filepath.Join(root, "disk.tf")
+	if err := os.Truncate(large, 10*maxBytes); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{root, large} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readTemplateFiles(from)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), from+" has more than 20 MiB") {
+			t.Errorf("%s: %v", from, err)
+		}
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*maxBytes {
+			t.Errorf("%s: reading it allocated %d MiB", from, allocated>>20)
+		}
+	}
 }
 
 func TestTemplatePushWaits(t *testing.T) {

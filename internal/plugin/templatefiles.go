@@ -42,7 +42,9 @@ func readTemplateFiles(from string) (templateFiles, error) {
 		found, err = readArchiveFile(from)
 	default:
 		var text []byte
-		text, err = os.ReadFile(from)
+		if text, err = readAtMost(from, maxBytes+1); len(text) > maxBytes {
+			err = templateTooLarge(from)
+		}
 		found = templateFiles{filepath.Base(from): text}
 	}
 	if err != nil {
@@ -75,7 +77,7 @@ func readTemplateDirectory(root string) (templateFiles, error) {
 		if err != nil {
 			return err
 		}
-		text, err := os.ReadFile(at)
+		text, err := readAtMost(at, maxBytes-size+1)
 		if err != nil {
 			return err
 		}
@@ -86,6 +88,16 @@ func readTemplateDirectory(root string) (templateFiles, error) {
 		return nil
 	})
 	return found, err
+}
+
+// readAtMost reads a file, or only the first most bytes of it.
+func readAtMost(name string, most int) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, int64(most)))
 }
 
 func templateTooLarge(from string) error {
