@@ -324,6 +324,14 @@ func TestTemplatePush(t *testing.T) {
 			t.Errorf("the variables of the template (-want +got):\n%s", diff)
 		}
 	})
+	// The present source has a file that is not text, and the new one has none.
+	api = sampleAPI(t)
+	api.setStatus(templates, "coder.hello", fields{"source": fields{"inline": false, "versionID": "v-one"}})
+	holding(t, api, map[string]string{"main.tf": "# one\n", "logo.png": "\x00\xff"})
+	for _, flag := range []string{"--variable=region=eu", "--message=why", "--version-name=two"} {
+		newHarness().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), flag).
+			want(t, 2, "", "cannot be used while spec.files cannot show the present source of the template, which may have files that are not text, or more than 2 MiB: push the files without these flags first")
+	}
 	// An unchanged template whose version could not be built is not a success.
 	api = sampleAPI(t)
 	api.setStatus(templates, "coder.hello", fields{"conditions": []any{

@@ -140,7 +140,7 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 		return "pushed", p.updateSpec(ctx, tmpl)
 	}
 	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
-		return "", cli.Usage("--version-name, --message and --variable cannot be used with files that are not text, or with more than %d MiB", maxInlineBytes>>20)
+		return "", p.flagsError()
 	}
 	archive, err := p.files.archive()
 	if err != nil {
@@ -152,6 +152,16 @@ func (p *templatePush) update(ctx context.Context, tmpl *aggregationv1alpha1.Cod
 	}
 	upload := p.cluster.subresource(http.MethodPut, tmpl, "files", parameters).SetHeader("Content-Type", "application/x-tar").Body(archive)
 	return "pushed", send(ctx, upload, tmpl)
+}
+
+// flagsError returns the reason why the flags of a version cannot be used with an archive.
+func (p *templatePush) flagsError() error {
+	reason := "with files that are not text, or with more than %d MiB"
+	if p.allText {
+		reason = "while spec.files cannot show the present source of the template, which may have files that are not text, or more than %d MiB: " +
+			"push the files without these flags first"
+	}
+	return cli.Usage("--version-name, --message and --variable cannot be used "+reason, maxInlineBytes>>20)
 }
 
 // updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.
