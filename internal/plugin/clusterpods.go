@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -16,12 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 // WorkspaceIDLabel is the label on the objects that Coder's templates create for a workspace.
@@ -158,37 +155,10 @@ type Endpoint struct {
 // port. It calls ready once with the local port.
 type Forwarder func(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error
 
-// forward connects through kube-apiserver, with WebSockets, or with SPDY if kube-apiserver is
-// older, as kubectl does. It listens only on loopback addresses.
+// forward connects through kube-apiserver, as kubectl does.
 func forward(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error {
-	url := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.Namespace).Name(to.Pod).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
-	if err != nil {
-		return err
-	}
-	socket, err := portforward.NewSPDYOverWebsocketDialer(url, c.Config)
-	if err != nil {
-		return err
-	}
-	dialer := portforward.NewFallbackDialer(socket, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
-		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
-	isReady := make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"localhost"}, []string{fmt.Sprintf("%d:%d", local, to.Port)},
-		ctx.Done(), isReady, io.Discard, io.Discard)
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- forwarder.ForwardPorts() }()
-	select {
-	case err = <-ended:
-	case <-isReady:
-		var ports []portforward.ForwardedPort
-		if ports, err = forwarder.GetPorts(); err == nil {
-			ready(int(ports[0].Local))
-			err = <-ended
-		}
-	}
+	pod := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.Namespace).Name(to.Pod).SubResource("portforward").URL()
+	err := remoteexec.ForwardPod(ctx, c.Config, pod, local, to.Port, ready)
 	switch {
 	case err == nil:
 		return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -302,11 +303,13 @@ func TestMetrics(t *testing.T) {
 		t.Cleanup(server.Close)
 		c := &collector{
 			metricsToken: token, archive: newArchive(1 << 20), redactor: &redaction.Redactor{},
-			tunnel: func(_ context.Context, namespace, pod string, port int32) (string, func(), error) {
+			forward: func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error {
 				if namespace != "coder-system" || pod != "coder-k8s-1" || port != 8443 {
-					t.Errorf("a tunnel to %s/%s:%d", namespace, pod, port)
+					t.Errorf("it forwards to %s/%s:%d", namespace, pod, port)
 				}
-				return server.Listener.Addr().String(), func() {}, nil
+				ready(server.Listener.Addr().(*net.TCPAddr).Port)
+				<-ctx.Done()
+				return nil
 			},
 		}
 		c.metrics(t.Context(), &scope{pods: []podLogs{{pod: operatorPod(), operator: true}, {pod: operatorPod()}}})

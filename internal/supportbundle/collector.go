@@ -35,7 +35,7 @@ type collector struct {
 	dynamic dynamic.Interface
 	check   checkFunc
 	now     func() time.Time
-	tunnel  tunnelFunc
+	forward forwardFunc
 
 	// operatorNamespace is the namespace of the operator. namespace limits the collection
 	// to the control planes of one namespace; empty means all.

@@ -119,7 +119,7 @@ func (o *options) connect() error {
 	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
 		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
-	c.tunnel, c.namespace = throughKubernetes(c.config, c.kube), o.kube.Flags.Context.Namespace
+	c.forward, c.namespace = throughKubernetes(c.config, c.kube), o.kube.Flags.Context.Namespace
 	c.learnCaller()
 	if o.metricsTokenFile != "" {
 		token, err := os.ReadFile(o.metricsTokenFile)

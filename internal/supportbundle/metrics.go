@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
@@ -47,15 +46,24 @@ func (c *collector) metrics(ctx context.Context, s *scope) {
 	}
 }
 
-func (c *collector) podMetrics(ctx context.Context, pod *corev1.Pod, port int32) (string, error) {
+func (c *collector) podMetrics(ctx context.Context, pod *corev1.Pod, port int32) (text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	address, end, err := c.tunnel(ctx, pod.Namespace, pod.Name, port)
-	if err != nil {
-		return "", err
+	read := false
+	forwardErr := c.forward(ctx, pod.Namespace, pod.Name, port, func(local int) {
+		text, err = c.readMetrics(ctx, local)
+		read = true
+		cancel()
+	})
+	if !read {
+		return "", fmt.Errorf("forwarding port %d of pod %s: %w", port, pod.Name, forwardErr)
 	}
-	defer end()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+	return text, err
+}
+
+// readMetrics reads the metrics from a local port.
+func (c *collector) readMetrics(ctx context.Context, local int) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", local), nil)
 	if err != nil {
 		return "", err
 	}
@@ -95,45 +103,14 @@ func portOf(pod *corev1.Pod) int32 {
 	return 0
 }
 
-// tunnelFunc opens a port forward to a port of a pod, and returns its local address. end
-// closes it.
-type tunnelFunc func(ctx context.Context, namespace, pod string, port int32) (address string, end func(), err error)
+// forwardFunc forwards a local port to a port of a pod until ctx is done, and calls ready with the
+// local port.
+type forwardFunc func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error
 
-// throughKubernetes opens port forwards in the same way as kubectl port-forward.
-func throughKubernetes(config *rest.Config, kube kubernetes.Interface) tunnelFunc {
-	return func(ctx context.Context, namespace, pod string, port int32) (string, func(), error) {
+// throughKubernetes forwards ports in the same way as kubectl port-forward.
+func throughKubernetes(config *rest.Config, kube kubernetes.Interface) forwardFunc {
+	return func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error {
 		to := kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
-		dialer, err := remoteexec.NewForwardDialer(config, to)
-		if err != nil {
-			return "", nil, err
-		}
-		stop, ready := make(chan struct{}), make(chan struct{})
-		forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
-		if err != nil {
-			return "", nil, err
-		}
-		var failure error
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			failure = forwarder.ForwardPorts()
-		}()
-		select {
-		case <-ended:
-			return "", nil, fmt.Errorf("opening a tunnel to pod %s: %w", pod, failure)
-		case <-ctx.Done():
-			close(stop)
-			return "", nil, ctx.Err()
-		case <-ready:
-		}
-		ports, err := forwarder.GetPorts()
-		if err != nil || len(ports) != 1 {
-			close(stop)
-			return "", nil, fmt.Errorf("opening a tunnel to pod %s gave %d ports: %w", pod, len(ports), err)
-		}
-		return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() {
-			close(stop)
-			<-ended
-		}, nil
+		return remoteexec.ForwardPod(ctx, config, to, 0, int(port), ready)
 	}
 }

@@ -2,6 +2,7 @@ package remoteexec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,7 +24,7 @@ import (
 // errOut. The error is portforward.ErrLostConnectionToPod if the connection to the server ended. If
 // no server answers, Forward retries for a few seconds.
 func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
-	plain, err := NewForwardDialer(cfg, subresource)
+	plain, err := newForwardDialer(cfg, subresource)
 	if err != nil {
 		return err
 	}
@@ -43,9 +44,42 @@ func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports 
 	return err
 }
 
-// NewForwardDialer returns a dialer for the subresource portforward at this address. It uses
+// ForwardPod forwards a local port to a port of a pod through its subresource portforward at this
+// address, until the context is done. Local 0 selects a free port. ready is called once with the
+// local port. The error is portforward.ErrLostConnectionToPod if the connection to the server ended.
+func ForwardPod(ctx context.Context, cfg *rest.Config, subresource *url.URL, local, port int, ready func(local int)) error {
+	dialer, err := newForwardDialer(cfg, subresource)
+	if err != nil {
+		return err
+	}
+	isReady := make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, []string{fmt.Sprintf("%d:%d", local, port)},
+		ctx.Done(), isReady, io.Discard, io.Discard)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err := <-ended:
+		// It ends without an error if the context is done.
+		return errors.Join(err, ctx.Err())
+	case <-ctx.Done():
+		// A dial that hangs cannot be interrupted.
+		return ctx.Err()
+	case <-isReady:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return err
+	}
+	ready(int(ports[0].Local))
+	return <-ended
+}
+
+// newForwardDialer returns a dialer for the subresource portforward at this address. It uses
 // WebSocket, and falls back to SPDY for older servers.
-func NewForwardDialer(cfg *rest.Config, subresource *url.URL) (httpstream.Dialer, error) {
+func newForwardDialer(cfg *rest.Config, subresource *url.URL) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
 		return nil, err

@@ -170,6 +170,42 @@ func TestRefusedPort(t *testing.T) {
 	}
 }
 
+func TestForwardPod(t *testing.T) {
+	server := httptest.NewServer(&ports{})
+	t.Cleanup(server.Close)
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err = ForwardPod(ctx, &rest.Config{Host: server.URL}, to, 0, 7, func(local int) {
+		echo(t, connect(t, fmt.Sprintf("localhost:%d", local)), "hello")
+		cancel()
+	})
+	if err != nil || ctx.Err() == nil {
+		t.Errorf("after %v it ended: %v", ctx.Err(), err)
+	}
+}
+
+// TestForwardPodInterrupted checks that the end of the context ends a dial that hangs.
+func TestForwardPodInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		cancel()
+		<-t.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = ForwardPod(ctx, &rest.Config{Host: server.URL}, to, 0, 7, func(int) { t.Error("it is ready") })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended: %v", err)
+	}
+}
+
 // TestForwardWhileReplicaGone forwards while the Service still routes to a replica that was
 // killed.
 func TestForwardWhileReplicaGone(t *testing.T) {
