@@ -482,6 +482,7 @@ func TestCompletion(t *testing.T) {
 		"start -n coder --template h":                  {"hello"},
 		"logs -n coder bo.api --build":                 {"4"},
 		"tree -n te":                                   {"team"},
+		"version --operator-namespace te":              {"team"},
 		"logs -n coder controlplane/coder --container": {"coder"},
 		"logs -n coder bo.api --container":             {"home", "dev"},
 		"open -n coder ada.dev c":                      {"code"},

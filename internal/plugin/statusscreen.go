@@ -72,11 +72,7 @@ func (s *statusScreen) workloads(title string, all []statusWorkload, column stri
 
 func (s *statusScreen) counts() {
 	if s.report.planesSeen && len(s.report.ControlPlanes) == 0 && s.report.Templates.Total+s.report.Workspaces.Total == 0 {
-		where := "on this cluster"
-		if s.report.Namespace != "" {
-			where = "in namespace " + s.report.Namespace + " (-A looks at all)"
-		}
-		fmt.Fprintf(s.out, "There is no control plane %s.\n\n", where)
+		fmt.Fprintln(s.out, noControlPlane(s.report.Namespace)+"\n")
 		return
 	}
 	table := &cli.Table{}
@@ -84,6 +80,14 @@ func (s *statusScreen) counts() {
 	table.Add(cli.Text("Workspaces").In(cli.Bold), cli.Text(statusSum(s.report.Workspaces)))
 	table.Write(s.out, s.Paint)
 	fmt.Fprintln(s.out)
+}
+
+// noControlPlane reports that there is no control plane in a namespace, or on the cluster if it is empty.
+func noControlPlane(namespace string) string {
+	if namespace == "" {
+		return "There is no control plane on this cluster."
+	}
+	return "There is no control plane in namespace " + namespace + " (-A looks at all)."
 }
 
 // statusSum formats a count, for example "5: 3 running, 2 stopped", with the most frequent state first.

@@ -53,6 +53,7 @@ func newVersionCommand(s *Session) *cobra.Command {
 	format.AddFlag(cmd, cli.JSON, cli.YAML)
 	cmd.Flags().BoolVar(&own, "client", false, "print only the version of the plugin, without requests to the cluster")
 	cmd.Flags().StringVar(&namespace, "operator-namespace", installation.Namespace, "where the operator is installed")
+	s.CompleteNamespaces(cmd, "operator-namespace")
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 	if r.format.Structured() {
 		err = r.format.Write(r.Out, reviews)
 	} else {
-		r.write(reviews)
+		r.write(reviews, cluster.Namespace)
 	}
 	if err == nil && failed != nil {
 		return &cli.PartialError{Err: failed}
@@ -72,7 +72,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 	return err
 }
 
-func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
+func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview, namespace string) {
 	table := cli.Table{Header: []string{"CONTROL PLANE", "ACTS AS", "RULE", "WHY"}, Columns: r.ScreenColumns}
 	for _, review := range reviews {
 		for i := range review.Status.ControlPlanes {
@@ -87,8 +87,11 @@ func (r *whoamiRun) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
 	if len(reviews) > 0 {
 		fmt.Fprintf(r.Out, "In Kubernetes you are %q.\n", reviews[0].Status.User)
 	}
+	if r.everywhere {
+		namespace = ""
+	}
 	if len(table.Rows) == 0 {
-		fmt.Fprintln(r.Out, "There is no control plane in this namespace.")
+		fmt.Fprintln(r.Out, noControlPlane(namespace))
 	}
 	table.Write(r.Out, r.Paint)
 }
