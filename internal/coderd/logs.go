@@ -259,5 +259,5 @@ func (s *LogStream) take(l sdkLogLine) {
 }
 
 func jobLine(l sdkLogLine) (LogLine, bool) {
-	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: l.Stage, Level: string(l.Level), Source: string(l.Source), Output: l.Output}, true
+	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: boundName(l.Stage), Level: string(l.Level), Source: string(l.Source), Output: l.Output}, true
 }

@@ -52,11 +52,17 @@ func (s *LogStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser
 	return &logReader{LogLines: s.lines, ctx: ctx}, s.flush, logMediaType + "; charset=utf-8", nil
 }
 
-// logReader formats the lines of a log as text as they arrive.
+// logReader formats the entries of a log as text as they arrive, line by line: the text of one entry
+// may be much larger than the entry, because each of its lines gets the prefix.
 type logReader struct {
 	LogLines
 	// ctx ends when the client has disconnected.
-	ctx  context.Context //nolint:containedctx // Read has no context.
+	ctx context.Context //nolint:containedctx // Read has no context.
+	// prefix and output are the time and stage of the current entry, and those of its lines that were
+	// not formatted yet. more reports whether there are any; an empty output has one line.
+	prefix, output string
+	more           bool
+	// rest is the part of the current line that was not returned yet.
 	rest []byte
 	err  error
 }
@@ -67,30 +73,30 @@ func (r *logReader) Read(p []byte) (int, error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		line, err := r.Next(r.ctx)
-		switch {
-		case err == nil:
-			r.rest = formatLine(line)
-		case errors.Is(err, io.EOF), r.ctx.Err() != nil:
-			r.err = io.EOF
-		default:
-			// The response has begun, so the error can only be reported in the text.
-			r.rest, r.err = []byte("the rest of the log cannot be read: "+err.Error()+"\n"), io.EOF
-		}
+		r.readLine()
 	}
 	n := copy(p, r.rest)
 	r.rest = r.rest[n:]
 	return n, nil
 }
 
-// formatLine prefixes each line of the output with the time and the stage.
-func formatLine(line coderd.LogLine) []byte {
-	begin := line.CreatedAt.UTC().Format(time.RFC3339Nano) + " [" + line.Stage + "] "
-	var out strings.Builder
-	for text := range strings.Lines(line.Output + "\n") {
-		out.WriteString(begin)
-		out.WriteString(strings.TrimRight(text, "\r\n"))
-		out.WriteString("\n")
+// readLine formats the next line. It waits for an entry if the current one has no more lines.
+func (r *logReader) readLine() {
+	if !r.more {
+		entry, err := r.Next(r.ctx)
+		switch {
+		case err == nil:
+			r.prefix, r.output = entry.CreatedAt.UTC().Format(time.RFC3339Nano)+" ["+entry.Stage+"] ", entry.Output
+		case errors.Is(err, io.EOF), r.ctx.Err() != nil:
+			r.err = io.EOF
+			return
+		default:
+			// The response has begun, so the error can only be reported in the text.
+			r.rest, r.err = []byte("the rest of the log cannot be read: "+err.Error()+"\n"), io.EOF
+			return
+		}
 	}
-	return []byte(out.String())
+	var text string
+	text, r.output, r.more = strings.Cut(r.output, "\n")
+	r.rest = []byte(r.prefix + strings.TrimRight(text, "\r") + "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +60,32 @@ func TestStream(t *testing.T) {
 		if err := reader.Close(); err != nil || !source.closed {
 			t.Errorf("a log %s was not closed: %v", name, err)
 		}
+	}
+}
+
+// TestStreamOfManyLines checks that an entry with many lines, each of which gets the prefix, is never
+// in memory as a whole.
+func TestStreamOfManyLines(t *testing.T) {
+	const most = 1 << 10
+	source := &fakeLog{lines: []coderd.LogLine{{Stage: "script", Output: strings.Repeat("\n", most)}}, err: io.EOF}
+	stream, _, _, err := NewLogStream(source, false).InputStream(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := stream.(*logReader)
+	lines := 0
+	for p := make([]byte, 1); ; {
+		if _, err := reader.Read(p); errors.Is(err, io.EOF) {
+			break
+		}
+		if p[0] == '\n' {
+			lines++
+		}
+		if len(reader.rest) >= most {
+			t.Fatalf("%d bytes of one entry are in memory", len(reader.rest))
+		}
+	}
+	if lines != most+1 {
+		t.Errorf("got %d lines, want %d", lines, most+1)
 	}
 }
