@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +25,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
-
-// maxAccess limits the duration of a session.
-const maxAccess = 24 * time.Hour
 
 // accessREST implements the subresources exec and portforward.
 type accessREST[O any, P registry.OptionsOf[O]] struct {
@@ -80,12 +76,7 @@ func (r *subresource) exec(ctx context.Context, name string, asked *aggregationv
 		session.End()
 		return nil, fault(name, err)
 	}
-	exec := execProtocol{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY}
-	exec.Run = func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
-		defer cancel()
-		return run(ctx, stdin, stdout, stderr, resize)
-	}
+	exec := execProtocol{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY, Run: run}
 	return serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// Close the connection also if the protocol upgrade fails and nothing runs.
 		defer func() { _ = end() }()

@@ -18,13 +18,6 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-const (
-	// streamIdleTimeout closes a connection without data. It is the same as in the kubelet.
-	streamIdleTimeout = 4 * time.Hour
-	// commandStatusTimeout limits the last write, because the client may be gone.
-	commandStatusTimeout = 10 * time.Second
-)
-
 // execProtocol serves one command.
 type execProtocol struct {
 	// Stdin, Stdout, Stderr and TTY are the streams that the client requested.
@@ -40,6 +33,10 @@ type runCommand func(ctx context.Context, stdin io.Reader, stdout, stderr io.Wri
 
 // ServeHTTP implements http.Handler.
 func (e execProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.Run = e.Run.limited()
+	latest, stop := context.WithTimeout(r.Context(), maxAccess+closeTimeout)
+	defer stop()
+	w = closing{w, latest}
 	if wsstream.IsWebSocketRequest(r) {
 		e.serveWebSocket(w, r)
 		return
@@ -48,7 +45,7 @@ func (e execProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	remotecommand.ServeExec(hangup{w, cancel}, r.WithContext(ctx), e.Run, "", "", "", nil,
 		&remotecommand.Options{Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr && !e.TTY, TTY: e.TTY},
-		streamIdleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
+		streamIdleTimeout+closeTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
 }
 
 // ExecInContainer implements remotecommand.Executor.
@@ -75,7 +72,7 @@ func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
 		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
 	})
-	conn.SetIdleTimeout(streamIdleTimeout)
+	conn.SetIdleTimeout(streamIdleTimeout + closeTimeout)
 	_, streams, err := conn.Open(lingering{w}, r.WithContext(quiet(r.Context())))
 	if err != nil {
 		// Open has already sent an error response.
@@ -107,7 +104,7 @@ func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	ended := e.Run(ctx, stdin, stdout, stderr, resize)
 	if message, err := json.Marshal(statusOfCommand(ended)); err == nil {
-		conn.SetWriteDeadline(commandStatusTimeout)
+		conn.SetWriteDeadline(closeTimeout)
 		_, _ = streams[protocol.StreamErr].Write(message)
 	}
 }

@@ -19,10 +19,15 @@ import (
 type portForwardProtocol struct {
 	// Dial connects to a port.
 	Dial func(ctx context.Context, port uint16) (net.Conn, error)
+	// active is called for all data.
+	active func()
 }
 
 // ServeHTTP implements http.Handler.
 func (p portForwardProtocol) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, active, cancel := limitSession(r.Context())
+	defer cancel()
+	w, r, p.active = closing{w, ctx}, r.WithContext(ctx), active
 	proxy.NewTranslatingHandler(http.HandlerFunc(p.serve), proxy.NewTunnelingHandler(http.HandlerFunc(p.serveTunnel)),
 		wsstream.IsWebSocketRequestWithTunnelingProtocol).ServeHTTP(w, r)
 }
@@ -54,13 +59,13 @@ func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() {
-		_, _ = io.Copy(conn, stream)
+		_, _ = io.Copy(conn, activeReader{stream, p.active})
 		// The other direction stays open: a request can end before its response begins.
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
 	}()
-	_, err = io.Copy(stream, conn)
+	_, err = io.Copy(stream, activeReader{conn, p.active})
 	return err
 }
 
