@@ -57,6 +57,7 @@ func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io
 	if err != nil {
 		return fmt.Errorf("connecting to port %d: %w", port, err)
 	}
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() {
 		_, _ = io.Copy(conn, activeReader{stream, p.active})
