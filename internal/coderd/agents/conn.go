@@ -97,7 +97,8 @@ func (a *relayed) Close() error { return a.conn.Close() }
 // new connection is opened.
 const pooledTimeout = 5 * time.Second
 
-// Dial connects to a TCP port of the workspace's own loopback address.
+// Dial connects to a TCP port of the workspace's own loopback address. The connection counts as a
+// session until it is closed.
 //
 // It refuses the ports on which the agent serves a shell, files and its own HTTP API without
 // authentication, because a caller may have permission to connect to ports but not to run commands.
@@ -106,7 +107,36 @@ func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		return nil, fmt.Errorf("port %d belongs to the agent itself, which runs commands there without a password: "+
 			"use the subresource exec, as kubectl coder ssh does", port)
 	}
-	return s.Conn.Dial(ctx, port)
+	own, err := s.another()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := own.Conn.Dial(ctx, port)
+	if err != nil {
+		own.End()
+		return nil, err
+	}
+	return forwarded{conn, own}, nil
+}
+
+// forwarded is a connection to a port, and its session.
+type forwarded struct {
+	net.Conn
+	session *Session
+}
+
+// CloseWrite closes the write side, if the connection can do that.
+func (f forwarded) CloseWrite() error {
+	if half, ok := f.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close implements net.Conn.
+func (f forwarded) Close() error {
+	f.session.End()
+	return f.Conn.Close()
 }
 
 // DialSSH connects to the agent's SSH server. It opens a new connection to the agent if the shared

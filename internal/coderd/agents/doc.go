@@ -1,8 +1,8 @@
 // Package agents holds the connections to the agents of workspaces and runs commands through them.
 //
-// A session is one use of a connection: a command, or a forwarded TCP connection. Sessions of the
-// same agent share one connection. The first session opens it. It is closed after it has had no
-// session for two minutes (idleTimeout).
+// A session is one use of a connection: a command, a port forward, or one of its TCP connections.
+// Sessions of the same agent share one connection. The first session opens it. It is closed after it
+// has had no session for two minutes (idleTimeout).
 //
 // Invariants:
 //

@@ -115,16 +115,14 @@ func (p *Pool) Open(ctx context.Context, client *coderd.Client, agent uuid.UUID)
 func (p *Pool) join(s *Session) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := p.entries[s.key]
-	switch {
-	case p.closed:
-		return errClosed
-	case p.sessions >= maxSessions:
-		return fmt.Errorf("%w: this replica has %d, which is the most it serves", ErrTooManySessions, maxSessions)
-	case e != nil && e.sessions >= maxAgentSessions:
-		return fmt.Errorf("%w: the workspace has %d, which is the most it may have", ErrTooManySessions, maxAgentSessions)
-	case e == nil:
+	e, open := p.entries[s.key]
+	if !open {
 		e = &entry{opened: make(chan struct{}), closed: make(chan struct{})}
+	}
+	if err := p.count(e); err != nil {
+		return err
+	}
+	if !open {
 		p.entries[s.key] = e
 		go p.open(s.key, e)
 	}
@@ -132,10 +130,33 @@ func (p *Pool) join(s *Session) error {
 		e.expiry.Stop()
 		e.expiry = nil
 	}
-	p.sessions++
-	e.sessions++
 	s.entry = e
 	return nil
+}
+
+// count adds a session to a connection, unless a limit is reached. The caller holds p.mu.
+func (p *Pool) count(e *entry) error {
+	switch {
+	case p.closed:
+		return errClosed
+	case p.sessions >= maxSessions:
+		return fmt.Errorf("%w: this replica has %d, which is the most it serves", ErrTooManySessions, maxSessions)
+	case e.sessions >= maxAgentSessions:
+		return fmt.Errorf("%w: the workspace has %d, which is the most it may have", ErrTooManySessions, maxAgentSessions)
+	}
+	p.sessions++
+	e.sessions++
+	return nil
+}
+
+// another starts one more session with the same connection.
+func (s *Session) another() (*Session, error) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if err := s.pool.count(s.entry); err != nil {
+		return nil, err
+	}
+	return &Session{Conn: s.Conn, pool: s.pool, key: s.key, entry: s.entry}, nil
 }
 
 // open opens a connection. It does not depend on the request of the first session, because other

@@ -143,6 +143,41 @@ func TestLimits(t *testing.T) {
 	open(t, p, client, uuid.New())
 }
 
+// TestForwardedConnectionsAreLimited checks that each connection to a port counts as a session until it
+// is closed.
+func TestForwardedConnectionsAreLimited(t *testing.T) {
+	p, _ := dialed(t)
+	s := open(t, p, &coderd.Client{}, uuid.New())
+	var conns []net.Conn
+	for range maxAgentSessions - 1 {
+		conn, err := s.Dial(t.Context(), 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrTooManySessions) {
+		t.Fatalf("one more: %v", err)
+	}
+	for range 2 {
+		_ = conns[0].Close()
+	}
+	again, err := s.Dial(t.Context(), 80)
+	if err != nil {
+		t.Fatalf("after one was closed: %v", err)
+	}
+	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrTooManySessions) {
+		t.Errorf("a connection that was closed twice counts twice: %v", err)
+	}
+	s.End()
+	for _, conn := range append(conns[1:], again) {
+		_ = conn.Close()
+	}
+	if p.sessions != 0 {
+		t.Errorf("%d sessions are counted, and there is none", p.sessions)
+	}
+}
+
 func TestFailuresAreNotKept(t *testing.T) {
 	fails := atomic.Bool{}
 	fails.Store(true)
