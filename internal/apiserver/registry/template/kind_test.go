@@ -11,7 +11,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 func TestLifecycle(t *testing.T) {
@@ -60,6 +63,25 @@ func TestNewFilesBecomeActiveWhenBuilt(t *testing.T) {
 	if after.Generation <= changed.Generation || after.Status.ObservedGeneration != after.Generation {
 		t.Errorf("generation %d after %d, observed %d", after.Generation, changed.Generation, after.Status.ObservedGeneration)
 	}
+}
+
+// TestDeletedTokenIsReplaced checks that the release of a mapped user becomes active although Coder
+// has deleted the user's tokens meanwhile.
+func TestDeletedTokenIsReplaced(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	f.coder.AddUser("editor", "template-admin")
+	connection := f.connection()
+	connection.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{UserName: "ada"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "editor"}}}
+	provider := fixedProvider{connection}
+	f.kind.Connections = provider
+	f.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(provider, "replica", f.clock), Clock: f.clock})
+	f.must(f.update("coder.starter", files("# two")))
+	f.pass()
+	editor, err := f.watcher.UserByName(t.Context(), "editor")
+	f.must(err)
+	f.must(f.watcher.SetPassword(t.Context(), editor, "Secret-Passw0rd"))
+	f.build()
+	f.mustBe("coder.starter", "True Active", "# two")
 }
 
 func TestFilesThatDoNotBuild(t *testing.T) {

@@ -117,7 +117,8 @@ func (w *settling) submit(ctx context.Context) error {
 		if err == nil {
 			version, err = submit(ctx, w.connection.Client, w.template, r, variables)
 		}
-		if err != nil && !refusal(err) {
+		if err != nil && (!refusal(err) || coderd.IsUnauthorized(err)) {
+			// The next attempt creates another token, if Coder does not accept this one.
 			return err
 		}
 		if err != nil {
@@ -165,7 +166,7 @@ func (w *settling) promote(ctx context.Context) error {
 			if err == nil {
 				err = w.connection.Client.SetActiveVersion(as, w.template.ID, r.VersionID)
 			}
-			if err != nil && !refusesUser(err) {
+			if err != nil && (!refusesUser(err) || coderd.IsUnauthorized(err)) {
 				return err
 			}
 			if err != nil {

@@ -54,10 +54,7 @@ func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, e
 	if err == nil {
 		return k.settleBuild(ctx, s, n)
 	}
-	if isRefusal(err) && n.Restart > 0 {
-		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
-	}
-	return n.refuse(err)
+	return n.refuse(s.name, err)
 }
 
 // settleBuild applies the waiting changes in Coder, unless a build is running. If Coder refuses a
@@ -78,8 +75,7 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool
 		if err == nil || coderd.IsConflict(err) {
 			return n, true, nil
 		}
-		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
-		return n.refuse(fault(s.name, err))
+		return n.refuse(s.name, err)
 	}
 	if n.Change == nil {
 		return n, false, nil
@@ -93,7 +89,7 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 	case err != nil && n.Change.Refused != "":
 		return n, false, nil
 	case err != nil:
-		return n.refuse(err)
+		return n.refuse(s.name, err)
 	case !to.needed:
 		n.Change = nil
 		return n, true, nil
@@ -105,7 +101,7 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 		return n, true, nil
 	}
 	if err != nil {
-		return n.refuse(fault(s.name, err))
+		return n.refuse(s.name, err)
 	}
 	log.FromContext(ctx).Info("Started a build for a pending change of the spec", "workspace", s.name, "transition", to.request.Transition)
 	n.built(build, to)
@@ -131,13 +127,19 @@ func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
 	}
 }
 
-// refuse records that Coder refused the change. If err may be temporary, it returns err instead.
-func (n notes) refuse(err error) (notes, bool, error) {
-	if !isRefusal(err) {
+// refuse records that Coder refused the change, or the stop of a restart. If err may be temporary, it
+// returns err instead. A token that Coder does not accept is temporary: the next attempt creates
+// another one.
+func (n notes) refuse(name string, err error) (notes, bool, error) {
+	refused := fault(name, err)
+	if coderd.IsUnauthorized(err) || !isRefusal(refused) {
 		return n, false, err
 	}
+	if n.Restart > 0 {
+		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
+	}
 	c := *n.Change
-	c.Refused = err.Error()
+	c.Refused = refused.Error()
 	n.Change = &c
 	return n, true, nil
 }

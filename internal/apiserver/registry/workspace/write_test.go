@@ -9,10 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
 const devName = "coder.ada.dev"
@@ -280,6 +286,44 @@ func TestRefusedLater(t *testing.T) {
 	w.mirror()
 	if ws = w.object(devName); conditionOf(ws, "Synced") != "True Synced" || ws.Status.Phase != "Running" {
 		t.Errorf("%+v", ws.Status)
+	}
+}
+
+// TestDeletedTokenIsReplaced checks that a waiting change of a mapped user is applied although Coder
+// has deleted the user's tokens meanwhile.
+func TestDeletedTokenIsReplaced(t *testing.T) {
+	for asked, c := range map[action]struct {
+		first  func(*aggregationv1alpha1.CoderWorkspace)
+		builds string
+	}{
+		actionStart:   {running(false), "start stop start"},
+		actionRestart: {parameter("size", "2"), "start start stop start"},
+	} {
+		t.Run(string(asked), func(t *testing.T) {
+			w := newFixture(t, coderdtest.WithManualBuilds())
+			w.coder.AddWorkspace("ada", w.template, "dev")
+			w.mirror()
+			w.mustUpdate(devName, c.first)
+			connection := &w.provider.connection
+			connection.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{UserName: "alice"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "ada"}}}
+			w.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(w.provider, "replica", w.clock), Clock: w.clock})
+			ctx := withAction(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}), asked)
+			_, err := w.update(ctx, devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
+				_ = (&actionREST{action: asked}).change(ctx, ws)
+			})
+			w.must(err)
+			ada, err := connection.Client.UserByName(t.Context(), "ada")
+			w.must(err)
+			w.must(connection.Client.SetPassword(t.Context(), ada, "Secret-Passw0rd"))
+			w.coder.FinishBuilds()
+			if _, err := w.look(); !coderd.IsUnauthorized(err) {
+				t.Errorf("with the deleted token: %v", err)
+			}
+			w.must(w.drive())
+			if ws := w.object(devName); w.transitions(ws) != c.builds || conditionOf(ws, "Ready") != "True Running" {
+				t.Errorf("builds %s: %+v", w.transitions(ws), ws.Status.Conditions)
+			}
+		})
 	}
 }
 
