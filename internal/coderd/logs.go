@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,7 +46,9 @@ type LogStream struct {
 	// follow.
 	lines    []LogLine
 	complete bool
-	live     liveLines
+	// held is the part of heldLogBytes for lines.
+	held int64
+	live liveLines
 	// idle is the number of consecutive connections without a line.
 	idle int
 }
@@ -82,7 +86,15 @@ const (
 	// logSilence is the time without a line after which Coder is asked whether the build is still
 	// active. Coder does not end the log of a build that is cancelled before it started.
 	logSilence = 20 * time.Second
+	// maxHeldLogBytes limits the lines of all logs that were read but not returned yet. A log of less
+	// than smallBytes does not count, so that clients that read slowly block only large logs.
+	maxHeldLogBytes = 64 << 20
+	// lineBytes is the size of a line without its texts.
+	lineBytes = 128
 )
+
+// heldLogBytes is what counts against maxHeldLogBytes now.
+var heldLogBytes atomic.Int64
 
 // BuildLogs reads the log of a workspace build: the lines whose ID is greater than after. With
 // follow the stream continues until the build has finished. Without it, the stream ends after the
@@ -135,7 +147,11 @@ func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 		switch {
 		case len(s.lines) > 0:
 			line := s.lines[0]
+			s.lines[0] = LogLine{} // The array would keep its texts.
 			s.lines = s.lines[1:]
+			if len(s.lines) == 0 {
+				s.release()
+			}
 			s.after, s.idle = line.ID, 0
 			return line, nil
 		case s.complete:
@@ -204,8 +220,32 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 			s.take(line)
 		}
 		s.complete = !active
-		return nil
+		return s.hold()
 	})
+}
+
+// hold counts the lines that were read, if they are large. It returns an error if all large logs
+// together exceed maxHeldLogBytes.
+func (s *LogStream) hold() error {
+	s.release()
+	for _, l := range s.lines {
+		s.held += int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
+	}
+	switch {
+	case s.held <= smallBytes:
+		s.held = 0
+	case heldLogBytes.Add(s.held) > maxHeldLogBytes:
+		s.release()
+		s.lines = nil
+		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
+	}
+	return nil
+}
+
+// release ends what hold counts.
+func (s *LogStream) release() {
+	heldLogBytes.Add(-s.held)
+	s.held = 0
 }
 
 // connect follows the log after the last returned line.
@@ -228,6 +268,7 @@ func (s *LogStream) connect(ctx context.Context) error {
 
 // Close ends the stream.
 func (s *LogStream) Close() error {
+	s.release()
 	closer := s.live.closer
 	s.live = liveLines{}
 	if closer == nil {
@@ -239,7 +280,8 @@ func (s *LogStream) Close() error {
 // Tail drops all but the last lines of those that were already read.
 func (s *LogStream) Tail(lines int64) {
 	if most := int64(len(s.lines)); lines < most {
-		s.lines = s.lines[most-lines:]
+		// The lines before could not be freed in the same array.
+		s.lines = slices.Clone(s.lines[most-lines:])
 	}
 }
 

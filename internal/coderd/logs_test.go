@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,32 @@ func TestALogThatIsNotFollowedTellsWhatIsThere(t *testing.T) {
 	expectLine(t, stream, "one")
 	expectLine(t, stream, "two")
 	expectEnd(t, stream)
+}
+
+// TestLargeLogsInMemoryAreLimited checks that large logs share a limit until their lines were
+// returned, and that small logs need none of it.
+func TestLargeLogsInMemoryAreLimited(t *testing.T) {
+	s := newLogFixture(t)
+	small := s.open(t, false)
+	s.server.WriteLog(s.build, "Planning infrastructure", strings.Repeat("x", smallBytes), "last")
+	first := s.open(t, false)
+	heldLogBytes.Add(maxHeldLogBytes)
+	defer heldLogBytes.Add(-maxHeldLogBytes)
+	held := heldLogBytes.Load()
+	if _, err := s.client.BuildLogs(t.Context(), s.build, 0, false); !IsRateLimited(err) {
+		t.Errorf("one more large log: %v", err)
+	}
+	if got := heldLogBytes.Load(); got != held {
+		t.Errorf("a refused log counts %d bytes", got-held)
+	}
+	expectEnd(t, small)
+	if _, err := first.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectLine(t, first, "last")
+	if got := heldLogBytes.Load(); got != maxHeldLogBytes {
+		t.Errorf("a log that was read counts %d bytes", got-maxHeldLogBytes)
+	}
 }
 
 func TestALogIsFollowedToTheEndOfItsBuild(t *testing.T) {

@@ -70,14 +70,36 @@ func (g *OptionsGetter[O, P]) Get(ctx context.Context, name string, options runt
 	return g.read(ctx, name, asked)
 }
 
+const (
+	// maxLogs limits the logs of one kind that are read at once. Requests for logs count in no limit
+	// of kube-apiserver or of its library.
+	maxLogs = 100
+	// logRetryAfter is the Retry-After of a rejected request, in seconds.
+	logRetryAfter = 5
+)
+
 // LogGetter is an OptionsGetter whose response is a LogStream.
-type LogGetter[O any, P OptionsOf[O]] struct{ *OptionsGetter[O, P] }
+type LogGetter[O any, P OptionsOf[O]] struct {
+	*OptionsGetter[O, P]
+	reading chan struct{}
+}
 
 // NewLogGetter returns the subresource log of a resource.
 func NewLogGetter[O any, P OptionsOf[O]](
 	object func() runtime.Object, read func(ctx context.Context, name string, options P) (runtime.Object, error),
 ) *LogGetter[O, P] {
-	return &LogGetter[O, P]{NewOptionsGetter(object, read)}
+	return &LogGetter[O, P]{NewOptionsGetter(object, read), make(chan struct{}, maxLogs)}
+}
+
+// Get implements rest.GetterWithOptions. The log counts until the request ends.
+func (g *LogGetter[O, P]) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	select {
+	case g.reading <- struct{}{}:
+		context.AfterFunc(ctx, func() { <-g.reading })
+		return g.OptionsGetter.Get(ctx, name, options)
+	default:
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d logs are being read, which is the limit of this server; try again later", maxLogs), logRetryAfter)
+	}
 }
 
 // ProducesMIMETypes implements rest.StorageMetadata.

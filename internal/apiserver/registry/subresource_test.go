@@ -1,12 +1,17 @@
 package registry
 
 import (
+	"context"
 	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestReadQuery(t *testing.T) {
@@ -45,4 +50,23 @@ func TestReadQuery(t *testing.T) {
 			t.Errorf("?%s: %v, want 400 %s", query, err, c.problem)
 		}
 	}
+}
+
+// TestLogsAtOnceAreLimited checks that more logs than the limit are refused until a request ends.
+func TestLogsAtOnceAreLimited(t *testing.T) {
+	g := NewLogGetter(nil, func(context.Context, string, *metav1.ListOptions) (runtime.Object, error) { return nil, nil })
+	ctx, end := context.WithCancel(t.Context())
+	for range maxLogs {
+		if _, err := g.Get(ctx, "dev", &metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := g.Get(t.Context(), "dev", &metav1.ListOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Fatalf("one more: %v", err)
+	}
+	end()
+	polltest.Eventually(t, "the next log is read", func() error {
+		_, err := g.Get(t.Context(), "dev", &metav1.ListOptions{})
+		return err
+	})
 }
