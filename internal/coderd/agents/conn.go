@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"time"
 
@@ -48,8 +49,13 @@ func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error
 		envknob.Setenv(mtuVariable, relayMTU)
 	}
 	var conn workspacesdk.AgentConn
-	err := client.WithSDK(ctx, fmt.Sprintf("connecting to agent %s", id), func(ctx context.Context, sdk *codersdk.Client) (err error) {
+	op := fmt.Sprintf("connecting to agent %s", id)
+	err := client.WithSDK(ctx, op, func(ctx context.Context, sdk *codersdk.Client) (err error) {
 		conn, err = workspacesdk.New(sdk).DialAgent(ctx, id, &workspacesdk.DialAgentOptions{BlockEndpoints: true})
+		if _, noAnswer := errors.AsType[*url.Error](err); err != nil && ctx.Err() != nil && !noAnswer {
+			// Coder has answered, but not the agent.
+			return &coderd.Error{Op: op, Message: fmt.Sprintf("the agent could not be reached through Coder within %s", dialTimeout), Err: ctx.Err()}
+		}
 		return err
 	})
 	if err != nil {
