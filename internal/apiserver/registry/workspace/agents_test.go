@@ -11,22 +11,26 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// fixedPods reports a fixed problem. If blind, it behaves like the watcher of a replica that does
-// not watch.
+// fixedPods reports a fixed problem, and a deleted pod only for a running workspace, as the watcher
+// does. If blind, it behaves like the watcher of a replica that does not watch.
 type fixedPods struct {
 	problem *workspacepods.Problem
 	blind   bool
 }
 
-func (p *fixedPods) Problem(_ types.NamespacedName, _ uuid.UUID, _ time.Time, shown *workspacepods.Problem) *workspacepods.Problem {
+func (p *fixedPods) Problem(_ types.NamespacedName, _ uuid.UUID, builtAt time.Time, shown *workspacepods.Problem) *workspacepods.Problem {
 	if p.blind {
 		return shown
+	}
+	if p.problem != nil && p.problem.Reason == aggregationv1alpha1.ReasonPodGone && builtAt.IsZero() {
+		return nil
 	}
 	return p.problem
 }
@@ -46,6 +50,18 @@ func TestPodsOnAnotherReplica(t *testing.T) {
 	w.LatestBuild.Number++
 	if got := conditionOf(k.mustConvert(t, w, nil, seen), "PodsHealthy"); got != "" {
 		t.Errorf("after the next build PodsHealthy is %q", got)
+	}
+}
+
+// TestLabelKeepsDeletedPod checks that a change of the metadata, for which Coder is not read, keeps the
+// condition about a deleted pod.
+func TestLabelKeepsDeletedPod(t *testing.T) {
+	k, _ := newKind(t)
+	k.pods = &fixedPods{problem: &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonPodGone, Message: "pod x is gone"}}
+	seen := k.mustConvert(t, workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "disconnected"}), nil, nil)
+	labelled := k.relabelled(seen, seen, &metadata.Record{Labels: map[string]string{"a": "b"}}, notes{})
+	if diff := cmp.Diff(seen.Status.Conditions, labelled.Status.Conditions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

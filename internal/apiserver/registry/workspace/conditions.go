@@ -164,11 +164,14 @@ func (k *Kind) podProblem(s situation, previous object) *workspacepods.Problem {
 	if err != nil {
 		return nil
 	}
-	builtAt := time.Time{}
+	builtAt, shown := time.Time{}, shownProblem(s, previous)
 	if s.build.Status == statusRunning {
-		builtAt = s.build.UpdatedAt
+		if builtAt = s.build.UpdatedAt; builtAt.IsZero() {
+			// Coder was not read, so it is not known whether a pod was deleted before the build.
+			return shown
+		}
 	}
-	return k.pods.Problem(metadata.ControlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
+	return k.pods.Problem(metadata.ControlPlaneOf(s.object), id, builtAt, shown)
 }
 
 // shownProblem returns the problem of the pods that the object shows for the current build, or nil.
