@@ -160,33 +160,44 @@ func TestHostileServersTogether(t *testing.T) {
 	}
 }
 
-// TestVersionsWithoutEnd calls a server that always returns another page.
+// TestVersionsWithoutEnd calls servers that always return another page.
 func TestVersionsWithoutEnd(t *testing.T) {
-	page := []byte("[" + strings.Repeat("{},", 199) + "{}]")
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(page)
-	}))
-	defer web.Close()
-	client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = client.TemplateVersions(t.Context(), uuid.New())
-	if !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), "more than 20000 versions") {
-		t.Error(err)
+	for name, c := range map[string]struct{ version, says string }{
+		"small": {"{}", "more than 20000 versions"},
+		"large": {`{"message":"` + strings.Repeat("x", 4<<10) + `"}`, "is larger than 16 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := []byte("[" + strings.Repeat(c.version+",", 199) + c.version + "]")
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(page)
+			}))
+			defer web.Close()
+			client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.TemplateVersions(t.Context(), uuid.New())
+			if !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), c.says) {
+				t.Error(err)
+			}
+		})
 	}
 }
 
 // TestTextsOfCoderAreCut checks that texts from Coder are truncated in objects.
 func TestTextsOfCoderAreCut(t *testing.T) {
 	long := "x" + strings.Repeat("\u20ac", 60<<10)
+	tags := map[string]string{"!" + long: long}
+	for i := range 1000 {
+		tags[fmt.Sprint(i)] = "x"
+	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer := map[string]any{
 			"version": long, "message": long, "detail": long, "name": long, "template_name": long, "owner_name": long, "display_name": long,
 			"description": long, "latest_build": map[string]any{"status": long, "reason": long, "transition": long, "job": map[string]any{"error": long}},
-			"job": map[string]any{"error": long, "status": long},
+			"job": map[string]any{"error": long, "status": long, "tags": tags},
 		}
 		if strings.HasSuffix(r.URL.Path, "/first") {
 			w.WriteHeader(http.StatusBadRequest)
@@ -205,13 +216,16 @@ func TestTextsOfCoderAreCut(t *testing.T) {
 	version, _ := client.TemplateVersion(ctx, uuid.New())
 	workspace, _ := client.Workspace(ctx, uuid.New())
 	_, err = client.HasFirstUser(ctx)
+	if n := len(version.ProvisionerTags); n != 100 {
+		t.Errorf("%d tags of a version, want 100", n)
+	}
 	for name, got := range map[string]struct {
 		text  string
 		limit int
 	}{
 		"version of Coder": {info.Version, 256}, "template": {template.Name, 256}, "display name": {template.DisplayName, 256},
 		"description": {template.Description, 4 << 10}, "template version": {version.Name, 256}, "build of a version": {version.Error, 4 << 10},
-		"message of a version": {version.Message, 4 << 10}, "workspace": {workspace.Name, 256}, "owner": {workspace.OwnerName, 256},
+		"tags of a version": {longest(version.ProvisionerTags), 256}, "message of a version": {version.Message, 4 << 10}, "workspace": {workspace.Name, 256}, "owner": {workspace.OwnerName, 256},
 		"build": {workspace.LatestBuild.Error, 4 << 10}, "status": {workspace.LatestBuild.Status, 256}, "reason": {workspace.LatestBuild.Reason, 256},
 		"transition": {string(workspace.LatestBuild.Transition), 256}, "error": {fmt.Sprint(err), 6 << 10},
 	} {
@@ -219,4 +233,16 @@ func TestTextsOfCoderAreCut(t *testing.T) {
 			t.Errorf("%s: %d bytes, valid: %v; want 1 to %d", name, len(got.text), utf8.ValidString(got.text), got.limit)
 		}
 	}
+}
+
+// longest returns the longest key or value.
+func longest(texts map[string]string) (out string) {
+	for k, v := range texts {
+		for _, s := range []string{k, v} {
+			if len(s) > len(out) {
+				out = s
+			}
+		}
+	}
+	return out
 }

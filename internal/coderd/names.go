@@ -3,8 +3,10 @@ package coderd
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
@@ -115,6 +117,15 @@ func boundNames(names ...*string) {
 
 // boundText truncates a text to maxText bytes.
 func boundText(s string) string { return redaction.Truncate(s, maxText) }
+
+// boundTags returns the first maxTexts tags, and truncates their names and values.
+func boundTags(tags map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(tags))[:min(len(tags), maxTexts)] {
+		out[boundName(name)] = boundName(tags[name])
+	}
+	return out
+}
 
 // boundTexts truncates a list and the texts in it.
 func boundTexts(list []string) []string {

@@ -73,7 +73,7 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 		UpdatedAt:       v.UpdatedAt,
 		CreatedBy:       boundName(v.CreatedBy.Username),
 		Archived:        v.Archived,
-		ProvisionerTags: v.Job.Tags,
+		ProvisionerTags: boundTags(v.Job.Tags),
 
 		MatchedProvisioners:   -1,
 		AvailableProvisioners: -1,
@@ -84,7 +84,18 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 	return out
 }
 
+// Size returns the approximate size of the version in memory, in bytes.
+func (v TemplateVersion) Size() int64 {
+	size := versionBytes + len(v.Name) + len(v.Message) + len(v.Status) + len(v.Error) + len(v.CreatedBy)
+	for name, value := range v.ProvisionerTags {
+		size += tagBytes + len(name) + len(value)
+	}
+	return int64(size)
+}
+
 const (
+	// versionBytes and tagBytes are the sizes of a version and of a tag without their texts.
+	versionBytes, tagBytes = 350, 50
 	// versionsPerPage keeps a response small, because each version includes its readme.
 	versionsPerPage = 200
 	// maxVersions stops reading pages from a server that always returns another one.
@@ -103,6 +114,7 @@ func (c *Client) AllTemplateVersions(ctx context.Context, template uuid.UUID) ([
 
 func (c *Client) templateVersions(ctx context.Context, request codersdk.TemplateVersionsByTemplateRequest) ([]TemplateVersion, error) {
 	var out []TemplateVersion
+	var bytes int64
 	request.Limit = versionsPerPage
 	for {
 		read := 0
@@ -110,9 +122,14 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 			versions, err := c.sdk.TemplateVersionsByTemplate(ctx, request)
 			for _, v := range versions {
 				out = append(out, newTemplateVersion(v))
+				bytes += out[len(out)-1].Size()
 				request.AfterID = v.ID
 			}
 			read = len(versions)
+			if err == nil && bytes > maxListBytes {
+				// Each page may be that large, so all pages together must be limited too.
+				err = &LimitError{Method: http.MethodGet, Endpoint: "/api/v2/templates/{}/versions", Limit: "is larger than " + size(maxListBytes)}
+			}
 			return err
 		})
 		if err != nil {

@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +47,15 @@ func (p page) latest() coderd.TemplateVersion {
 	return p.versions[len(p.versions)-1]
 }
 
+// size returns the approximate size of the versions in memory, in bytes.
+func (p page) size() int64 {
+	size := p.active.Size()
+	for _, v := range p.versions {
+		size += v.Size()
+	}
+	return size
+}
+
 // find returns the version with an ID.
 func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	i := slices.IndexFunc(p.versions, func(v coderd.TemplateVersion) bool { return v.ID == id })
@@ -55,14 +65,28 @@ func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	return p.active, id == p.active.ID
 }
 
-// maxTemplates limits how many templates a cache remembers.
-const maxTemplates = 10_000
+const (
+	// maxTemplates limits how many templates a cache remembers.
+	maxTemplates = 10_000
+	// maxCachedBytes limits the versions of all templates in the cache. A list has at most 16 MiB.
+	maxCachedBytes = 64 << 20
+)
 
 // versionCache caches the lists of versions. Coder has no request for the versions of all templates,
 // and a request per template in each pass would be too many.
 type versionCache struct {
 	clock clock.PassiveClock
 	pages *lru.Cache
+
+	// mu guards the changes of pages.
+	mu    sync.Mutex
+	bytes int64
+}
+
+func newVersionCache(c clock.PassiveClock) *versionCache {
+	b := &versionCache{clock: c}
+	b.pages = lru.NewWithEvictionFunc(maxTemplates, func(_ lru.Key, p any) { b.bytes -= p.(page).size() })
+	return b
 }
 
 type pageKey struct {
@@ -84,8 +108,19 @@ func (b *versionCache) read(ctx context.Context, connection connections.Connecti
 	if p.active, err = activeOf(ctx, connection.Client, t, p.versions); err != nil {
 		return p, true, err
 	}
-	b.pages.Add(key, p)
+	b.keep(key, p)
 	return p, true, nil
+}
+
+// keep caches the versions of a template, and drops those that were not used for the longest time.
+func (b *versionCache) keep(key pageKey, p page) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pages.Remove(key)
+	b.pages.Add(key, p)
+	for b.bytes += p.size(); b.bytes > maxCachedBytes; {
+		b.pages.RemoveOldest()
+	}
 }
 
 // activeOf returns the active version. An archived version is not in versions.
@@ -122,6 +157,8 @@ func (b *versionCache) maxAge(p page) time.Duration {
 
 // forget drops the cached versions of a template.
 func (b *versionCache) forget(controlPlane types.NamespacedName, template uuid.UUID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.pages.Remove(pageKey{controlPlane, template})
 }
 

@@ -87,7 +87,7 @@ type Config struct {
 type Kind struct {
 	registry.Base[object]
 	secrets  registry.Secrets
-	versions versionCache
+	versions *versionCache
 	// secretsRead maps templates to the time at which their Secrets were last read.
 	secretsRead *lru.Cache
 	unpacking   *unpacking
@@ -103,7 +103,7 @@ var (
 func New(config Config) *Kind {
 	return &Kind{
 		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets,
-		versions:    versionCache{clock: config.Clock, pages: lru.New(maxTemplates)},
+		versions:    newVersionCache(config.Clock),
 		secretsRead: lru.New(maxTemplates), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
 	}
 }

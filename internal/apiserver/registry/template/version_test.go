@@ -3,10 +3,12 @@ package template
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -41,6 +43,29 @@ func TestReleaseIsOpen(t *testing.T) {
 		if got := c.release.open(c.active); got != c.want {
 			t.Errorf("a release that %s is open: %t", name, got)
 		}
+	}
+}
+
+// TestCachedVersionsAreLimited checks that the cached lists of versions need limited memory together.
+func TestCachedVersionsAreLimited(t *testing.T) {
+	cache := newVersionCache(clocktesting.NewFakeClock(time.Now()))
+	text := strings.Repeat("x", maxCachedBytes/4)
+	var keys []pageKey
+	for range 6 {
+		keys = append(keys, pageKey{controlPlane, uuid.New()})
+		for range 2 {
+			cache.keep(keys[len(keys)-1], page{versions: []coderd.TemplateVersion{{Message: text}}})
+		}
+	}
+	for i, key := range keys {
+		if _, ok := cache.pages.Get(key); ok != (i >= 3) {
+			t.Errorf("list %d is cached: %t", i, ok)
+		}
+	}
+	cache.forget(controlPlane, keys[5].template)
+	cache.keep(keys[0], page{versions: []coderd.TemplateVersion{{Message: text}}})
+	if n := cache.pages.Len(); n != 3 {
+		t.Errorf("%d lists are cached after one was forgotten, want 3", n)
 	}
 }
 
