@@ -41,9 +41,9 @@ type relayed struct {
 // dial connects to an agent through Coder's relay. The context limits the time until the agent
 // responds. It does not limit the connection, which lasts until Close.
 //
-// A direct connection to the agent is never tried. Therefore the operator needs no UDP, a network
-// policy that allows it to reach Coder is enough, and a Coder cannot make it send packets to
-// addresses of its choice.
+// A direct connection to the agent is never tried, so sessions need no UDP. The relays and the STUN
+// servers are those of Coder's DERP map, and may be any host and port: the library measures the
+// latency of all of them. It has no option against that, and replaces the map with each update.
 func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error) {
 	if os.Getenv(mtuVariable) == "" {
 		envknob.Setenv(mtuVariable, relayMTU)
