@@ -65,27 +65,11 @@ func (w *Watcher) listerWatcher(name string) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = Label
-			list, err := pods.List(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				list.Items[i] = *stripped(&list.Items[i])
-			}
-			return list, nil
+			return pods.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = Label
-			events, err := pods.Watch(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			return watch.Filter(events, func(e watch.Event) (watch.Event, bool) {
-				if pod, ok := e.Object.(*corev1.Pod); ok {
-					e.Object = stripped(pod)
-				}
-				return e, true
-			}), nil
+			return pods.Watch(ctx, options)
 		},
 	}, w.config.Client)
 }
@@ -97,7 +81,7 @@ func stripped(pod *corev1.Pod) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels: map[string]string{Label: pod.Labels[Label]}, Annotations: initialEventsEnd(pod),
+			Labels: map[string]string{Label: pod.Labels[Label]},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: pod.Spec.NodeName, Containers: images(pod.Spec.Containers), InitContainers: images(pod.Spec.InitContainers),
@@ -107,14 +91,6 @@ func stripped(pod *corev1.Pod) *corev1.Pod {
 			InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses,
 		},
 	}
-}
-
-// initialEventsEnd keeps the annotation of the bookmark that ends the initial events.
-func initialEventsEnd(pod *corev1.Pod) map[string]string {
-	if value, ok := pod.Annotations[metav1.InitialEventsAnnotationKey]; ok {
-		return map[string]string{metav1.InitialEventsAnnotationKey: value}
-	}
-	return nil
 }
 
 func images(containers []corev1.Container) []corev1.Container {
@@ -131,7 +107,18 @@ type sink struct {
 	namespace *namespace
 }
 
-var _ cache.ReflectorStore = (*sink)(nil)
+var _ cache.TransformingStore = (*sink)(nil)
+
+// Transformer implements cache.TransformingStore. The reflector keeps all pods until it has read the
+// last one.
+func (*sink) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			return stripped(pod), nil
+		}
+		return obj, nil
+	}
+}
 
 // Add implements cache.ReflectorStore.
 func (s *sink) Add(obj any) error { return s.Update(obj) }
