@@ -19,7 +19,7 @@ func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
 	old, _ := previous.(object)
-	s, err := k.load(ctx, connection, item, record, old)
+	s, err := k.load(ctx, connection, item, record, shownIn(old))
 	if err != nil {
 		return nil, err
 	}

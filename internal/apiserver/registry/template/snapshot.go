@@ -39,10 +39,10 @@ func (s *snapshot) refused() string {
 	return s.intent.Release.Refused
 }
 
-// load reads the data that belongs to a template.
+// load reads the data that belongs to a template. The known source may be nil.
 func (k *Kind) load(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
-	previous object,
+	known *source,
 ) (*snapshot, error) {
 	in, err := intentOf(record)
 	if err != nil {
@@ -69,7 +69,7 @@ func (k *Kind) load(
 	} else {
 		s.latest = k.withCause(ctx, connection, s.latest)
 	}
-	s.source, err = readSource(ctx, connection, s.shown.FileID, previous, fresh)
+	s.source, err = readSource(ctx, connection, s.shown.FileID, known, fresh)
 	return s, err
 }
 

@@ -50,14 +50,14 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	return s
 }
 
-// readSource reads the source of a version. If the previous object shows the same archive, its text
-// is reused, because an archive never changes. An error means that the request may succeed later.
-// If the archive is unreadable, the source has a problem, and it is read again if fresh is true.
+// readSource reads the source of a version. The known source, which may be nil, is reused if it is of
+// the same archive, because an archive never changes. An error means that the request may succeed
+// later. If the archive is unreadable, the source has a problem, and it is read again if fresh is true.
 func readSource(
-	ctx context.Context, connection connections.Connection, file uuid.UUID, previous object, fresh bool,
+	ctx context.Context, connection connections.Connection, file uuid.UUID, known *source, fresh bool,
 ) (source, error) {
-	if known, ok := shownIn(previous, file); ok && (!fresh || known.fileCount != 0) {
-		return known, nil
+	if known != nil && known.file == file && (!fresh || known.fileCount != 0) {
+		return *known, nil
 	}
 	archive, err := connection.Client.DownloadText(ctx, file, maxInlineBytes)
 	switch {
@@ -74,41 +74,29 @@ func readSource(
 	}
 }
 
-// shownIn returns the source that an object shows, if it is from that archive.
-func shownIn(tmpl object, file uuid.UUID) (source, bool) {
-	if tmpl == nil || tmpl.Status.Source == nil || tmpl.Status.Source.FileID != file.String() {
-		return source{}, false
+// shownIn returns the source that an object shows, or nil.
+func shownIn(tmpl object) *source {
+	if tmpl == nil || tmpl.Status.Source == nil {
+		return nil
 	}
 	shown := tmpl.Status.Source
-	s := source{file: file, inline: shown.Inline, fileCount: int(shown.FileCount), size: shown.SizeBytes}
+	file, err := uuid.Parse(shown.FileID)
+	if err != nil {
+		return nil
+	}
+	s := &source{file: file, inline: shown.Inline, fileCount: int(shown.FileCount), size: shown.SizeBytes}
 	c := meta.FindStatusCondition(tmpl.Status.Conditions, aggregationv1alpha1.ConditionFilesAvailable)
 	if c != nil && c.Status == metav1.ConditionFalse {
 		s.reason, s.problem = c.Reason, c.Message
-		return s, true
+	} else {
+		s.files = tmpl.Spec.Files
 	}
-	s.files = tmpl.Spec.Files
-	return s, true
+	return s
 }
 
 // isTemporary reports whether the same request may succeed later.
 func isTemporary(err error) bool {
 	return coderd.IsUnreachable(err) || coderd.IsRateLimited(err) || coderd.IsUnauthorized(err)
-}
-
-// showing returns an object that shows a source, for readSource.
-func showing(s source) object {
-	tmpl := &aggregationv1alpha1.CoderTemplate{
-		Spec: aggregationv1alpha1.CoderTemplateSpec{Files: s.files},
-		Status: aggregationv1alpha1.CoderTemplateStatus{Source: &aggregationv1alpha1.TemplateSource{
-			FileID: s.file.String(), Inline: s.inline, FileCount: int32(s.fileCount), SizeBytes: s.size, //nolint:gosec // See statusOf.
-		}},
-	}
-	if s.problem != "" {
-		tmpl.Status.Conditions = []metav1.Condition{{
-			Type: aggregationv1alpha1.ConditionFilesAvailable, Status: metav1.ConditionFalse, Reason: s.reason, Message: s.problem,
-		}}
-	}
-	return tmpl
 }
 
 // plan returns the wanted release, and the values of all variables for its build.
@@ -204,8 +192,7 @@ func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
 // all files are text, or spec.files was empty, so that the source is replaced as a whole.
 func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
-	s, ok := shownIn(u.was, shown)
-	if ok && (s.inline || s.problem != "") {
+	if s := shownIn(u.was); s != nil && s.file == shown && (s.inline || s.problem != "") {
 		return nil, nil
 	}
 	archive, err := u.connection.Client.DownloadArchive(ctx, shown)
@@ -243,11 +230,10 @@ func (k *Kind) objectWith(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
 	old object, known *source,
 ) (object, error) {
-	from := old
-	if known != nil {
-		from = showing(*known)
+	if known == nil {
+		known = shownIn(old)
 	}
-	s, err := k.load(ctx, connection, t, record, from)
+	s, err := k.load(ctx, connection, t, record, known)
 	if err != nil {
 		return nil, err
 	}
