@@ -39,7 +39,7 @@ func ActorFrom(ctx context.Context) Actor {
 // As returns a Client that makes all requests as that user.
 func (c *Client) As(actor Actor) *Client {
 	as := *c.recorder
-	as.actor, as.bypass = actor, false
+	as.actor = actor
 	// The transport puts the user's token into each request.
 	return newClient(c.sdk.URL, "", &as, c.sdk.HTTPClient.Timeout)
 }
@@ -62,7 +62,6 @@ func become(req *http.Request, actor Actor) (token string, err error) {
 		return "", err
 	}
 	req.Header.Del("Cookie")
-	req.Header.Del(codersdk.BypassRatelimitHeader)
 	req.Header.Set(codersdk.SessionTokenHeader, token)
 	return token, nil
 }

@@ -35,7 +35,6 @@ type answerKey struct{}
 type recorder struct {
 	next      http.RoundTripper
 	userAgent string
-	bypass    bool
 	observe   func(Call)
 	// actor makes all requests. If it is nil, the actor of the context makes the requests that
 	// change something.
@@ -46,9 +45,6 @@ type recorder struct {
 func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", t.userAgent)
-	if t.bypass {
-		req.Header.Set(codersdk.BypassRatelimitHeader, "true")
-	}
 	if cookie, err := req.Cookie(codersdk.SessionTokenCookie); err == nil && req.Header.Get(codersdk.SessionTokenHeader) == "" {
 		// For a WebSocket Coder's client sends the token only as a cookie. Coder expects another
 		// cookie name if CODER_HOST_PREFIX_COOKIE is set.

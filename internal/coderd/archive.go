@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,21 +33,6 @@ func (a *Archive) TextFiles() map[string]string {
 		maps.Copy(out, a.text)
 	}
 	return out
-}
-
-// BinaryFiles returns the paths of the files that are not text, sorted.
-func (a *Archive) BinaryFiles() []string {
-	if a == nil {
-		return nil
-	}
-	names := slices.Collect(maps.Keys(a.binary))
-	for name, file := range a.absent {
-		if file.binary {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // forget removes a file. If an archive contains a name twice, the last one applies, as when the

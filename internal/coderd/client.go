@@ -33,9 +33,6 @@ type Config struct {
 	Timeout time.Duration
 	// Transport sends the requests. Nil means a transport that all clients of the process share.
 	Transport http.RoundTripper
-	// BypassRateLimit asks Coder not to limit the requests. Coder v2.30 ignores this. Later
-	// versions refuse it (428) for users without the role owner.
-	BypassRateLimit bool
 	// UserAgent is sent with each request. Empty means DefaultUserAgent.
 	UserAgent string
 	// OnUnauthorized is called each time that Coder refuses the token (401), so that the caller can
@@ -73,7 +70,7 @@ func New(cfg Config) (*Client, error) {
 		next = sharedTransport()
 	}
 	c := newClient(base, cfg.Token, &recorder{
-		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe,
+		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe,
 	}, cmp.Or(cfg.Timeout, DefaultTimeout))
 	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
 	return c, nil

@@ -80,7 +80,7 @@ func (c *contract) parameters(t *testing.T) {
 		t.Errorf("at most one job: %+v", some)
 	}
 	c.values(t, started.ID, "note=large", "once=no", "region=eu", "size=8")
-	if read := must[coderd.Build](t)(c.admin.WorkspaceBuild(ctx, started.ID)); read.ID != started.ID || read.Status != "running" {
+	if read := must[coderd.Build](t)(c.admin.WorkspaceBuildByNumber(ctx, w, 2)); read.ID != started.ID || read.Status != "running" {
 		t.Errorf("build: %+v", read)
 	}
 	if read := must[coderd.Build](t)(c.admin.WorkspaceBuildByNumber(ctx, w, 1)); read.Number != 1 || read.ID == started.ID {

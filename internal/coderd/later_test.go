@@ -63,7 +63,6 @@ func TestUnknownValuesBreakNoRead(t *testing.T) {
 		"workspace count":   nothing(client.WorkspaceCount),
 		"workspaces by id":  of(client.WorkspacesByID, []uuid.UUID{workspace}),
 		"workspace by name": func(ctx context.Context) error { _, err := client.WorkspaceByName(ctx, "ada", "dev"); return err },
-		"build":             of(client.WorkspaceBuild, w.LatestBuild.ID),
 		"build by number":   func(ctx context.Context) error { _, err := client.WorkspaceBuildByNumber(ctx, w, 1); return err },
 		"build parameters":  of(client.BuildParameters, w.LatestBuild.ID),
 		"build logs":        func(ctx context.Context) error { return readLogs(client.BuildLogs(ctx, w.LatestBuild.ID, 0, false)) },

@@ -86,7 +86,6 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { return client.SetDormant(ctx, id, true) }, "PUT", "/api/v2/workspaces/{}/dormant", 404},
 		{func(ctx context.Context) error { return client.SetAutomaticUpdates(ctx, id, "always") }, "PUT", "/api/v2/workspaces/{}/autoupdates", 404},
 		{func(ctx context.Context) error { _, err := client.WorkspaceCount(ctx); return err }, "GET", "/api/v2/workspaces", 200},
-		{func(ctx context.Context) error { _, err := client.WorkspaceBuild(ctx, id); return err }, "GET", "/api/v2/workspacebuilds/{}", 404},
 		{func(ctx context.Context) error { _, err := client.BuildParameters(ctx, id); return err }, "GET", "/api/v2/workspacebuilds/{}/parameters", 404},
 		{func(ctx context.Context) error { return client.CancelBuild(ctx, id) }, "PATCH", "/api/v2/workspacebuilds/{}/cancel", 404},
 		{func(ctx context.Context) error { _, err := client.BuildLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/workspacebuilds/{}/logs", 404},

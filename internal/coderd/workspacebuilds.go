@@ -55,12 +55,6 @@ func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request Build
 	return b.build(), err
 }
 
-// WorkspaceBuild reads one build.
-func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, error) {
-	b, err := get[buildJSON](ctx, c, fmt.Sprintf("reading workspace build %s", build), fmt.Sprintf("/api/v2/workspacebuilds/%s", build), nil)
-	return b.build(), err
-}
-
 // WorkspaceBuildByNumber reads a build of a workspace by its number, which starts at 1. Coder looks
 // it up by the names of owner and workspace. A build of another workspace that now has this name
 // results in IsNotFound.

@@ -97,26 +97,6 @@ func TestThatCoderIsAskedTooOften(t *testing.T) {
 	}
 }
 
-func TestTheRateLimitIsBypassedOnlyWhereThatIsAskedFor(t *testing.T) {
-	var got []string
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, r.Header.Get("X-Coder-Bypass-Ratelimit"))
-		w.WriteHeader(http.StatusBadGateway)
-	}))
-	defer web.Close()
-	for _, cfg := range []coderd.Config{{Token: "t"}, {Token: "t", BypassRateLimit: true}, {BypassRateLimit: true}} {
-		cfg.URL = web.URL
-		client, err := coderd.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = client.WorkspaceCount(t.Context())
-	}
-	if diff := cmp.Diff([]string{"", "true", ""}, got); diff != "" {
-		t.Errorf("headers (-want +got):\n%s", diff)
-	}
-}
-
 func TestAllVersionsAreRead(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
