@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
@@ -39,6 +40,8 @@ type recorder struct {
 	// actor makes all requests. If it is nil, the actor of the context makes the requests that
 	// change something.
 	actor Actor
+	// heldLogs is what counts against maxHeldLogBytes now.
+	heldLogs *atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.

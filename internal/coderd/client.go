@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
@@ -70,7 +71,7 @@ func New(cfg Config) (*Client, error) {
 		next = sharedTransport()
 	}
 	c := newClient(base, cfg.Token, &recorder{
-		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe,
+		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe, heldLogs: &atomic.Int64{},
 	}, cmp.Or(cfg.Timeout, DefaultTimeout))
 	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
 	return c, nil

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +45,7 @@ type LogStream struct {
 	// follow.
 	lines    []LogLine
 	complete bool
-	// held is the part of heldLogBytes for lines.
+	// held is the part of the client's heldLogs for lines.
 	held int64
 	live liveLines
 	// idle is the number of consecutive connections without a line.
@@ -86,15 +85,12 @@ const (
 	// logSilence is the time without a line after which Coder is asked whether the build is still
 	// active. Coder does not end the log of a build that is cancelled before it started.
 	logSilence = 20 * time.Second
-	// maxHeldLogBytes limits the lines of all logs that were read but not returned yet. A log of less
-	// than smallBytes does not count, so that clients that read slowly block only large logs.
+	// maxHeldLogBytes limits the lines of all logs of a Coder that were read but not returned yet. A log
+	// of less than smallBytes does not count, so that clients that read slowly block only large logs.
 	maxHeldLogBytes = 64 << 20
 	// lineBytes is the size of a line without its texts.
 	lineBytes = 128
 )
-
-// heldLogBytes is what counts against maxHeldLogBytes now.
-var heldLogBytes atomic.Int64
 
 // BuildLogs reads the log of a workspace build: the lines whose ID is greater than after. With
 // follow the stream continues until the build has finished. Without it, the stream ends after the
@@ -225,7 +221,7 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 }
 
 // hold counts the lines that were read, if they are large. It returns an error if all large logs
-// together exceed maxHeldLogBytes.
+// of this Coder together exceed maxHeldLogBytes.
 func (s *LogStream) hold() error {
 	s.release()
 	for _, l := range s.lines {
@@ -234,7 +230,7 @@ func (s *LogStream) hold() error {
 	switch {
 	case s.held <= smallBytes:
 		s.held = 0
-	case heldLogBytes.Add(s.held) > maxHeldLogBytes:
+	case s.client.recorder.heldLogs.Add(s.held) > maxHeldLogBytes:
 		s.release()
 		s.lines = nil
 		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
@@ -244,7 +240,7 @@ func (s *LogStream) hold() error {
 
 // release ends what hold counts.
 func (s *LogStream) release() {
-	heldLogBytes.Add(-s.held)
+	s.client.recorder.heldLogs.Add(-s.held)
 	s.held = 0
 }
 

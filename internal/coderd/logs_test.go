@@ -85,13 +85,12 @@ func TestLargeLogsInMemoryAreLimited(t *testing.T) {
 	small := s.open(t, false)
 	s.server.WriteLog(s.build, "Planning infrastructure", strings.Repeat("x", smallBytes), "last")
 	first := s.open(t, false)
-	heldLogBytes.Add(maxHeldLogBytes)
-	defer heldLogBytes.Add(-maxHeldLogBytes)
-	held := heldLogBytes.Load()
+	all := s.client.recorder.heldLogs
+	held := all.Add(maxHeldLogBytes)
 	if _, err := s.client.BuildLogs(t.Context(), s.build, 0, false); !IsRateLimited(err) {
 		t.Errorf("one more large log: %v", err)
 	}
-	if got := heldLogBytes.Load(); got != held {
+	if got := all.Load(); got != held {
 		t.Errorf("a refused log counts %d bytes", got-held)
 	}
 	expectEnd(t, small)
@@ -99,7 +98,7 @@ func TestLargeLogsInMemoryAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectLine(t, first, "last")
-	if got := heldLogBytes.Load(); got != maxHeldLogBytes {
+	if got := all.Load(); got != maxHeldLogBytes {
 		t.Errorf("a log that was read counts %d bytes", got-maxHeldLogBytes)
 	}
 }

@@ -73,7 +73,7 @@ func (g *OptionsGetter[O, P]) Get(ctx context.Context, name string, options runt
 const (
 	// maxLogs limits the logs of one kind that are read at once. Requests for logs count in no limit
 	// of kube-apiserver or of its library.
-	maxLogs = 100
+	maxLogs = 500
 	// logRetryAfter is the Retry-After of a rejected request, in seconds.
 	logRetryAfter = 5
 )
