@@ -133,7 +133,7 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	if s.key.Record != nil {
 		s.inputs.KeyID = s.key.Record.ID
 	}
-	s.inputs.Adopted = s.Workload.Adopted
+	s.inputs.Adopted, s.inputs.Live = s.Workload.Adopted, s.Workload.Live
 	s.Workload = resources.Provisioner(s.cr, s.inputs)
 	switch {
 	case s.inputs.URL == "":

@@ -403,3 +403,16 @@ func TestUnwellPodsMakeItAskEarlier(t *testing.T) {
 	}
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
+
+// An operator that has a new default must not replace the pods of an earlier version.
+func TestRunningPodsGetNoNewDefault(t *testing.T) {
+	f := readyFixture(t)
+	d := f.Deployment()
+	d.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities = nil
+	f.Update(d)
+	f.restart()
+	f.Settle()
+	if got := f.Deployment().Spec.Template.Spec.Containers[0].SecurityContext.Capabilities; got != nil {
+		t.Errorf("the running pods got the capabilities %+v", got)
+	}
+}

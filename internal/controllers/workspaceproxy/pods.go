@@ -41,7 +41,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 		return waits("a session token from Coder")
 	}
 	s.inputs.Token = *token
-	s.inputs.Adopted = s.Workload.Adopted
+	s.inputs.Adopted, s.inputs.Live = s.Workload.Adopted, s.Workload.Live
 	s.Workload = resources.WorkspaceProxy(s.proxy, s.inputs)
 	return nil
 }

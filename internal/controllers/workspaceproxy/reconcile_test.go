@@ -408,3 +408,17 @@ func TestANameWithADotIsToldAndNothingElse(t *testing.T) {
 		t.Errorf("conditions %+v", got.Status.Conditions)
 	}
 }
+
+// An operator that has a new default must not replace the pods of an earlier version.
+func TestRunningPodsGetNoNewDefault(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	d := f.Deployment()
+	d.Spec.Template.Spec.Containers[0].SecurityContext.Capabilities = nil
+	f.Update(d)
+	f.restart()
+	f.settle()
+	if got := f.Deployment().Spec.Template.Spec.Containers[0].SecurityContext.Capabilities; got != nil {
+		t.Errorf("the running pods got the capabilities %+v", got)
+	}
+}

@@ -47,6 +47,8 @@ type ProvisionerInputs struct {
 	KeyID string
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
+	// Live is the pod template of the current Deployment, or nil if there is none.
+	Live *corev1.PodTemplateSpec
 	Cluster
 }
 
@@ -66,6 +68,7 @@ func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Worklo
 		ServiceAccountName: provisionerAccount(p),
 		GracePeriodSeconds: provisionerGracePeriod,
 		Adopted:            in.Adopted,
+		Live:               in.Live,
 		Spec:               specWithKeyID(p, in.KeyID),
 		Rights:             provisionerRights(p),
 	}

@@ -36,6 +36,8 @@ type WorkspaceProxyInputs struct {
 	Token coderv1alpha1.TokenSecretReference
 	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
+	// Live is the pod template of the current Deployment, or nil if there is none.
+	Live *corev1.PodTemplateSpec
 	Cluster
 }
 
@@ -60,6 +62,7 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		ServiceAccountName: workspaceProxyAccount(proxy),
 		GracePeriodSeconds: workspaceProxyGracePeriod,
 		Adopted:            in.Adopted,
+		Live:               in.Live,
 		Spec:               &proxy.Spec.WorkloadSpec,
 		Serving: &Serving{
 			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: workspaceProxyHTTPSPort, ClusterAccessURL: true,
