@@ -78,6 +78,9 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonGrantForbidden: the operator has no permission to grant a rule of spec.rbac.
 	ReasonGrantForbidden = "GrantForbidden"
+	// ReasonGrantsLeftBehind: the object was deleted without revoking its permissions in a namespace in
+	// which the operator has no permissions (Event).
+	ReasonGrantsLeftBehind = "GrantsLeftBehind"
 	// ReasonAuthorForbidden: the author of spec.rbac has no permission to grant one of its rules.
 	ReasonAuthorForbidden = "AuthorForbidden"
 	// ReasonAuthorUnknown: the author of spec.rbac is not known with certainty, so nothing is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,8 +18,8 @@ import (
 const (
 	// stopMargin is added to the grace period, because the kubelet may need longer to stop a pod.
 	stopMargin = 30 * time.Second
-	// withdrawalLimit is the maximum time for which an unreachable Coder delays a deletion after
-	// the pods are gone.
+	// withdrawalLimit is the maximum time for which an unreachable Coder, or a refusal of the API
+	// server, delays a deletion after the pods are gone.
 	withdrawalLimit = time.Minute
 	// deletionPoll is the interval between passes over a provisioner that is being deleted.
 	deletionPoll = 5 * time.Second
@@ -26,25 +27,33 @@ const (
 
 // stop deletes the Deployment and waits until its pods are gone, so that they finish their jobs
 // with their key and permissions. If the control plane is gone, there are no jobs to finish. If the
-// children must be kept, nothing is stopped.
+// children must be kept, nothing is stopped. When the time limit is exceeded, the Deployment is left
+// to the garbage collector.
 func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
 		return nil
 	}
-	if err := r.deleteDeployment(ctx, s); err != nil {
-		return workload.Settled(err)
-	}
-	pods, err := r.pods(ctx, s)
-	if err != nil {
-		return err
-	}
+	pods, err := r.podsToStop(ctx, s)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
 	left := s.cr.DeletionTimestamp.Add(grace + stopMargin).Sub(s.Now)
-	if len(pods) == 0 || left <= 0 || s.coderIsGone() {
+	switch {
+	case left <= 0:
+		return nil
+	case err != nil:
+		return workload.Settled(err)
+	case len(pods) == 0, s.coderIsGone():
 		return nil
 	}
 	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
 	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
+}
+
+// podsToStop deletes the Deployment and returns the pods that still run.
+func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, error) {
+	if err := r.deleteDeployment(ctx, s); err != nil {
+		return nil, err
+	}
+	return r.pods(ctx, s)
 }
 
 // coderIsGone reports whether the control plane does not exist or is being deleted.
@@ -74,14 +83,17 @@ func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
 func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
 	r.kit.TellAll(&s.Pass, result.Events)
-	if err != nil {
-		return workload.Settled(err)
-	}
-	if len(result.Left) == 0 {
-		return nil
-	}
 	left := r.withdrawalEnd(s).Sub(s.Now)
-	if left <= 0 || s.coderIsGone() {
+	switch {
+	case err != nil && left > 0:
+		return workload.Settled(err)
+	case err != nil:
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonProvisionerKeyLeftBehind,
+			"the provisioner keys could not be deleted; delete them in Coder: "+workload.Redact(err.Error()))
+		return nil
+	case len(result.Left) == 0:
+		return nil
+	case left <= 0, s.coderIsGone():
 		r.kit.TellAll(&s.Pass, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
 		return nil
 	}

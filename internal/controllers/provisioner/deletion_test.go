@@ -1,6 +1,9 @@
 package provisioner
 
 import (
+	"context"
+	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +12,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -189,5 +195,52 @@ func TestDeletionFindsTheKeyWithoutItsSecret(t *testing.T) {
 	f.Reconcile()
 	if !f.Gone() || f.keyNames() != "" {
 		t.Errorf("gone: %v, keys: %q", f.Gone(), f.keyNames())
+	}
+}
+
+// Kubernetes may refuse to delete or to list objects in its namespace, for example by a webhook.
+func TestARefusalOfKubernetesDelaysDeletionOnlyUntilTheLimits(t *testing.T) {
+	refused := apierrors.NewForbidden(corev1.Resource("objects"), "", errors.New("refused by a webhook"))
+	for name, c := range map[string]struct {
+		kind any
+		end  time.Duration
+		left int
+	}{
+		"the pods":   {&corev1.PodList{}, 630 * time.Second, 0},
+		"the Secret": {&corev1.Secret{}, time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			for _, pod := range f.pods() {
+				f.Remove(&pod)
+			}
+			f.Cluster = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+				Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if reflect.TypeOf(obj) == reflect.TypeOf(c.kind) {
+						return refused
+					}
+					return cluster.Get(ctx, key, obj, opts...)
+				},
+				List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if reflect.TypeOf(list) == reflect.TypeOf(c.kind) {
+						return refused
+					}
+					return cluster.List(ctx, list, opts...)
+				},
+			})
+			f.restart()
+			f.Delete()
+			for _, passed := range []time.Duration{0, c.end - time.Second} {
+				f.Clock.SetTime(f.Object().DeletionTimestamp.Add(passed))
+				if _, err := f.Try(); !apierrors.IsForbidden(err) {
+					t.Errorf("after %v the error is %v", passed, err)
+				}
+			}
+			f.Forward(time.Second)
+			f.Reconcile()
+			if !f.Gone() || f.Events.Count("Warning ProvisionerKeyLeftBehind") != c.left {
+				t.Errorf("gone: %v, Events: %q", f.Gone(), f.Events.All())
+			}
+		})
 	}
 }

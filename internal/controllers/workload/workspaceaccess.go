@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
+
+// revocationLimit is the maximum time for which missing permissions in another namespace delay a
+// deletion.
+const revocationLimit = time.Minute
 
 // ApplyWorkspaceAccess grants the permissions for workspaces in every namespace of the spec and
 // revokes them in all others. A failure in one namespace does not affect the others.
@@ -142,7 +148,8 @@ func missingRights(err error) string {
 
 // RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do
 // that only in the owner's own namespace. It lists without the cache, which may not contain the
-// objects of the last pass yet.
+// objects of the last pass yet. A watched namespace in which the operator has no permissions, for
+// example because it is being deleted, delays the deletion for at most a minute.
 func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
 		return nil
@@ -167,23 +174,34 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 	if len(watched) == 0 {
 		watched = []string{metav1.NamespaceAll}
 	}
-	var all []client.Object
+	var failed error
 	for _, kind := range []client.Object{&rbacv1.RoleBinding{}, &rbacv1.Role{}} {
 		for _, namespace := range watched {
 			found, err := t.list(ctx, reader, kind, selector, client.InNamespace(namespace))
-			if err != nil {
-				return err
+			for _, obj := range found {
+				if !wanted[obj.GetNamespace()+"/"+t.childName(obj)] && t.ownsGrant(p, obj) {
+					err = errors.Join(err, t.pruneOne(ctx, obj))
+				}
 			}
-			all = append(all, found...)
-		}
-	}
-	var failed error
-	for _, obj := range all {
-		if !wanted[obj.GetNamespace()+"/"+t.childName(obj)] && t.ownsGrant(p, obj) {
-			failed = errors.Join(failed, t.pruneOne(ctx, obj))
+			if !t.leavesGrants(p, namespace, err) {
+				failed = errors.Join(failed, err)
+			}
 		}
 	}
 	return failed
+}
+
+// leavesGrants reports whether a deletion continues although the permissions in a namespace could
+// not be revoked, and records an Event.
+func (t *Toolkit) leavesGrants(p *Pass, namespace string, err error) bool {
+	if !p.Deleting() || !apierrors.IsForbidden(err) || p.Now.Sub(p.Object.GetDeletionTimestamp().Time) < revocationLimit ||
+		namespace == metav1.NamespaceAll || namespace == p.Workload.Namespace {
+		return false
+	}
+	t.Tell(p, corev1.EventTypeWarning, coderv1alpha1.ReasonGrantsLeftBehind, fmt.Sprintf(
+		"the permissions for workspaces in namespace %q were not revoked; if the namespace still exists, delete the Roles and RoleBindings with the labels %q there: %v",
+		namespace, labels.FormatLabels(p.Workload.Rights.OwnerLabels), err))
+	return true
 }
 
 func (t *Toolkit) pruneOne(ctx context.Context, obj client.Object) error {
