@@ -13,6 +13,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 )
 
 func TestAProvisionerComesUpAndRests(t *testing.T) {
@@ -415,4 +416,12 @@ func TestRunningPodsGetNoNewDefault(t *testing.T) {
 	if got := f.Deployment().Spec.Template.Spec.Containers[0].SecurityContext.Capabilities; got != nil {
 		t.Errorf("the running pods got the capabilities %+v", got)
 	}
+}
+
+// A token in a Secret often ends with the newline of the file that it comes from.
+func TestTheNewlineAfterAGivenTokenIsNoPartOfIt(t *testing.T) {
+	f := newFixture(t, newProvisioner(), newControlPlane())
+	f.Update(controllertest.Secret(namespace, "coder-operator-token", map[string]string{"token": f.token + "\n"}))
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which cannot be read: %v", ref.Name, err)
 	}
 	key := cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
-	token := string(secret.Data[key])
+	token := strings.TrimSpace(string(secret.Data[key]))
 	if token == "" {
 		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which has no value for the key %q", ref.Name, key)
 	}
