@@ -15,6 +15,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
+// followRunning builds the Workload for the current Deployment. An adopted one keeps its port, which
+// the NetworkPolicy needs even while describePods waits.
+func (r *Reconciler) followRunning(_ context.Context, s *scope) error {
+	s.inputs.Adopted, s.inputs.Live = s.Workload.Adopted, s.Workload.Live
+	s.Workload = resources.WorkspaceProxy(s.proxy, s.inputs)
+	return nil
+}
+
 // describePods completes the Workload with the token, the URL of Coder and the image. If one of
 // them is missing, it waits, and running pods are not changed.
 func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
@@ -41,7 +49,6 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 		return waits("a session token from Coder")
 	}
 	s.inputs.Token = *token
-	s.inputs.Adopted, s.inputs.Live = s.Workload.Adopted, s.Workload.Live
 	s.Workload = resources.WorkspaceProxy(s.proxy, s.inputs)
 	return nil
 }

@@ -422,3 +422,35 @@ func TestRunningPodsGetNoNewDefault(t *testing.T) {
 		t.Errorf("the running pods got the capabilities %+v", got)
 	}
 }
+
+// The step that describes the pods waits for the control plane. The NetworkPolicy does not wait.
+func TestAnAdoptedProxyKeepsItsPortWhileItWaits(t *testing.T) {
+	chart := map[string]string{"app.kubernetes.io/name": "coder-workspace-proxy"}
+	adopted := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: deploymentName,
+			Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: "CoderWorkspaceProxy/sydney"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: chart},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: chart},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "coder", Image: "coder:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+				}}},
+			},
+		},
+	}
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.Spec.ControlPlaneRef.Name = "missing"
+		p.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
+	}), adopted)
+	f.settle()
+	policy := &networkingv1.NetworkPolicy{}
+	f.Get(deploymentName, policy)
+	for _, rule := range policy.Spec.Ingress {
+		if got := rule.Ports[0].Port.IntValue(); got != 8080 {
+			t.Errorf("the policy allows port %d, but the pods listen on 8080", got)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Reconciler struct {
 
 // Names of the steps in addition to those of package workload.
 const (
+	stepRunning      = "running pods"
 	stepControlPlane = "control plane"
 	stepRegistration = "registration"
 	stepPods         = "pods"
@@ -84,6 +85,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	return slices.Concat(
 		r.kit.Begin(&s.Pass),
 		[]workload.Step{
+			workload.NewStep(stepRunning, s, r.followRunning, workload.StepAdoption),
 			workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
 			workload.NewStep(stepRegistration, s, r.register, stepControlPlane),
 			workload.NewStep(stepPods, s, r.describePods, stepControlPlane),
