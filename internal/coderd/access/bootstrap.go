@@ -111,6 +111,7 @@ func (p *pass) login(ctx context.Context, creds *account) (*session, error) {
 		return nil, err
 	}
 	if s.user, err = s.client.Me(ctx); err != nil {
+		s.end(ctx)
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
 	if err := p.accept(ctx, creds, s.user); err != nil {

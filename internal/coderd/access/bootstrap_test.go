@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -174,5 +175,16 @@ func TestSecretNames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestALoginThatFailsAfterItsSessionBeganEndsTheSession(t *testing.T) {
+	f := newFixture(t)
+	f.Coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/me", Status: 500, Times: 1})
+	if got := f.pass(); got.State == Ready {
+		t.Fatalf("the pass is %+v", got.Result)
+	}
+	if n := f.Coder.Sessions(Username); n != 0 {
+		t.Errorf("%d sessions left", n)
 	}
 }
