@@ -123,12 +123,16 @@ func mediaType(h http.Header) string {
 	return kind
 }
 
+// longestRetryAfter is the longest time that the operator waits because a server asks for it.
+const longestRetryAfter = 10 * time.Minute
+
 // retryAfter reads the header in Coder's format: seconds. A date, which proxies may send, is
-// compared with the Date header of the same response, so that the local clock is not used.
+// compared with the Date header of the same response, so that the local clock is not used. The result
+// is at most longestRetryAfter.
 func retryAfter(h http.Header) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
-		return time.Duration(seconds) * time.Second
+		return time.Duration(min(seconds, int(longestRetryAfter/time.Second))) * time.Second
 	}
 	until, err := http.ParseTime(value)
 	if err != nil {
@@ -138,5 +142,5 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil || !until.After(now) {
 		return 0
 	}
-	return until.Sub(now)
+	return min(until.Sub(now), longestRetryAfter)
 }

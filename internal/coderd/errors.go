@@ -31,7 +31,8 @@ type Error struct {
 	Detail string
 	// Fields are the fields of the request that Coder does not accept.
 	Fields []FieldError
-	// RetryAfter is how long Coder asks the client to wait. 0 means that it sent no such header.
+	// RetryAfter is how long Coder asks the client to wait, but at most ten minutes. 0 means that it
+	// sent no such header.
 	RetryAfter time.Duration
 	// RequestID is the id under which Coder logs the request, or empty. It is not part of the text,
 	// so that the text stays the same for the same failure and a status that contains it does not

@@ -134,6 +134,10 @@ func TestRetryAfter(t *testing.T) {
 		"soon": 0,
 		now.Add(time.Minute).Format(http.TimeFormat):  time.Minute,
 		now.Add(-time.Minute).Format(http.TimeFormat): 0,
+		// A wrong time must not stop the operator.
+		"315360000":           10 * time.Minute,
+		"9223372036854775807": 10 * time.Minute,
+		now.AddDate(10, 0, 0).Format(http.TimeFormat): 10 * time.Minute,
 	} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
