@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -166,6 +167,31 @@ func TestAFieldThatSomebodyRemovesComesBack(t *testing.T) {
 	f.get(t, live)
 	if len(live.Spec.Template.Spec.Containers[0].Env) != 1 {
 		t.Error("the variable did not come back")
+	}
+}
+
+// Another writer with the same field owner leaves the set of owned fields as it is.
+func TestAValueOfAnotherWriterWithOurNameIsReplaced(t *testing.T) {
+	f := newFixture(t)
+	// From the second apply on, the fake cluster always returns the same set.
+	f.mustApply(t, ownerClaim(), deployment("a:0"))
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	other := &Applier{Client: f.cluster, Live: f.cluster, FieldOwner: fieldOwner}
+	if _, err := other.Apply(t.Context(), ownerClaim(), deployment("b:1")); err != nil {
+		t.Fatal(err)
+	}
+	live := deployment("")
+	f.get(t, live)
+	// The resolution of the time is a second.
+	later := metav1.NewTime(live.ManagedFields[0].Time.Add(time.Second))
+	live.ManagedFields[0].Time = &later
+	if err := f.cluster.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	f.get(t, live)
+	if got := live.Spec.Template.Spec.Containers[0].Image; got != "a:1" {
+		t.Errorf("the image is %q", got)
 	}
 }
 

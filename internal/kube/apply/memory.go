@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -64,13 +65,15 @@ func digestOf(desired *unstructured.Unstructured) (digest, error) {
 	return sha256.Sum256(raw), err
 }
 
-// ownedFields returns a hash of the fields that the field owner owns. If a cache strips the managed
-// fields, the hash is that of the resource version.
+// ownedFields returns a hash of the fields that the field owner owns and of the time of its last
+// apply. The time shows that another writer with the same name applied other values. An apply that
+// changes nothing keeps it. If a cache strips the managed fields, the hash is that of the resource
+// version.
 func ownedFields(live client.Object, fieldOwner string) digest {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
 			entry.Subresource == "" && entry.FieldsV1 != nil {
-			return sha256.Sum256(sorted(entry.FieldsV1.GetRawBytes()))
+			return sha256.Sum256(append(sorted(entry.FieldsV1.GetRawBytes()), ptr.Deref(entry.Time, metav1.Time{}).UTC().String()...))
 		}
 	}
 	return sha256.Sum256([]byte(live.GetResourceVersion()))
