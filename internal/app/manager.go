@@ -87,7 +87,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	var cached cache.Options
 	if controllers {
 		// Only the controllers read the objects of workloads.
-		cached.ByObject = workload.CacheByObject()
+		cached = workload.CacheOptions()
 	}
 	for _, watched := range o.WatchNamespaces {
 		if cached.DefaultNamespaces == nil {

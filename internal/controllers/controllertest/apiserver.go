@@ -68,9 +68,9 @@ func managerOptions(t *testing.T, cached cache.Options) manager.Options {
 }
 
 // OfflineManager returns a manager that reaches no API server.
-func OfflineManager(t *testing.T, byObject map[client.Object]cache.ByObject) manager.Manager {
+func OfflineManager(t *testing.T, cached cache.Options) manager.Manager {
 	t.Helper()
-	options := managerOptions(t, cache.Options{ByObject: byObject})
+	options := managerOptions(t, cached)
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		return testrestmapper.TestOnlyStaticRESTMapper(options.Scheme), nil
 	}
@@ -83,9 +83,8 @@ func OfflineManager(t *testing.T, byObject map[client.Object]cache.ByObject) man
 
 // Run starts a manager with the controller that setUp registers, until the test ends. The cache
 // contains only the namespace, if there is one.
-func (a *APIServer) Run(byObject map[client.Object]cache.ByObject, setUp func(context.Context, manager.Manager) error) {
+func (a *APIServer) Run(cached cache.Options, setUp func(context.Context, manager.Manager) error) {
 	a.T.Helper()
-	cached := cache.Options{ByObject: byObject}
 	if a.Namespace != "" {
 		cached.DefaultNamespaces = map[string]cache.Config{a.Namespace: {}}
 	}

@@ -33,14 +33,16 @@ import (
 type apiServer struct {
 	*controllertest.APIServer
 	clock *clocktesting.FakeClock
+	cache client.Reader
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	a := &apiServer{
-		controllertest.NewAPIServer(t, kubetest.Start(t, controllertest.CRDs), ""), clocktesting.NewFakeClock(time.Now()),
+		APIServer: controllertest.NewAPIServer(t, kubetest.Start(t, controllertest.CRDs), ""), clock: clocktesting.NewFakeClock(time.Now()),
 	}
-	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
+	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+		a.cache = mgr.GetCache()
 		optional, err := workload.NewOptionalKinds(mgr, a.clock)
 		a.Must(err)
 		kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
@@ -101,11 +103,18 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if _, err := envtest.InstallCRDs(a.Config, definitions); err != nil {
 		t.Fatal(err)
 	}
+	others := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "others"}}
+	if err := a.Client.Create(ctx, others); err != nil {
+		t.Fatal(err)
+	}
 	polltest.Eventually(a.T, "the HTTPRoute", func(ctx context.Context) error {
 		a.clock.Step(time.Minute)
 		return a.Client.Get(ctx, coderKey(), &gatewayv1.HTTPRoute{})
 	})
 	a.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	if err := a.cache.Get(ctx, client.ObjectKeyFromObject(others), others); !apierrors.IsNotFound(err) {
+		t.Errorf("the cache holds an HTTPRoute of another owner, or fails: %v", err)
+	}
 
 	route := &gatewayv1.HTTPRoute{}
 	if err := a.Client.Get(ctx, coderKey(), route); err != nil {

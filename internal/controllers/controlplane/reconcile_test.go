@@ -297,7 +297,7 @@ func TestScaledToZero(t *testing.T) {
 
 // This test only registers the controller. The tests against a real API server cover the watches.
 func TestSetupWithManager(t *testing.T) {
-	mgr := controllertest.OfflineManager(t, workload.CacheByObject())
+	mgr := controllertest.OfflineManager(t, workload.CacheOptions())
 	kit, err := workload.New(mgr, workload.Options{})
 	if err != nil {
 		t.Fatal(err)

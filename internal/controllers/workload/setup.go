@@ -246,22 +246,38 @@ func (t *Toolkit) everything(r Registration) source.Source {
 	})
 }
 
-// CacheByObject restricts a manager's cache to the objects that the operator created. Without it
-// the cache holds every Deployment, Service, Role and so on of the cluster. The controllers work
-// with and without it, because the API server rejects the creation of an object that exists. All
-// Secrets and ConfigMaps are cached, but only with the metadata that identifies them.
+// CacheOptions restricts a manager's cache to the objects that the operator created. Without it the
+// cache holds every Deployment, Service, Role and so on of the cluster. The controllers work with and
+// without it, because the API server rejects the creation of an object that exists.
+func CacheOptions() cache.Options {
+	// The optional kinds are not in ByObject, because the cluster must serve all kinds in it. So every
+	// other kind that is read from the cache must be there, with its own selector.
+	return cache.Options{DefaultLabelSelector: ours(), ByObject: CacheByObject()}
+}
+
+// ours selects the objects that the operator created.
+func ours() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
+}
+
+// CacheByObject returns the options for each kind. All Secrets and ConfigMaps are cached, but only
+// with the metadata that identifies them.
 func CacheByObject() map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
-	bare := cache.ByObject{Transform: stripMetadata}
+	labelled := cache.ByObject{Label: ours()}
+	all := cache.ByObject{Label: labels.Everything()}
+	bare := cache.ByObject{Label: labels.Everything(), Transform: stripMetadata}
 	objects := map[client.Object]cache.ByObject{
-		&batchv1.Job{}:        ours,
-		&rbacv1.Role{}:        ours,
-		&rbacv1.RoleBinding{}: ours,
-		&corev1.Secret{}:      bare,
-		&corev1.ConfigMap{}:   bare,
+		&coderv1alpha1.CoderControlPlane{}:   all,
+		&coderv1alpha1.CoderProvisioner{}:    all,
+		&coderv1alpha1.CoderWorkspaceProxy{}: all,
+		&batchv1.Job{}:                       labelled,
+		&rbacv1.Role{}:                       labelled,
+		&rbacv1.RoleBinding{}:                labelled,
+		&corev1.Secret{}:                     bare,
+		&corev1.ConfigMap{}:                  bare,
 	}
 	for _, child := range Children() {
-		objects[child] = ours
+		objects[child] = labelled
 	}
 	return objects
 }

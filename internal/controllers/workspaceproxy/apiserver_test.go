@@ -48,7 +48,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	a.Config = rest.CopyConfig(config)
 	a.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
-	a.Run(workload.CacheByObject(), func(ctx context.Context, mgr manager.Manager) error {
+	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
 		kit, err := workload.New(mgr, workload.Options{})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
