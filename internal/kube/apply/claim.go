@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -81,40 +81,25 @@ func (a adopting) Holds(live client.Object) bool {
 
 // MarkedWith returns a claim to objects in other namespaces, to which an owner reference cannot
 // point. The marks are labels, and annotations with the uid of the owner.
-func MarkedWith(labels, annotations map[string]string) Claim {
-	return marked{labels: labels, annotations: annotations}
+func MarkedWith(ownerLabels, ownerAnnotations map[string]string) Claim {
+	return marked{labels: ownerLabels, annotations: ownerAnnotations}
 }
 
 type marked struct{ labels, annotations map[string]string }
 
 func (m marked) Stamp(obj client.Object) error {
-	obj.SetLabels(with(obj.GetLabels(), m.labels))
-	obj.SetAnnotations(with(obj.GetAnnotations(), m.annotations))
+	obj.SetLabels(labels.Merge(obj.GetLabels(), m.labels))
+	obj.SetAnnotations(labels.Merge(obj.GetAnnotations(), m.annotations))
 	return nil
 }
 
 func (m marked) Holds(live client.Object) bool {
 	return metav1.GetControllerOf(live) == nil &&
-		contains(live.GetLabels(), m.labels) && contains(live.GetAnnotations(), m.annotations)
+		matches(m.labels, live.GetLabels()) && matches(m.annotations, live.GetAnnotations())
 }
 
-func with(set, extra map[string]string) map[string]string {
-	all := maps.Clone(set)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, extra)
-	return all
-}
-
-func contains(set, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if got, ok := set[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
+// matches also compares annotations, whose keys have the same form as those of labels.
+func matches(wanted, set labels.Set) bool { return labels.ValidatedSetSelector(wanted).Matches(set) }
 
 // NotOwnedError reports that an object with the wanted name belongs to another owner. The object
 // was not changed.
