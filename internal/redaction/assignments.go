@@ -39,6 +39,9 @@ func assignedLength(m match) int {
 }
 
 func quotedLength(m match) int {
+	if !m.strict && strictLead.MatchString(m.lead) {
+		return 0
+	}
 	length := closingQuote(m.lead, m.rest)
 	if !m.strict && isHarmless(m.lead, m.rest[:length]) {
 		return 0

@@ -180,9 +180,9 @@ func accountLength(m match) int {
 
 // parameterLength is the length function for "?sig=x".
 func parameterLength(m match) int {
-	v := until(m.rest, blanks+`&"'<>`)
-	if !m.strict && !looksSecret(first(v, maxWord)) {
+	const ends = blanks + `&"'<>`
+	if !m.strict && !looksSecret(until(first(m.rest, maxWord), ends)) {
 		return 0
 	}
-	return len(v)
+	return len(until(m.rest, ends))
 }
