@@ -164,9 +164,9 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 // order sorts Terraform files of the root directory first.
 func order(path string) int {
 	switch {
-	case strings.HasSuffix(path, ".tf") && !strings.Contains(path, "/"):
+	case isTerraform(path) && !strings.Contains(path, "/"):
 		return 0
-	case strings.HasSuffix(path, ".tf"):
+	case isTerraform(path):
 		return 1
 	default:
 		return 2
@@ -174,7 +174,7 @@ func order(path string) int {
 }
 
 func language(path string) string {
-	if strings.HasSuffix(path, ".tf") {
+	if isTerraform(path) {
 		return "hcl"
 	}
 	return ""
