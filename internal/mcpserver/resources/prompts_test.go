@@ -121,7 +121,9 @@ func TestDiagnosisPrompts(t *testing.T) {
 
 func TestReviewTemplate(t *testing.T) {
 	raw := rawTexts{
-		templatePath + "/parameters":        `{"versionID":"a","items":[{"name":"size","type":"number","required":true,"mutable":true,"ephemeral":false}]}`,
+		templatePath + "/parameters": `{"versionID":"a","items":[{"name":"size","type":"number","required":true,"mutable":true,"ephemeral":false},` +
+			`{"name":"db_password","type":"string","defaultValue":"hunter2x","options":[{"name":"Old","value":"hunter1x"}]}],` +
+			`"presets":[{"name":"large","parameters":{"size":"8","db_password":"hunter3x"}}]}`,
 		templatePath + "/versions?limit=10": `{"items":[{"id":"a","name":"v3","status":"succeeded","active":true,"archived":false,"createdAt":null}]}`,
 	}
 	words, err := get(t, connectPrompts(t, raw, aTemplate(map[string]string{
@@ -131,11 +133,14 @@ func TestReviewTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Review the Coder template coder/coder.k8s", `"activeVersion": "v3"`, `"name": "size"`, `"name": "v3"`, "```hcl\nresource {}\n```\n", "`````\na text with ````\nfences\n`````\n",
+		"Review the Coder template coder/coder.k8s", `"activeVersion": "v3"`, `"name": "size"`, `"size": "8"`, `"name": "v3"`, "```hcl\nresource {}\n```\n", "`````\na text with ````\nfences\n`````\n",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is missing in:\n%s", want, words)
 		}
+	}
+	if strings.Contains(words, "hunter") {
+		t.Errorf("the value of a secret parameter is shown:\n%s", words)
 	}
 	if main, module, readme := strings.Index(words, `file "main.tf"`), strings.Index(words, `file "modules/a.tf"`), strings.Index(words, `file "README.md"`); main > module || module > readme {
 		t.Errorf("the order is main.tf at %d, modules/a.tf at %d, README.md at %d", main, module, readme)

@@ -60,10 +60,15 @@ func reviewTemplate(ctx context.Context, kube *callers.Kube, of subject) (string
 	var parameters, versions string
 	var both sync.WaitGroup
 	both.Go(func() {
-		parameters = part[aggregationv1alpha1.CoderTemplateParameterList](ctx, kube, of, "parameters", nil)
+		var list aggregationv1alpha1.CoderTemplateParameterList
+		err := readPart(ctx, kube, of, "parameters", nil, &list)
+		redactParameters(&list)
+		parameters = part(ctx, of, "parameters", list, err)
 	})
 	both.Go(func() {
-		versions = part[aggregationv1alpha1.CoderTemplateVersionList](ctx, kube, of, "versions", url.Values{"limit": {strconv.Itoa(shownVersions)}})
+		var list aggregationv1alpha1.CoderTemplateVersionList
+		err := readPart(ctx, kube, of, "versions", url.Values{"limit": {strconv.Itoa(shownVersions)}}, &list)
+		versions = part(ctx, of, "versions", list, err)
 	})
 	both.Wait()
 	facts := block("what Coder says of the template", "json", state(tmpl)) + "\n" + parameters + "\n" + versions
@@ -89,12 +94,25 @@ func clean(words string) string {
 	return redaction.Truncate(toolset.CleanText(words), most)
 }
 
+// redactParameters redacts the values of parameters whose names are those of secrets.
+func redactParameters(list *aggregationv1alpha1.CoderTemplateParameterList) {
+	for i := range list.Items {
+		p := &list.Items[i]
+		p.DefaultValue = toolset.CleanParameter(p.Name, p.DefaultValue)
+		for j := range p.Options {
+			p.Options[j].Value = toolset.CleanParameter(p.Name, p.Options[j].Value)
+		}
+	}
+	for _, preset := range list.Presets {
+		for name, value := range preset.Parameters {
+			preset.Parameters[name] = toolset.CleanParameter(name, value)
+		}
+	}
+}
+
 // part returns a block with the content of a subresource, or a line that says why it is
 // missing.
-func part[T any](ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values) string {
-	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
-	var answer T
-	err := read(ctx, kube, path, query, &answer)
+func part(ctx context.Context, of subject, name string, answer any, err error) string {
 	if err != nil {
 		gap := toolset.Gap(ctx, &toolset.CallError{
 			Verb: "get", Resource: "codertemplates/" + name, Namespace: of.namespace, Name: of.name, Err: err,
@@ -112,7 +130,9 @@ func part[T any](ctx context.Context, kube *callers.Kube, of subject, name strin
 	return block("its "+name+note, "json", words)
 }
 
-func read(ctx context.Context, kube *callers.Kube, path string, query url.Values, into any) error {
+// readPart reads a subresource of the template.
+func readPart(ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values, into any) error {
+	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
 	body, err := kube.Raw.Get(ctx, path, query)
 	if err != nil {
 		return err

@@ -229,10 +229,10 @@ func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call,
 func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
 	out := templateParameter{
 		Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
-		DefaultValue: excerpt(p.DefaultValue), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
+		DefaultValue: excerpt(toolset.CleanParameter(p.Name, p.DefaultValue)), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
 	}
 	for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
-		out.Options = append(out.Options, toolset.CleanText(option.Value))
+		out.Options = append(out.Options, toolset.CleanParameter(p.Name, option.Value))
 	}
 	return out
 }

@@ -37,6 +37,8 @@ func templateParameters() aggregationv1alpha1.CoderTemplateParameterList {
 			Validation: &aggregationv1alpha1.CoderTemplateParameterValidation{Min: ptr.To[int32](1), Max: ptr.To[int32](8), Monotonic: "increasing"},
 		}, {
 			Name: "region", Type: "string", Required: true, Validation: &aggregationv1alpha1.CoderTemplateParameterValidation{Regex: "^[a-z]+$"},
+		}, {
+			Name: "db_password", Type: "string", DefaultValue: "hunter2x", Options: []aggregationv1alpha1.CoderTemplateParameterOption{{Name: "Old", Value: "hunter1x"}},
 		}},
 		Presets: []aggregationv1alpha1.CoderTemplatePreset{{Name: "large", Parameters: map[string]string{"cpu": "8"}}},
 	}
@@ -73,6 +75,7 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 		Parameters: []templateParameter{
 			{Name: "cpu", Description: "how many", Type: "number", DefaultValue: "2", Mutable: true, Options: []string{"2", "4"}, Validation: "min 1, max 8, increasing"},
 			{Name: "region", Type: "string", Required: true, Validation: "matches ^[a-z]+$"},
+			{Name: "db_password", Type: "string", DefaultValue: "[redacted]", Options: []string{"[redacted]"}},
 		},
 		Presets: []string{"large"},
 		Versions: []templateVersion{

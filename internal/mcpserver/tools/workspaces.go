@@ -257,7 +257,7 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 		details.Agents = append(details.Agents, describeAgent(a))
 	}
 	for _, p := range ws.Spec.Parameters {
-		details.Parameters[p.Name] = excerpt(p.Value)
+		details.Parameters[p.Name] = excerpt(toolset.CleanParameter(p.Name, p.Value))
 	}
 	return getWorkspaceOutput{Workspace: details}, nil
 }

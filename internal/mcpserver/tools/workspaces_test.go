@@ -132,7 +132,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 	ws := devWorkspace("Running")
 	ws.Labels = map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}
 	ws.Spec.TTLMillis, ws.Spec.AutostartSchedule = ptr.To[int64](8*3600_000), ptr.To("30 9 * * 1-5")
-	ws.Spec.Parameters = []aggregationv1alpha1.WorkspaceParameter{{Name: "cpu", Value: "4"}, {Name: "key", Value: "ghp_0123456789abcdefghijABCDEFGHIJ012345"}}
+	ws.Spec.Parameters = []aggregationv1alpha1.WorkspaceParameter{{Name: "cpu", Value: "4"}, {Name: "note", Value: "ghp_0123456789abcdefghijABCDEFGHIJ012345"}, {Name: "db_password", Value: "hunter2x"}, {Name: "token"}}
 	ws.Spec.TemplateVersionPreset = "large"
 	ws.Status.Agents = []aggregationv1alpha1.WorkspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}}
 	ws.Status.LatestBuild.CreatedAt, ws.Status.LatestBuild.Reason = &when, "initiator"
@@ -148,7 +148,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 		Build: &workspaceBuild{Number: 3, Transition: "start", Status: "running", Reason: "initiator", Version: "v1", VersionID: activeID,
 			CreatedAt: "2026-05-01T10:00:00Z"},
 		Agents:     []workspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}},
-		Parameters: map[string]string{"cpu": "4", "key": "ghp_[redacted]"},
+		Parameters: map[string]string{"cpu": "4", "note": "ghp_[redacted]", "db_password": "[redacted]", "token": ""},
 		Preset:     "large",
 		Schedule:   workspaceSchedule{TTL: "8h0m0s", Autostart: "30 9 * * 1-5", AutomaticUpdates: "never"},
 	}

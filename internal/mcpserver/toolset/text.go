@@ -20,6 +20,15 @@ import (
 // The result can be longer than s, because the placeholder can be longer than a secret.
 func CleanText(s string) string { return redaction.Prose(readable(s)) }
 
+// CleanParameter returns CleanText of the value of a workspace's or a template's parameter. If
+// the name is that of a secret, it returns redaction.Placeholder instead.
+func CleanParameter(name, value string) string {
+	if value != "" && redaction.VariableNamesSecret(name) {
+		return redaction.Placeholder
+	}
+	return CleanText(value)
+}
+
 // terminalSequence matches, each also in its 8-bit form: a control sequence, such as one for
 // colors; a control string, such as a window title, of which only the introducer is matched
 // if there is no terminator, so that no text after it is lost; any other escape sequence.
