@@ -127,20 +127,20 @@ func TestReviewTemplate(t *testing.T) {
 		templatePath + "/versions?limit=10": `{"items":[{"id":"a","name":"v3","status":"succeeded","active":true,"archived":false,"createdAt":null}]}`,
 	}
 	words, err := get(t, connectPrompts(t, raw, aTemplate(map[string]string{
-		"README.md": "a text with ````\nfences", "main.tf": "resource {}\x1b[31m", "modules/a.tf": "module {}",
+		"README.md": "a text with ````\nfences", "main.tf": "resource {}\x1b[31m\npassword = var.password\ntoken = \"hunter22\"", "modules/a.tf": "module {}",
 	})), "review_template", "coder", "coder.k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Review the Coder template coder/coder.k8s", `"activeVersion": "v3"`, `"name": "size"`, `"size": "8"`, `"name": "v3"`, "```hcl\nresource {}\n```\n", "`````\na text with ````\nfences\n`````\n",
+		"Review the Coder template coder/coder.k8s", `"activeVersion": "v3"`, `"name": "size"`, `"size": "8"`, `"name": "v3"`, "```hcl\nresource {}\npassword = var.password\ntoken = \"[redacted]\"\n```\n", "`````\na text with ````\nfences\n`````\n",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is missing in:\n%s", want, words)
 		}
 	}
 	if strings.Contains(words, "hunter") {
-		t.Errorf("the value of a secret parameter is shown:\n%s", words)
+		t.Errorf("a secret is shown:\n%s", words)
 	}
 	if main, module, readme := strings.Index(words, `file "main.tf"`), strings.Index(words, `file "modules/a.tf"`), strings.Index(words, `file "README.md"`); main > module || module > readme {
 		t.Errorf("the order is main.tf at %d, modules/a.tf at %d, README.md at %d", main, module, readme)

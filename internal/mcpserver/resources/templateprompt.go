@@ -160,7 +160,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	var left []string
 	room := mostFileBytes
 	for _, path := range paths {
-		content := toolset.CleanText(tmpl.Spec.Files[path])
+		content := redactSource(path, tmpl.Spec.Files[path])
 		what := fmt.Sprintf("file %q", clean(path))
 		if len(content) > room {
 			left = append(left, fmt.Sprintf("%q (%d bytes)", clean(path), len(content)))
