@@ -112,15 +112,17 @@ func entering[In inWorkspace, Out any](
 }
 
 // confirmInside asks the user for confirmation. It replaces WORKSPACE in the question by
-// the name and the owner of the workspace.
+// the name and the owner of the workspace, and the agent if the call names one.
 func confirmInside(ctx context.Context, call *toolset.Call, w inside.Workspace, confirm, question string) error {
 	ws, err := readWorkspace(ctx, call.Kube, w.Namespace, w.Name)
 	if err != nil {
 		return err
 	}
-	return call.Confirm(ctx, confirm, toolset.Question{
-		Name: ws.Name, UID: ws.UID, Text: strings.Replace(question, "WORKSPACE", "workspace "+ws.Name+" of "+ws.Status.OwnerName, 1),
-	})
+	place := "workspace " + ws.Name + " of " + ws.Status.OwnerName
+	if w.Agent != "" {
+		place += fmt.Sprintf(" (agent %q)", w.Agent)
+	}
+	return call.Confirm(ctx, confirm, toolset.Question{Name: ws.Name, UID: ws.UID, Text: strings.Replace(question, "WORKSPACE", place, 1)})
 }
 
 const (
@@ -154,15 +156,23 @@ type commandOutput struct {
 	Note      string       `json:"note,omitempty"`
 }
 
-func runInWorkspace(ctx context.Context, call *toolset.Call, w inside.Workspace, in runInWorkspaceInput) (commandOutput, error) {
-	how := ""
+// question returns the question to the user: what runs, how and in which directory.
+func (in runInWorkspaceInput) question() string {
+	how, input := "", ""
 	if in.Background {
 		how = " in the background"
 	}
-	if in.Stdin != "" {
-		how += fmt.Sprintf(" with %d bytes of input", len(in.Stdin))
+	if in.Directory != "" {
+		how += fmt.Sprintf(" in %q", in.Directory)
 	}
-	if err := confirmInside(ctx, call, w, in.Confirm, fmt.Sprintf("In WORKSPACE, run%s this command? %q", how, in.Command)); err != nil {
+	if in.Stdin != "" {
+		input = fmt.Sprintf(" Its input is: %q", quoteStart(in.Stdin))
+	}
+	return fmt.Sprintf("In WORKSPACE, run%s this command? %q%s", how, in.Command, input)
+}
+
+func runInWorkspace(ctx context.Context, call *toolset.Call, w inside.Workspace, in runInWorkspaceInput) (commandOutput, error) {
+	if err := confirmInside(ctx, call, w, in.Confirm, in.question()); err != nil {
 		return commandOutput{}, err
 	}
 	c := inside.Command{

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -128,6 +129,34 @@ func TestInsideAsksBeforeItChangesAnything(t *testing.T) {
 	c.must(t, "run_in_workspace", map[string]any{"command": "echo new >f", "confirm": "coder.ada.dev"})
 	if got := c.must(t, "read_workspace_file", map[string]any{"path": "f"})["content"]; got != "new\n" {
 		t.Errorf("the file is %q", got)
+	}
+}
+
+func TestInsideQuestionsSayWhatRunsWhere(t *testing.T) {
+	c := goInside(t, toolset.Env{})
+	id := c.must(t, "run_in_workspace", map[string]any{"command": "sleep 1000", "background": true, "confirm": devName})["id"].(string)
+	defer c.must(t, "stop_workspace_command", map[string]any{"id": id, "confirm": devName})
+	if err := os.WriteFile(filepath.Join(c.workspace.Home, "f"), []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const agent = `workspace coder.ada.dev of ada (agent "gpu")`
+	for tool, tt := range map[string]struct {
+		arguments map[string]any
+		want      string
+	}{
+		"run_in_workspace": {
+			map[string]any{"command": "make clean", "directory": "/srv/a", "stdin": "yes\n" + strings.Repeat("x", maxQuestion), "background": true},
+			`In ` + agent + `, run in the background in "/srv/a" this command? "make clean" Its input is: "yes\n` + strings.Repeat("x", maxQuestion-4) + `… (4 bytes more)"`,
+		},
+		"write_workspace_file":   {map[string]any{"path": "f", "content": "new"}, `In ` + agent + `, write 3 bytes to "f"`},
+		"edit_workspace_file":    {map[string]any{"path": "f", "oldText": "old", "newText": "new"}, `In ` + agent + `, replace "old" by "new" in "f"`},
+		"stop_workspace_command": {map[string]any{"id": id}, `In ` + agent + `, stop background command ` + id},
+	} {
+		tt.arguments["agent"] = "gpu"
+		want := strconv.Quote(tt.want)
+		if _, told := c.call(t, tool, tt.arguments); !strings.Contains(told, want[:len(want)-1]) {
+			t.Errorf("%s tells: %s\nwant %s", tool, told, tt.want)
+		}
 	}
 }
 
