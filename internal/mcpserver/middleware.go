@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -159,8 +160,10 @@ type responseWriter struct {
 	ended  bool
 	// spoke reports that something was written since the last keep-alive check.
 	spoke bool
-	// timer is set while the response is an open event stream.
+	// timer is set while the response is an open event stream, or is kept open.
 	timer *time.Timer
+	// opened reports that a comment sent the header, and failed that an error came after it.
+	opened, failed bool
 }
 
 func newResponseWriter(w http.ResponseWriter) *responseWriter {
@@ -174,15 +177,40 @@ func (w *responseWriter) WriteHeader(status int) {
 }
 
 func (w *responseWriter) writeHeader(status int) {
+	if w.opened {
+		w.failed = status >= http.StatusBadRequest
+		return
+	}
 	w.allowTime()
 	// 1xx statuses are informational and precede the response.
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
-		if !w.ended && strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
-			w.timer = time.AfterFunc(keepAliveInterval, w.beat)
-		}
+		w.startTimer()
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// startTimer starts the keep-alive of an event stream.
+func (w *responseWriter) startTimer() {
+	if w.timer == nil && !w.ended && strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+		w.timer = time.AfterFunc(keepAliveInterval, w.beat)
+	}
+}
+
+// KeepOpen implements protocol.StreamKeeper.
+func (w *responseWriter) KeepOpen() (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.startTimer()
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.status == 0 && w.timer != nil {
+			// The response may be of another type.
+			w.timer.Stop()
+			w.timer = nil
+		}
+	}
 }
 
 func (w *responseWriter) Write(p []byte) (int, error) {
@@ -193,6 +221,11 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	}
 	w.spoke = true
 	w.allowTime()
+	if w.failed {
+		// The SDK sends errors as plain JSON with a status, for which it is too late.
+		_, err := fmt.Fprintf(w.ResponseWriter, "event: message\ndata: %s\n\n", p)
+		return len(p), err
+	}
 	return w.ResponseWriter.Write(p)
 }
 
@@ -216,8 +249,12 @@ func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 func (w *responseWriter) beat() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.ended {
+	if w.ended || w.timer == nil {
 		return
+	}
+	if w.status == 0 {
+		w.writeHeader(http.StatusOK)
+		w.opened = true
 	}
 	if !w.spoke {
 		w.allowTime()

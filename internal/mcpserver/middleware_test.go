@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -341,5 +345,47 @@ func TestErrorsOfABodyNameNoAddress(t *testing.T) {
 				t.Errorf("the error is %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestSilentCallsAreKeptAlive calls a tool that takes 29 seconds, from clients that do not ask for progress.
+func TestSilentCallsAreKeptAlive(t *testing.T) {
+	for _, version := range eras {
+		for name, tc := range map[string]struct {
+			err  error
+			want string
+		}{
+			"a result": {nil, `"text":"done"`},
+			"an error": {&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no"}, `"message":"no"`},
+		} {
+			t.Run(version+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld()
+					server, err := protocol.New(protocol.Config{Metrics: w.metrics, Content: func(server *mcp.Server) {
+						server.AddTool(&mcp.Tool{Name: "slow", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+							<-time.After(29 * time.Second)
+							return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, tc.err
+						})
+					}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					answered := ask(w.handler(server.ServeHTTP), func(r *http.Request) {
+						r.Header.Set("Content-Type", "application/json")
+						r.Header.Set("Accept", "application/json, text/event-stream")
+						r.Header.Set("Mcp-Protocol-Version", version)
+						r.Header.Set("Mcp-Method", "tools/call")
+						r.Header.Set("Mcp-Name", "slow")
+						r.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{},"_meta":{` +
+							`"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+					})
+					got := answered.Body.String()
+					events := strings.TrimPrefix(got, keepAlive)
+					if len(events) == len(got) || !strings.HasPrefix(events, "event: message\ndata: {") || !strings.HasSuffix(events, "}\n\n") || !strings.Contains(events, tc.want) {
+						t.Errorf("the answer is %d %q", answered.Code, got)
+					}
+				})
+			})
+		}
 	}
 }

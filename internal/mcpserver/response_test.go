@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 )
 
 const event = "event: message\ndata: {}\n\n"
@@ -63,6 +65,18 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 		}, strings.Repeat(event, 5)},
 		"not before it begins": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream")
+			pause(time.Minute)
+		}, ""},
+		"before its first event, if it is kept open": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			end := w.(protocol.StreamKeeper).KeepOpen()
+			pause(46 * time.Second)
+			end()
+			fmt.Fprint(w, event)
+		}, strings.Repeat(keepAlive, 3) + event},
+		"not after the end of that": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(protocol.StreamKeeper).KeepOpen()()
 			pause(time.Minute)
 		}, ""},
 		"not an answer of another type": {func(w http.ResponseWriter) {

@@ -136,6 +136,7 @@ func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 		if method == methodListen {
 			return next(ctx, method, req)
 		}
+		defer keepOpen(ctx, method)()
 		if inSession(req) && !isNotification(method) {
 			user := callers.NameOf(ctx)
 			end, ok := s.sessionCalls.Begin(user)
@@ -187,28 +188,53 @@ func inSession(req mcp.Request) bool {
 	return ok && session.ID() != ""
 }
 
+// StreamKeeper is implemented by response writers that can send the header of an event
+// stream while its handler is silent.
+type StreamKeeper interface {
+	// KeepOpen begins to keep the stream open. Until end is called, nothing may change the
+	// header of the response.
+	KeepOpen() (end func())
+}
+
 type connectionKey struct{}
 
-// withConnection stores the request's context for followConnection. It is used only for
-// requests without a session: in a session, the context of the first request is used, whose
-// connection ends early.
-func withConnection(ctx context.Context) context.Context {
-	return context.WithValue(ctx, connectionKey{}, ctx)
+// connection is the connection of a request without a session.
+type connection struct {
+	ctx    context.Context
+	writer http.ResponseWriter
+}
+
+// withConnection stores the request's context and writer for followConnection and keepOpen. It
+// is used only for requests without a session: in a session, the context of the first request
+// is used, whose connection ends early.
+func withConnection(ctx context.Context, w http.ResponseWriter) context.Context {
+	return context.WithValue(ctx, connectionKey{}, connection{ctx, w})
 }
 
 // followConnection cancels the work when the client disconnects, if the response can be
 // sent only on that connection. The SDK does that only for revision 2026-07-28.
 func followConnection(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	connection, ok := ctx.Value(connectionKey{}).(context.Context)
+	on, ok := ctx.Value(connectionKey{}).(connection)
 	if !ok {
 		return ctx, cancel
 	}
-	stop := context.AfterFunc(connection, cancel)
+	stop := context.AfterFunc(on.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
 	}
+}
+
+// keepOpen keeps the connection of a call of a tool open, until end is called. The SDK sends
+// nothing before the first event, which may take minutes if the client does not ask for
+// progress.
+func keepOpen(ctx context.Context, method string) (end func()) {
+	on, _ := ctx.Value(connectionKey{}).(connection)
+	if keeper, ok := on.writer.(StreamKeeper); ok && method == methodCallTool {
+		return keeper.KeepOpen()
+	}
+	return func() {}
 }
 
 // extend adds to what the SDK does for single methods. Calls of tools pass it unchanged.

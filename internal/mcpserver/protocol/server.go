@@ -191,7 +191,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.sessions == nil || isSessionless(r) {
-		s.stateless.ServeHTTP(w, r.WithContext(withConnection(r.Context())))
+		s.stateless.ServeHTTP(w, r.WithContext(withConnection(r.Context(), w)))
 		return
 	}
 	s.sessions.ServeHTTP(w, r)
