@@ -78,6 +78,9 @@ type Part struct {
 	// More reports that the file continues, at NextLine or NextByte.
 	More               bool
 	NextLine, NextByte int64
+	// CutLine is the number of a line whose rest is left out, because it alone exceeds the
+	// limit.
+	CutLine int64
 }
 
 // Part returns the content for the answer: at most lines lines and most bytes. r is the
@@ -104,7 +107,8 @@ func (c Content) Part(r Range, lines, most int) Part {
 	if p.More {
 		p.NextLine = r.First + int64(bytes.Count(data, []byte("\n")))
 		if p.NextLine == r.First {
-			// A single line exceeds the limit; continue with the next line.
+			// Continue with the next line.
+			p.CutLine = r.First
 			p.NextLine++
 			data = wholeStart(data)
 		}

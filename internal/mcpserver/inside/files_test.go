@@ -48,7 +48,7 @@ func TestReadReturnsParts(t *testing.T) {
 			"the last line":    {lines(4, 1, 100), inside.Part{Data: []byte("vier")}},
 			"behind the end":   {lines(9, 1, 100), inside.Part{Data: []byte{}}},
 			"few bytes":        {lines(1, 10, 7), inside.Part{Data: []byte("eins\n"), More: true, NextLine: 2}},
-			"a part of a line": {lines(3, 10, 6), inside.Part{Data: []byte("drei "), More: true, NextLine: 4}},
+			"a part of a line": {lines(3, 10, 6), inside.Part{Data: []byte("drei "), More: true, NextLine: 4, CutLine: 3}},
 			"bytes":            {inside.Range{First: 11, Count: 7, MaxBytes: 7}, inside.Part{Data: []byte("drei "), More: true, NextByte: 16}},
 			"the next bytes":   {inside.Range{First: 16, Count: 7, MaxBytes: 7}, inside.Part{Data: []byte("ü\nvie"), More: true, NextByte: 22}},
 			"last bytes":       {inside.Range{First: 22, Count: 7, MaxBytes: 7}, inside.Part{Data: []byte("r")}},
@@ -58,7 +58,7 @@ func TestReadReturnsParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := content.Part(c.r, int(c.r.Count-1), int(c.r.MaxBytes-1))
-			if !bytes.Equal(got.Data, c.want.Data) || got.More != c.want.More || got.NextLine != c.want.NextLine || got.NextByte != c.want.NextByte || got.Binary {
+			if !bytes.Equal(got.Data, c.want.Data) || got.More != c.want.More || got.NextLine != c.want.NextLine || got.NextByte != c.want.NextByte || got.CutLine != c.want.CutLine || got.Binary {
 				t.Errorf("%s: %+v (%q), want %+v (%q)", name, got, got.Data, c.want, c.want.Data)
 			}
 			if content.Size != 22 || content.Version == "" {

@@ -214,6 +214,16 @@ func TestFilesThatAreNoTextOrLong(t *testing.T) {
 	if read["truncated"] != true || read["nextLine"] != 2010.0 || read["size"] != 150000.0 || len(read["content"].(string)) != 10000 {
 		t.Errorf("%v %v %v", read["truncated"], read["nextLine"], read["size"])
 	}
+	if err := os.WriteFile(filepath.Join(c.workspace.Home, "wide"), []byte("a\n"+strings.Repeat("b", 20)+"\u200b\nc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read = c.must(t, "read_workspace_file", map[string]any{"path": "wide", "firstLine": 2, "limitBytes": 10})
+	if read["nextLine"] != 3.0 || read["note"] != "line 2 is longer than 10 bytes, and its rest is left out; give a larger limitBytes, or read it by firstByte" {
+		t.Errorf("a long line: %v", read)
+	}
+	if read = c.must(t, "read_workspace_file", map[string]any{"path": "wide", "limitBytes": 10}); read["nextLine"] != 2.0 || read["note"] != nil {
+		t.Errorf("before a long line: %v", read)
+	}
 	if _, told := c.call(t, "read_workspace_file", map[string]any{"path": "long", "firstLine": 1, "firstByte": 1}); !strings.Contains(told, "not both") {
 		t.Errorf("told is %s", told)
 	}
