@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -93,7 +94,7 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		return getEventsOutput{}, err
 	}
 	options := page.Options(in.Namespace)
-	in.filter(options)
+	in.filter(options, call.Kube.Scheme())
 	read, next, failed := toolset.ReadEvents(ctx, call.Kube, *options)
 	if failed != nil {
 		return getEventsOutput{}, failed
@@ -116,14 +117,24 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 	return out, nil
 }
 
-// filter sets the field selector, so that the API server filters. It capitalizes the kind,
-// because clients often write it in lower case.
-func (in getEventsInput) filter(options *client.ListOptions) {
+// filter sets the field selector, so that the API server filters.
+func (in getEventsInput) filter(options *client.ListOptions, scheme *runtime.Scheme) {
 	selected := fields.Set{"involvedObject.name": in.Name, "type": in.Type}
 	if in.Kind != "" {
-		selected["involvedObject.kind"] = strings.ToUpper(in.Kind[:1]) + in.Kind[1:]
+		selected["involvedObject.kind"] = kindOf(scheme, in.Kind)
 	}
 	options.FieldSelector = selectorOf(selected)
+}
+
+// kindOf returns the kind that a client may have written in lower case, such as "replicaset".
+// An unknown kind is capitalized.
+func kindOf(scheme *runtime.Scheme, written string) string {
+	for known := range scheme.AllKnownTypes() {
+		if strings.EqualFold(known.Kind, written) {
+			return known.Kind
+		}
+	}
+	return strings.ToUpper(written[:1]) + written[1:]
 }
 
 // firstSeen returns the time of the first occurrence. Events of the events.k8s.io API set

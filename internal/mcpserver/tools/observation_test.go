@@ -74,15 +74,19 @@ func TestGetEventsSelects(t *testing.T) {
 	warning, other := newEvent("warning", 1), newEvent("other", 2)
 	warning.Type = "Warning"
 	other.InvolvedObject = corev1.ObjectReference{Kind: "Deployment", Name: "coder"}
-	elsewhere := newEvent("elsewhere", 3)
+	elsewhere, compound, foreign := newEvent("elsewhere", 3), newEvent("compound", 4), newEvent("foreign", 5)
 	elsewhere.Namespace = "other"
-	call := &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, newEvent("normal", 0), warning, other, elsewhere)}
+	compound.InvolvedObject = corev1.ObjectReference{Kind: "ReplicaSet", Name: "coder-2"}
+	foreign.InvolvedObject = corev1.ObjectReference{Kind: "Cluster", Name: "database"}
+	call := &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, newEvent("normal", 0), warning, other, elsewhere, compound, foreign)}
 	for want, in := range map[string]getEventsInput{
-		"other warning normal": {},
-		"warning normal":       {Kind: "Pod", Name: "coder-1"},
-		"warning":              {Kind: "pod", Type: "Warning"},
-		"other":                {Name: "coder"},
-		"":                     {Name: "a,type=Normal"},
+		"foreign compound other warning normal": {},
+		"warning normal":                        {Kind: "Pod", Name: "coder-1"},
+		"warning":                               {Kind: "pod", Type: "Warning"},
+		"compound":                              {Kind: "replicaset"},
+		"foreign":                               {Kind: "cluster"},
+		"other":                                 {Name: "coder"},
+		"":                                      {Name: "a,type=Normal"},
 	} {
 		in.Namespace = "coder"
 		out, err := getEvents(t.Context(), call, in)
