@@ -137,7 +137,8 @@ func (m *Middleware) limitInFlight(next http.Handler) http.Handler {
 }
 
 const (
-	// maxBodyBytes is larger than any valid call of a tool.
+	// maxBodyBytes limits the JSON of a call with all its arguments. All requests in flight
+	// must fit into the memory of the pod.
 	maxBodyBytes = 1 << 20
 	// bodyReadTimeout is the time that a client has to send the body.
 	bodyReadTimeout = 30 * time.Second

@@ -69,7 +69,7 @@ var descriptions = map[string]string{
 	"read_workspace_file.maxLines":    "most lines",
 	"read_workspace_file.firstByte":   "from which byte on, counted from 1; instead of firstLine",
 	"read_workspace_file.limitBytes":  "most bytes",
-	"write_workspace_file.content":    "all of the new content, at most 1 MiB",
+	"write_workspace_file.content":    "all of the new content; the whole call may have 1 MiB as JSON",
 	"edit_workspace_file.oldText":     "exact text with white space; must be in the file once",
 	"edit_workspace_file.newText":     "what takes its place",
 	"edit_workspace_file.replaceAll":  "replace all occurrences",

@@ -27,7 +27,7 @@ const (
 type pushTemplateInput struct {
 	Namespace       string            `json:"namespace"`
 	Name            string            `json:"name"`
-	Files           map[string]string `json:"files,omitempty" jsonschema:"the whole source, text by path"`
+	Files           map[string]string `json:"files,omitempty" jsonschema:"the whole source, text by path; the whole call may have 1 MiB as JSON"`
 	Variables       map[string]string `json:"variables,omitempty"`
 	SecretVariables map[string]string `json:"secretVariables,omitempty" jsonschema:"as SECRET/KEY"`
 	VersionName     string            `json:"versionName,omitempty"`
