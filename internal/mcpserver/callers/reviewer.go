@@ -96,16 +96,21 @@ func NewReviewer(kube kubernetes.Interface, callers client.Client, namespaces fu
 	}
 }
 
-// MayEnter reports whether the user may post to /mcp. Local is always allowed.
+// MayEnter reports whether the user may post to /mcp. Local is always allowed. Other users
+// belong to system:authenticated, which is not in the tokens of an OpenID Connect issuer.
 func (r *Reviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
 	if _, local := u.(Local); local {
 		return true, nil
+	}
+	groups := u.GetGroups()
+	if !slices.Contains(groups, user.AllAuthenticated) {
+		groups = append(slices.Clone(groups), user.AllAuthenticated)
 	}
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: MCPPath, Verb: "post"},
 		User:                  u.GetName(),
 		UID:                   u.GetUID(),
-		Groups:                u.GetGroups(),
+		Groups:                groups,
 		Extra:                 make(map[string]authorizationv1.ExtraValue, len(u.GetExtra())),
 	}
 	for k, v := range u.GetExtra() {

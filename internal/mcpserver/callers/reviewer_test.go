@@ -45,17 +45,24 @@ func testClock() *clocktesting.FakePassiveClock {
 }
 
 func TestEntryIsAskedWithTheWholeCaller(t *testing.T) {
-	d := &doorkeeper{allowed: true}
-	alice := &user.DefaultInfo{Name: "alice", UID: "1", Groups: []string{"platform"}, Extra: map[string][]string{"k": {"v"}}}
-	if ok, err := d.reviewer(testClock()).MayEnter(t.Context(), alice); err != nil || !ok {
-		t.Fatalf("%v, %v", ok, err)
-	}
-	want := []authorizationv1.SubjectAccessReviewSpec{{
-		User: "alice", UID: "1", Groups: []string{"platform"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/mcp", Verb: "post"},
-	}}
-	if diff := cmp.Diff(want, d.asked); diff != "" {
-		t.Errorf("the reviews (-want +got):\n%s", diff)
+	for name, groups := range map[string][]string{
+		"of Kubernetes": {"platform", "system:authenticated"},
+		"of an issuer":  {"platform"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &doorkeeper{allowed: true}
+			alice := &user.DefaultInfo{Name: "alice", UID: "1", Groups: groups, Extra: map[string][]string{"k": {"v"}}}
+			if ok, err := d.reviewer(testClock()).MayEnter(t.Context(), alice); err != nil || !ok {
+				t.Fatalf("%v, %v", ok, err)
+			}
+			want := []authorizationv1.SubjectAccessReviewSpec{{
+				User: "alice", UID: "1", Groups: []string{"platform", "system:authenticated"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/mcp", Verb: "post"},
+			}}
+			if diff := cmp.Diff(want, d.asked); diff != "" {
+				t.Errorf("the reviews (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
