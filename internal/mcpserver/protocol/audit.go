@@ -200,11 +200,15 @@ func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
 // isNoResource recognizes mcp.ResourceNotFoundError.
 func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
 
+// noResource replaces mcp.ResourceNotFoundError, whose data is not JSON if the URI contains
+// characters that Go escapes in another way than JSON.
 func noResource(rpc *jsonrpc.Error, uri string) error {
+	// It cannot fail for strings.
+	data, _ := json.Marshal(map[string]string{"uri": uri})
 	return &jsonrpc.Error{
 		Code:    rpc.Code,
 		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", Cut(uri)),
-		Data:    rpc.Data,
+		Data:    data,
 	}
 }
 

@@ -39,6 +39,7 @@ func TestNamesThatDoNotExistAreExplained(t *testing.T) {
 		"a tool":                  {methodCallTool, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no tool \"no_such\"; tools/list shows all tools"`},
 		"a prompt":                {methodGetPrompt, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no prompt \"no_such\"; prompts/list shows all prompts"`},
 		"a resource":              {methodReadResource, map[string]any{"uri": "test://no"}, `"code":-32602,"message":"there is no resource \"test://no\"; resources/list and resources/templates/list show all resources","data":{"uri":"test://no"}`},
+		"an unprintable address":  {methodReadResource, map[string]any{"uri": "test://\U000e0041"}, `"data":{"uri":"test://` + "\U000e0041" + `"}`},
 		"an error for clients":    {methodReadResource, map[string]any{"uri": "test://x"}, `"code":-32602,"message":"a sentence of its own"`},
 		"an error for nobody":     {methodGetPrompt, map[string]any{"name": "p"}, `"code":-32603,"message":"internal error; see the log of the server for details"`},
 		"a completion, not there": {methodComplete, map[string]any{"ref": map[string]any{"type": "ref/prompt", "name": "p"}, "argument": map[string]any{"name": "x", "value": ""}}, `"code":-32601`},
