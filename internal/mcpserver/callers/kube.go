@@ -2,6 +2,7 @@ package callers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,6 +114,22 @@ func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (
 		}
 	}
 	return req.Stream(ctx)
+}
+
+// maxJSON limits the size of a JSON document that is read.
+const maxJSON = 4 << 20
+
+// ReadJSON requests a path of the Kubernetes API and decodes the JSON document into into.
+func (k *Kube) ReadJSON(ctx context.Context, apiPath string, query url.Values, into any) error {
+	body, err := k.Raw.Get(ctx, apiPath, query)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(io.LimitReader(body, maxJSON)).Decode(into); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
 }
 
 func checkPath(apiPath string) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -27,9 +26,7 @@ const (
 	mostFileBytes = 48 << 10
 	// mostPartBytes limits the size of the versions and of the parameters.
 	mostPartBytes = 8 << 10
-	// mostAnswerBytes limits the size of an API response that is read.
-	mostAnswerBytes = 1 << 20
-	shownVersions   = 10
+	shownVersions = 10
 	// timeLimit limits the time for reading a template.
 	timeLimit = 8 * time.Second
 )
@@ -133,15 +130,7 @@ func part(ctx context.Context, of subject, name string, answer any, err error) s
 // readPart reads a subresource of the template.
 func readPart(ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values, into any) error {
 	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
-	body, err := kube.Raw.Get(ctx, path, query)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	if err := json.NewDecoder(io.LimitReader(body, mostAnswerBytes)).Decode(into); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
-	}
-	return nil
+	return kube.ReadJSON(ctx, path, query, into)
 }
 
 // files returns blocks with the files of a template: Terraform first, then the rest by

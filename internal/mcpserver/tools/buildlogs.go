@@ -2,8 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -18,8 +16,6 @@ const (
 	defaultBuildLogLines = 200
 	defaultBuildLogBytes = 64 << 10
 	maxBuildLogBytes     = 1 << 20
-	// maxSubresourceBytes limits the size of a JSON document that is read from a subresource.
-	maxSubresourceBytes = 4 << 20
 
 	workspaceLogResource = workspacePlural + "/log"
 	templateLogResource  = templatePlural + "/log"
@@ -132,8 +128,7 @@ func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Val
 	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
 		return nil, err
 	}
-	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, s.namespace, s.plural, s.object, s.name)
-	body, err := call.Kube.Raw.Get(ctx, path, query)
+	body, err := call.Kube.Raw.Get(ctx, s.path(), query)
 	if err != nil {
 		return nil, s.failed(err)
 	}
@@ -141,15 +136,17 @@ func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Val
 }
 
 func (s subresource) decode(ctx context.Context, call *toolset.Call, query url.Values, into any) error {
-	body, err := s.open(ctx, call, query)
-	if err != nil {
+	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
 		return err
 	}
-	defer body.Close()
-	if err := json.NewDecoder(io.LimitReader(body, maxSubresourceBytes)).Decode(into); err != nil {
-		return s.failed(fmt.Errorf("reading the answer: %w", err))
+	if err := call.Kube.ReadJSON(ctx, s.path(), query, into); err != nil {
+		return s.failed(err)
 	}
 	return nil
+}
+
+func (s subresource) path() string {
+	return callers.SubresourcePath(aggregationv1alpha1.GroupVersion, s.namespace, s.plural, s.object, s.name)
 }
 
 func (s subresource) failed(err error) error {

@@ -2,8 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -21,8 +19,6 @@ const (
 	// versionPath and aggregatedPath can usually be read by every authenticated user.
 	versionPath    = "/version"
 	aggregatedPath = "/apis/" + aggregationGroup + "/v1alpha1"
-	// maxDiscovery limits the size of a discovery document that is read.
-	maxDiscovery = 64 << 10
 	// maxHealth is the maximum number of control planes that are checked.
 	maxHealth = 50
 
@@ -81,7 +77,7 @@ func (h *health) lookAtCluster(ctx context.Context, kube *callers.Kube) {
 	var info struct {
 		GitVersion string `json:"gitVersion"`
 	}
-	if err := readJSON(ctx, kube, versionPath, &info); err != nil {
+	if err := kube.ReadJSON(ctx, versionPath, nil, &info); err != nil {
 		h.miss(ctx, &toolset.CallError{Verb: "get", Resource: versionPath, Err: err})
 		return
 	}
@@ -94,7 +90,7 @@ func (h *health) lookAtAggregatedAPI(ctx context.Context, kube *callers.Kube) {
 	var discovery struct {
 		GroupVersion string `json:"groupVersion"`
 	}
-	err := readJSON(ctx, kube, aggregatedPath, &discovery)
+	err := kube.ReadJSON(ctx, aggregatedPath, nil, &discovery)
 	switch {
 	case err == nil && discovery.GroupVersion == aggregationv1alpha1.GroupVersion.String():
 		h.Cluster.AggregatedAPI = "available"
@@ -133,15 +129,6 @@ func (h *health) miss(ctx context.Context, call *toolset.CallError) {
 		h.Status = statusDegraded
 	}
 	h.Gaps = append(h.Gaps, toolset.Gap(ctx, call))
-}
-
-func readJSON(ctx context.Context, kube *callers.Kube, path string, into any) error {
-	stream, err := kube.Raw.Get(ctx, path, nil)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	return json.NewDecoder(io.LimitReader(stream, maxDiscovery)).Decode(into)
 }
 
 func addDiagnosis(s *toolset.Set) {
