@@ -92,10 +92,10 @@ func (c Content) Part(r Range, lines, most int) Part {
 	data = data[:min(len(data), most)]
 	if !r.Lines {
 		// A range of bytes may start or end within a character.
-		p.Data = wholeStart(wholeEnd(data))
+		p.Data = toolset.WholeCharacters(wholeEnd(data))
 		p.Binary = isBinary(p.Data)
 		if p.More {
-			p.NextByte = r.First + int64(len(data)) - int64(len(data)-len(wholeStart(data)))
+			p.NextByte = r.First + int64(len(data)) - int64(len(data)-len(toolset.WholeCharacters(data)))
 		}
 		return p
 	}
@@ -110,7 +110,7 @@ func (c Content) Part(r Range, lines, most int) Part {
 			// Continue with the next line.
 			p.CutLine = r.First
 			p.NextLine++
-			data = wholeStart(data)
+			data = toolset.WholeCharacters(data)
 		}
 	}
 	p.Data, p.Binary = data, isBinary(data)

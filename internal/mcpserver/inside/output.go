@@ -50,7 +50,7 @@ func (o Output) Text() string {
 	if o.Omitted() == 0 {
 		return toolset.CleanText(string(o.Start) + string(o.End))
 	}
-	start, end := wholeStart(o.Start), wholeEnd(o.End)
+	start, end := toolset.WholeCharacters(o.Start), wholeEnd(o.End)
 	omitted := o.Size - int64(len(start)) - int64(len(end))
 	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", toolset.CleanText(string(start)), omitted, toolset.CleanText(string(end)))
 }
@@ -60,23 +60,10 @@ func (o Output) IsBinary() bool {
 	if o.Omitted() == 0 {
 		return isBinary(append(bytes.Clone(o.Start), o.End...))
 	}
-	return isBinary(wholeStart(o.Start)) || isBinary(wholeEnd(o.End))
+	return isBinary(toolset.WholeCharacters(o.Start)) || isBinary(wholeEnd(o.End))
 }
 
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
-
-// wholeStart removes an incomplete character at the end of b.
-func wholeStart(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return b
-}
 
 // wholeEnd removes the rest of a character at the start of b.
 func wholeEnd(b []byte) []byte {

@@ -163,7 +163,7 @@ func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 	tooLong := len(content) > maxBytes
 	if tooLong {
-		content = wholeCharacters(content[:maxBytes])
+		content = toolset.WholeCharacters(content[:maxBytes])
 	}
 	switch {
 	case utf8.Valid(content):
@@ -176,17 +176,4 @@ func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 		return nil, toolset.UsageError(fmt.Sprintf("%s is not text and has more than %d KiB, which is the limit", a, maxBytes>>10))
 	}
 	return &mcp.ResourceContents{MIMEType: "application/octet-stream", Blob: content}, nil
-}
-
-// wholeCharacters removes an incomplete UTF-8 character from the end.
-func wholeCharacters(content []byte) []byte {
-	for i := 1; i <= utf8.UTFMax && i <= len(content); i++ {
-		if start := len(content) - i; utf8.RuneStart(content[start]) {
-			if !utf8.FullRune(content[start:]) {
-				return content[:start]
-			}
-			break
-		}
-	}
-	return content
 }

@@ -304,14 +304,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-func TestWholeCharacters(t *testing.T) {
-	for cut, want := range map[string]string{"": "", "ab": "ab", "ä": "ä", "a\xc3": "a", "a\xe2\x82": "a", "a\xff": "a\xff", "\x80\x80\x80\x80\x80": "\x80\x80\x80\x80\x80"} {
-		if got := string(wholeCharacters([]byte(cut))); got != want {
-			t.Errorf("%q is cut to %q, want %q", cut, got, want)
-		}
-	}
-}
-
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		uri  string

@@ -67,6 +67,19 @@ func isUnreadable(r rune) bool {
 	}
 }
 
+// WholeCharacters removes an incomplete UTF-8 character from the end.
+func WholeCharacters(text []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if start := len(text) - i; utf8.RuneStart(text[start]) {
+			if !utf8.FullRune(text[start:]) {
+				return text[:start]
+			}
+			break
+		}
+	}
+	return text
+}
+
 // chunk is the size of a read, in bytes.
 const chunk = 32 << 10
 

@@ -48,6 +48,14 @@ func TestTextIsReadable(t *testing.T) {
 	}
 }
 
+func TestWholeCharacters(t *testing.T) {
+	for cut, want := range map[string]string{"": "", "ab": "ab", "ä": "ä", "a\xc3": "a", "a\xe2\x82": "a", "a\xff": "a\xff", "\x80\x80\x80\x80\x80": "\x80\x80\x80\x80\x80"} {
+		if got := string(WholeCharacters([]byte(cut))); got != want {
+			t.Errorf("%q is cut to %q, want %q", cut, got, want)
+		}
+	}
+}
+
 const sampleJWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6YSJ9.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
 
 func FuzzClean(f *testing.F) {
