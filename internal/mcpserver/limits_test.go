@@ -94,7 +94,7 @@ func TestOneUserCannotTakeAllPlaces(t *testing.T) {
 	if answered := ask(free, as("alice")); answered.Code != http.StatusOK {
 		t.Errorf("when the calls ended, the answer is %d", answered.Code)
 	}
-	if left := w.middleware.users.calls.Of("alice"); left != 0 {
+	if left := w.middleware.users.calls.Total(); left != 0 {
 		t.Errorf("%d calls that ended are counted", left)
 	}
 }

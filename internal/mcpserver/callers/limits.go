@@ -157,13 +157,6 @@ func (q *Quota) add(user string) (end func()) {
 	})
 }
 
-// Of returns the number of running operations of a user.
-func (q *Quota) Of(user string) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.byUser[user]
-}
-
 // Total returns the number of running operations of all users.
 func (q *Quota) Total() int {
 	q.mu.Lock()

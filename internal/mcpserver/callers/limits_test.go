@@ -150,7 +150,7 @@ func TestEachUserHasAShare(t *testing.T) {
 	}
 	first()
 	first()
-	if got := q.Of("alice"); got != 1 {
+	if got := q.Total(); got != 2 {
 		t.Errorf("after one end, called twice, %d are under way", got)
 	}
 	if _, ok := q.Begin("alice"); !ok {
