@@ -200,7 +200,7 @@ type connectionKey struct{}
 
 // connection is the connection of a request without a session.
 type connection struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // It is stored in another context.
 	writer http.ResponseWriter
 }
 
