@@ -107,9 +107,6 @@ func (env *environment) addControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := workload.SetUpIndexes(ctx, env.manager); err != nil {
-		return err
-	}
 	controlPlanes := controlplane.New(kit)
 	env.refused = controlPlanes.Refused
 	for _, controller := range []interface {

@@ -282,7 +282,7 @@ func run(t *testing.T, mgr ctrl.Manager) {
 	}
 	planes := controlplane.New(kit)
 	daemons, proxies := provisioner.New(kit, planes.Refused), workspaceproxy.New(kit, planes.Refused)
-	err = errors.Join(workload.SetUpIndexes(ctx, mgr),
+	err = errors.Join(
 		planes.SetupWithManager(ctx, mgr), daemons.SetupWithManager(ctx, mgr), proxies.SetupWithManager(ctx, mgr))
 	if err != nil {
 		t.Fatal(err)

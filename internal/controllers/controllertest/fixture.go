@@ -38,10 +38,6 @@ type Options[O client.Object] struct {
 	Deployment string
 	// Status returns the shared part of the status of an object.
 	Status func(O) *coderv1alpha1.WorkloadStatus
-	// Children are the kinds that the cluster indexes by IndexOf under the name IndexName.
-	Children  []client.Object
-	IndexName string
-	IndexOf   client.IndexerFunc
 	// Further adds the indexes of the kind to the cluster. It may be nil.
 	Further func(*fake.ClientBuilder)
 }
@@ -93,9 +89,6 @@ func (f *Fixture[O]) NewCluster() *fake.ClientBuilder {
 	builder := kinds.Cluster(f.T).WithReturnManagedFields().WithStatusSubresource(
 		&coderv1alpha1.CoderControlPlane{}, &coderv1alpha1.CoderProvisioner{}, &coderv1alpha1.CoderWorkspaceProxy{},
 		&appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
-	for _, child := range f.Options.Children {
-		builder.WithIndex(child, f.Options.IndexName, f.Options.IndexOf)
-	}
 	if f.Options.Further != nil {
 		f.Options.Further(builder)
 	}

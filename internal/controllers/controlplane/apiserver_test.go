@@ -47,7 +47,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		a.Must(err)
 		kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
 		a.Must(err)
-		return errors.Join(workload.SetUpIndexes(ctx, mgr), New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))
+		return errors.Join(New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))
 	})
 	return a
 }

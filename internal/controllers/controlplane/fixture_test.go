@@ -3,9 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,8 +64,6 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Status: func(cp *coderv1alpha1.CoderControlPlane) *coderv1alpha1.WorkloadStatus {
 				return &cp.Status.WorkloadStatus
 			},
-			Children:  slices.AppendSeq(workload.Children(), maps.Values(workload.OptionalChildren())),
-			IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 		}),
 		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},
 	}

@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,7 +38,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
-		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr))
+		return r.SetupWithManager(ctx, mgr)
 	})
 	return a
 }

@@ -58,7 +58,6 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Status: func(cr *coderv1alpha1.CoderProvisioner) *coderv1alpha1.WorkloadStatus {
 				return &cr.Status.WorkloadStatus
 			},
-			Children: workload.Children(), IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
 				b.WithIndex(&coderv1alpha1.CoderProvisioner{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
 			},

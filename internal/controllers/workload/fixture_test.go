@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -58,8 +56,6 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Status: func(cp *coderv1alpha1.CoderControlPlane) *coderv1alpha1.WorkloadStatus {
 				return &cp.Status.WorkloadStatus
 			},
-			Children:  slices.AppendSeq(Children(), maps.Values(OptionalChildren())),
-			IndexName: IndexController, IndexOf: ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
 				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []resources.Reference {
 					return ReferencesOf(resources.ControlPlane(obj.(*coderv1alpha1.CoderControlPlane), resources.Cluster{}))

@@ -24,11 +24,9 @@ type OptionalKinds struct {
 	// serves reports whether the API server serves a kind.
 	serves func(schema.GroupVersionKind) (bool, error)
 	clock  clock.WithTicker
-	index  func(context.Context, client.Object) error
 
 	mu       sync.Mutex
 	present  map[schema.GroupVersionKind]bool
-	indexed  map[schema.GroupVersionKind]bool
 	onAppear []func(context.Context, schema.GroupVersionKind) error
 }
 
@@ -42,20 +40,11 @@ func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds
 	if clk == nil {
 		clk = clock.RealClock{}
 	}
-	return newOptionalKinds(clk,
-		func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) },
-		func(ctx context.Context, obj client.Object) error {
-			return mgr.GetFieldIndexer().IndexField(ctx, obj, IndexController, ControllerOf)
-		}), nil
+	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) }), nil
 }
 
-func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error),
-	index func(context.Context, client.Object) error,
-) *OptionalKinds {
-	return &OptionalKinds{
-		clock: clk, serves: serves, index: index,
-		present: map[schema.GroupVersionKind]bool{}, indexed: map[schema.GroupVersionKind]bool{},
-	}
+func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error)) *OptionalKinds {
+	return &OptionalKinds{clock: clk, serves: serves, present: map[schema.GroupVersionKind]bool{}}
 }
 
 func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {
@@ -108,13 +97,13 @@ func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 // look asks for the kinds that are still missing, and reports whether all are present.
 func (o *OptionalKinds) look(ctx context.Context) bool {
 	all := true
-	for kind, obj := range OptionalChildren() {
+	for kind := range OptionalChildren() {
 		if o.Has(kind) {
 			continue
 		}
 		there, err := o.serves(kind)
 		if err == nil && there {
-			err = o.appear(ctx, kind, obj)
+			err = o.appear(ctx, kind)
 		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Could not check whether an optional kind is installed; retrying", "kind", kind.Kind)
@@ -124,17 +113,9 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 	return all
 }
 
-// appear indexes a kind, marks it as present and calls the registered functions. The index comes
-// first, because a pass that applies objects of the kind also lists them by index. If a call fails,
-// the kind counts as missing, so that everything is retried.
-func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind, obj client.Object) error {
-	// The manager rejects a second index with the same name.
-	if !o.indexed[kind] {
-		if err := o.index(ctx, obj); err != nil {
-			return fmt.Errorf("indexing %s: %w", kind.Kind, err)
-		}
-		o.indexed[kind] = true
-	}
+// appear marks a kind as present and calls the registered functions. If a call fails, the kind counts
+// as missing, so that all are called again.
+func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind) error {
 	for _, do := range o.set(kind, true) {
 		if err := do(ctx, kind); err != nil {
 			o.set(kind, false)

@@ -3,14 +3,11 @@ package workload
 import (
 	"context"
 	"errors"
-	"reflect"
-	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -19,17 +16,12 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	served := make(chan map[schema.GroupVersionKind]bool, 1)
 	served <- map[schema.GroupVersionKind]bool{}
-	var indexed []string
 	failures := 1
 	o := newOptionalKinds(clk,
 		func(kind schema.GroupVersionKind) (bool, error) {
 			now := <-served
 			served <- now
 			return now[kind], nil
-		},
-		func(_ context.Context, obj client.Object) error {
-			indexed = append(indexed, kindName(obj))
-			return nil
 		})
 	appeared := make(chan schema.GroupVersionKind, 10)
 	o.OnAppear(func(_ context.Context, kind schema.GroupVersionKind) error {
@@ -68,17 +60,4 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 			return false
 		}
 	})
-	slices.Sort(indexed)
-	if want := []string{"HTTPRoute", "ServiceMonitor"}; !slices.Equal(indexed, want) {
-		t.Errorf("indexed %q, want each once: %q", indexed, want)
-	}
-}
-
-func kindName(obj client.Object) string {
-	for kind, child := range OptionalChildren() {
-		if reflect.TypeOf(child) == reflect.TypeOf(obj) {
-			return kind.Kind
-		}
-	}
-	return "unknown"
 }

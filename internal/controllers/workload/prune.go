@@ -20,17 +20,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
-// IndexController is the name of the index of children by the uid of their controller.
-const IndexController = "coder.com/controller-uid"
-
-// ControllerOf returns the keys of an object in that index.
-func ControllerOf(obj client.Object) []string {
-	if owner := metav1.GetControllerOf(obj); owner != nil {
-		return []string{string(owner.UID)}
-	}
-	return nil
-}
-
 // Prune deletes the children that the spec no longer asks for. An error does not keep it from the
 // others. The Deployment is always asked for, also while its step waits. The steps of all other
 // children run whenever this one runs, because they too need StepFinalizer alone.
@@ -38,7 +27,7 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	p.wanted[t.childName(deploymentOf(p.Workload))] = true
 	var ended ending
 	for _, kind := range t.childKinds() {
-		owned, err := t.owned(ctx, p, t.Client, kind, ownedBy(p))
+		owned, err := t.owned(ctx, p, t.Client, kind, client.MatchingLabels(p.Workload.Labels))
 		ended.add(p.pruned(err))
 		for _, obj := range owned {
 			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() || p.inUse(obj) {
@@ -120,11 +109,6 @@ func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind
 	return slices.DeleteFunc(all, func(obj client.Object) bool { return !metav1.IsControlledBy(obj, p.Object) }), nil
 }
 
-// ownedBy selects the children in the cache.
-func ownedBy(p *Pass) client.ListOption {
-	return client.MatchingFields{IndexController: string(p.Object.GetUID())}
-}
-
 // list returns the objects of a kind that a reader has.
 func (t *Toolkit) list(ctx context.Context, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
 	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
@@ -164,7 +148,7 @@ func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 // detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
 // created, so that they are not deleted with the owner.
 func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
-	return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, ownedBy(p))
+	return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
 }
 
 // detachAll detaches the children of one kind that a reader has.

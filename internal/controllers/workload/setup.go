@@ -110,16 +110,6 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	return nil
 }
 
-// SetUpIndexes registers the indexes of children. Call it once per process, before SetUp.
-func SetUpIndexes(ctx context.Context, mgr manager.Manager) error {
-	for _, child := range Children() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, child, IndexController, ControllerOf); err != nil {
-			return fmt.Errorf("indexing %T by controller: %w", child, err)
-		}
-	}
-	return nil
-}
-
 // ReferencesOf returns the Secrets and ConfigMaps that the pods of a workload refer to.
 func ReferencesOf(w resources.Workload) []resources.Reference {
 	template, err := resources.PodTemplate(w)

@@ -2,7 +2,6 @@ package workspaceproxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -52,7 +51,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		kit, err := workload.New(mgr, workload.Options{})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
-		return errors.Join(workload.SetUpIndexes(ctx, mgr), r.SetupWithManager(ctx, mgr))
+		return r.SetupWithManager(ctx, mgr)
 	})
 	return a
 }

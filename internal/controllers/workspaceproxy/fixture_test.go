@@ -46,7 +46,6 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 			Status: func(p *coderv1alpha1.CoderWorkspaceProxy) *coderv1alpha1.WorkloadStatus {
 				return &p.Status.WorkloadStatus
 			},
-			Children: workload.Children(), IndexName: workload.IndexController, IndexOf: workload.ControllerOf,
 			Further: func(b *fake.ClientBuilder) {
 				b.WithIndex(&coderv1alpha1.CoderWorkspaceProxy{}, workload.IndexControlPlane, workload.IndexByControlPlane(controlPlaneOf))
 			},
