@@ -68,7 +68,7 @@ func dockerTemplate() *aggregationv1alpha1.CoderTemplate {
 			Organization: "coder", VersionID: activeID, DisplayName: "Docker", Files: map[string]string{"main.tf": "# before"},
 		},
 		Status: aggregationv1alpha1.CoderTemplateStatus{
-			OrganizationName: "coder", ActiveVersionID: activeID, ActiveVersionName: "v1", LatestVersionID: activeID, LatestVersionName: "v1",
+			OrganizationName: "coder", TemplateName: "docker", ActiveVersionID: activeID, ActiveVersionName: "v1", LatestVersionID: activeID, LatestVersionName: "v1",
 			LatestVersionStatus: "succeeded", Source: &aggregationv1alpha1.TemplateSource{VersionID: activeID, FileCount: 1, SizeBytes: 8, Inline: true},
 		},
 	}

@@ -83,13 +83,19 @@ func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, w
 }
 
 // activeVersionFor returns the active version of the workspace's template. The template's
-// object has the same name prefix as the workspace: [control-plane.]organization.
+// object has the same name prefix as the workspace: [control-plane.]organization. If the
+// template was renamed in Coder, its object has another name, and an object of this name is
+// of another template.
 func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (string, error) {
 	parts := strings.Split(ws.Name, ".")
 	beginning := strings.Join(parts[:max(0, len(parts)-2)], ".")
 	tmpl, err := readTemplate(ctx, call.Kube, ws.Namespace, strings.ToLower(beginning+"."+ws.Spec.TemplateName))
 	if err != nil {
 		return "", err
+	}
+	if tmpl.Status.TemplateName != ws.Status.TemplateName {
+		return "", toolset.UsageError(fmt.Sprintf("the template %q of this workspace was renamed in Coder, and CoderTemplate %s is of template %q: "+
+			"find the right one with list_templates, and give its active version as versionID", ws.Status.TemplateName, tmpl.Name, tmpl.Status.TemplateName))
 	}
 	return tmpl.Status.ActiveVersionID, nil
 }

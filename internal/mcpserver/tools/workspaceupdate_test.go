@@ -91,6 +91,10 @@ func TestUpdateWorkspaceToTheActiveVersion(t *testing.T) {
 	}
 	_, err := updateWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"))}, in)
 	wantError(t, err, "get codertemplates.aggregation.coder.com coder/coder.docker")
+
+	tmpl.Status.TemplateName = "podman"
+	_, err = updateWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"), tmpl)}, in)
+	wantError(t, err, `renamed in Coder, and CoderTemplate coder.docker is of template "podman"`)
 }
 
 func TestUpdateWorkspaceAgainWhereSomebodyElseWrote(t *testing.T) {
