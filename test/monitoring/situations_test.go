@@ -1,5 +1,7 @@
 package monitoring
 
+import "strings"
+
 // ours are the labels of a series that Prometheus scraped from the operator.
 const ours = `job="coder-k8s-metrics",namespace="coder-system",pod="a"`
 
@@ -21,8 +23,8 @@ func situations() map[string][]situation {
 }
 
 func operatorSituations() map[string][]situation {
-	const leader = `leader_election_master_status{name="coder-k8s-controller.coder.com",` + ours + `}`
-	const otherLeader = `leader_election_master_status{name="coder-k8s-controller.coder.com",job="coder-k8s-metrics",pod="b"}`
+	const running = `controller_runtime_max_concurrent_reconciles{controller="codercontrolplane",` + ours + `}`
+	const otherRunning = `controller_runtime_max_concurrent_reconciles{controller="codercontrolplane",job="coder-k8s-metrics",pod="b"}`
 	up := map[string]string{"job": "coder-k8s-metrics", "namespace": "coder-system", "pod": "a"}
 	return map[string][]situation{
 		"CoderK8sDown": {
@@ -36,11 +38,11 @@ func operatorSituations() map[string][]situation {
 			{"somebody else's is not reached", map[string]string{`up{job="other"}`: "0x20", `up{` + ours + `}`: "1x20"}, "11m", nil},
 		},
 		"CoderK8sNoLeader": {
-			{"none", map[string]string{leader: "0x20"}, "6m", []map[string]string{{}}},
-			{"two", map[string]string{leader: "1x20", otherLeader: "1x20"}, "6m", []map[string]string{{}}},
-			{"one of two", map[string]string{leader: "1x20", otherLeader: "0x20"}, "6m", nil},
-			{"another takes over", map[string]string{leader: "1x9 0x20", otherLeader: "0x10 1x20"}, "12m", nil},
-			{"there are no elections", map[string]string{`up{` + ours + `}`: "1x20"}, "6m", nil},
+			{"no replica runs them, or all that do are gone", map[string]string{`up{` + ours + `}`: "1x20"}, "6m", []map[string]string{{}}},
+			{"two", map[string]string{running: "4x20", otherRunning: "4x20"}, "6m", []map[string]string{{}}},
+			{"one of two", map[string]string{running: "4x20", `up{` + ours + `}`: "1x20", `up{job="coder-k8s-metrics",pod="b"}`: "1x20"}, "6m", nil},
+			{"another takes over", map[string]string{running: "4x9 stale", otherRunning: "_x11 4x20", `up{job="coder-k8s-metrics",pod="b"}`: "1x30"}, "15m", nil},
+			{"nothing is reached, which is another alert", map[string]string{`up{` + ours + `}`: "0x20"}, "6m", nil},
 		},
 		"CoderK8sReconcileErrors": {
 			{"one in two seconds", map[string]string{`controller_runtime_reconcile_errors_total{controller="codercontrolplane",` + ours + `}`: "0+30x60"}, "30m",
@@ -142,7 +144,10 @@ func coderSituations() map[string][]situation {
 			{"not found is an answer", map[string]string{requests("404"): "0+95x60"}, "30m", nil},
 		},
 		"CoderRefusesOperator": {
-			{"all the time", map[string]string{requests("401"): "0+5x60"}, "30m", []map[string]string{{}}},
+			{"all the time", map[string]string{requests("401"): "0+5x60"}, "30m", []map[string]string{endpoint}},
+			{"the token of a workspace proxy", map[string]string{
+				`coder_k8s_coder_requests_total{code="401",endpoint="/api/v2/workspaceproxies/{}/crypto-keys",method="GET",pod="a"}`: "0+5x60",
+			}, "30m", nil},
 			{"once, until the token was replaced", map[string]string{requests("401"): "0x10 2x60"}, "30m", nil},
 		},
 		"CoderRequestsSlow": {
@@ -165,14 +170,20 @@ func aggregatedAPISituations() map[string][]situation {
 	bucket := func(verb, le string) string {
 		return `apiserver_request_duration_seconds_bucket{le="` + le + `",group="aggregation.coder.com",resource="coderworkspaces",verb="` + verb + `",` + ours + `}`
 	}
+	logs := func(le string) string {
+		return strings.Replace(bucket("GET", le), `verb=`, `subresource="log",verb=`, 1)
+	}
 	const coder = "aggregation.coder.com"
 	list := map[string]string{"resource": "coderworkspaces", "verb": "LIST"}
+	heldIsReported := []map[string]string{{"namespace": "team", "name": "coder", "kind": "CoderWorkspace"}}
 	return map[string][]situation{
 		"CoderAPINotMirrored": {
 			{"none", map[string]string{writerA: "0x20", writerB: "0x20"}, "5m", []map[string]string{{}}},
 			{"two", map[string]string{writerA: "1x20", writerB: "1x20"}, "5m", []map[string]string{{}}},
 			{"one", map[string]string{writerA: "1x20", writerB: "0x20"}, "5m", nil},
 			{"one takes over", map[string]string{writerA: "1x5 0x20", writerB: "0x6 1x20"}, "8m", nil},
+			{"no pod of the aggregated API is reached, but others are", map[string]string{`up{` + ours + `}`: "1x20"}, "5m", []map[string]string{{}}},
+			{"nothing is reached, which is another alert", map[string]string{`up{` + ours + `}`: "0x20"}, "5m", nil},
 		},
 		"CoderNotSynced": {
 			{"stale", map[string]string{state("Stale"): "1x30", state("Ready"): "0x30"}, "16m", []map[string]string{{"namespace": "team", "name": "coder", "state": "Stale"}}},
@@ -184,8 +195,10 @@ func aggregatedAPISituations() map[string][]situation {
 			{"a short outage", map[string]string{lag: "0+60x4 2x30"}, "16m", nil},
 		},
 		"CoderDeletionsHeld": {
-			{"many are gone", map[string]string{held: "40x30"}, "11m", []map[string]string{{"namespace": "team", "name": "coder", "kind": "CoderWorkspace"}}},
-			{"a second look says so", map[string]string{held: "40x3 0x30"}, "11m", nil},
+			{"many are gone, and a minute later that is confirmed", map[string]string{held: "0x4 40x1 0x30"}, "6m", heldIsReported},
+			{"within the hour after that", map[string]string{held: "0x4 40x1 0x90"}, "60m", heldIsReported},
+			{"two hours later", map[string]string{held: "0x4 40x1 0x150"}, "125m", nil},
+			{"none is held", map[string]string{held: "0x30"}, "6m", nil},
 		},
 		"CoderAPIErrors": {
 			{"a fifth", map[string]string{requests("200", coder): "0+80x60", requests("503", coder): "0+20x60"}, "30m", []map[string]string{list}},
@@ -194,6 +207,7 @@ func aggregatedAPISituations() map[string][]situation {
 		},
 		"CoderAPISlow": {
 			{"lists take five seconds", map[string]string{bucket("LIST", "2"): "0+50x60", bucket("LIST", "5"): "0+100x60", bucket("LIST", "+Inf"): "0+100x60"}, "30m", []map[string]string{list}},
+			{"logs are followed", map[string]string{logs("2"): "0+50x60", logs("5"): "0+100x60", logs("+Inf"): "0+100x60"}, "30m", nil},
 			{"writes wait for Coder", map[string]string{bucket("POST", "2"): "0+50x60", bucket("POST", "5"): "0+100x60", bucket("POST", "+Inf"): "0+100x60"}, "30m", nil},
 			{"lists are fast", map[string]string{bucket("LIST", "2"): "0+100x60", bucket("LIST", "5"): "0+100x60", bucket("LIST", "+Inf"): "0+100x60"}, "30m", nil},
 		},
