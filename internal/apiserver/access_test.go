@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -188,6 +190,33 @@ func TestExecEndsWithClient(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHangupWithTerminal checks that a command with a terminal can handle SIGHUP before the agent
+// kills it.
+func TestHangupWithTerminal(t *testing.T) {
+	f := newOwnFixture(t)
+	enterable(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	started, stdout := io.Pipe()
+	stdin, typed := io.Pipe()
+	defer func() { _ = typed.Close() }()
+	handled := filepath.Join(t.TempDir(), "handled")
+	query := execQuery("sh", "-c", `trap 'sleep 0.1; touch "$0"; exit' HUP; echo started; while :; do sleep 0.1; done`, handled)
+	query.Set("tty", "true")
+	query.Del("stderr")
+	executor := f.executors(t, f.config, query)["WebSocket"]
+	go func() {
+		_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Tty: true})
+	}()
+	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	polltest.Eventually(t, "the command has handled SIGHUP", func() error {
+		_, err := os.Stat(handled)
+		return err
+	})
 }
 
 // TestExecThatDoesNotBegin checks that a request without a protocol upgrade leaves nothing behind

@@ -190,17 +190,23 @@ func (a *fakeAgent) serve(conn net.Conn) {
 	}
 }
 
-// session runs one command. Its requests end when the client disconnects.
+// session runs one command. Its requests end when the client disconnects. A command with a terminal
+// is killed then, as by the real agent.
 func (a *fakeAgent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	terminal, disconnected := context.WithCancel(context.Background())
+	defer disconnected()
+	kept := context.Background()
 	sizes := make(chan string, 10)
 	for request := range requests {
 		switch request.Type {
 		case "exec", "shell":
 			var payload struct{ Line string }
 			_ = ssh.Unmarshal(request.Payload, &payload)
-			go a.run(ctx, channel, payload.Line, sizes)
+			go a.run(ctx, kept, channel, payload.Line, sizes)
+		case "pty-req":
+			kept = terminal
 		case "signal":
 			a.Hangups.Add(1)
 			cancel()
@@ -215,8 +221,9 @@ func (a *fakeAgent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-// run runs a line with the shell. Without a line the shell reads commands from its input.
-func (a *fakeAgent) run(ctx context.Context, channel ssh.Channel, line string, sizes <-chan string) {
+// run runs a line with the shell. Without a line the shell reads commands from its input. The shell
+// receives SIGHUP when ctx ends, and SIGKILL when kept ends.
+func (a *fakeAgent) run(ctx, kept context.Context, channel ssh.Channel, line string, sizes <-chan string) {
 	defer func() { _ = channel.Close() }()
 	status := uint32(0)
 	if line == "'"+showSize+"'" {
@@ -226,17 +233,18 @@ func (a *fakeAgent) run(ctx context.Context, channel ssh.Channel, line string, s
 		case <-ctx.Done():
 		}
 	} else {
-		status = a.shell(ctx, channel, line)
+		status = a.shell(ctx, kept, channel, line)
 	}
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }
 
-func (a *fakeAgent) shell(ctx context.Context, channel ssh.Channel, line string) uint32 {
+func (a *fakeAgent) shell(ctx, kept context.Context, channel ssh.Channel, line string) uint32 {
 	cmd := exec.CommandContext(ctx, "sh", "-s")
 	if line != "" {
 		cmd = exec.CommandContext(ctx, "sh", "-c", line)
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP) }
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -245,6 +253,7 @@ func (a *fakeAgent) shell(ctx context.Context, channel ssh.Channel, line string)
 	if err := cmd.Start(); err != nil {
 		return 255
 	}
+	defer context.AfterFunc(kept, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })()
 	go func() {
 		buffer := make([]byte, 32<<10)
 		for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -16,6 +17,9 @@ const (
 	// The type of the terminal, and its initial size until the client reports its own.
 	terminalType                  = "xterm-256color"
 	terminalRows, terminalColumns = 24, 80
+	// hangupTimeout is how long a command may handle SIGHUP. After that, the agent kills a command
+	// that has a terminal.
+	hangupTimeout = 2 * time.Second
 )
 
 // Command is a command to run in a workspace.
@@ -46,9 +50,15 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	defer func() { _ = session.Close() }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	ended := make(chan struct{})
+	defer close(ended)
 	defer context.AfterFunc(ctx, func() {
+		defer func() { _ = client.Close() }()
 		_ = session.Signal(ssh.SIGHUP)
-		_ = client.Close()
+		select {
+		case <-ended:
+		case <-time.After(hangupTimeout):
+		}
 	})()
 
 	if c.TTY {
