@@ -29,7 +29,10 @@ const (
 	relayMTU = "32768"
 )
 
-var errReplaced = errors.New("the agent was restarted")
+var (
+	errReplaced = errors.New("the agent was restarted")
+	errGone     = errors.New("the connection to the agent has ended")
+)
 
 // relayed is a connection through Coder's relay. It is safe for concurrent use.
 type relayed struct {
@@ -89,11 +92,36 @@ func (a *relayed) DialSSH(ctx context.Context) (net.Conn, error) {
 
 // Dial connects to a TCP port of the agent's own address. The agent forwards ports that it does not
 // serve itself to the workspace's loopback address.
+//
+// An agent that has stopped does not refuse connections, so a timeout is needed. An agent also does
+// not answer a connection from a source port of which it remembers an earlier one, which it does for
+// a minute after it closed that (TIME-WAIT, RFC 9293). So each attempt has another source port, and
+// twice the time of the attempt before.
 func (a *relayed) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	// An agent that has stopped does not refuse connections, so a timeout is needed.
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	return a.conn.DialContext(ctx, "tcp", fmt.Sprintf("localhost:%d", port))
+	for timeout := firstAttempt; ; timeout *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		conn, err := a.conn.DialContext(attempt, "tcp", fmt.Sprintf("localhost:%d", port))
+		unanswered := attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !unanswered {
+			return conn, err
+		}
+	}
+}
+
+// Context returns a context that ends when ctx ends or when the connection to the agent has ended.
+func (s *Session) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-s.entry.closed:
+			cancel(errGone)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Close ends the connection and everything that goes through it.

@@ -3,16 +3,63 @@ package agents
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coder/coder/v2/codersdk/workspacesdk"
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
+
+// deaf is an agent that does not answer the first attempts to connect to a port.
+type deaf struct {
+	workspacesdk.AgentConn
+	attempts, unanswered int
+	err                  error
+}
+
+func (d *deaf) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.attempts++
+	if d.attempts <= d.unanswered {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &net.TCPConn{}, d.err
+}
+
+// TestUnansweredPort checks that an attempt to connect to a port which the agent does not answer is
+// followed by others, until the timeout.
+func TestUnansweredPort(t *testing.T) {
+	refused := errors.New("refused")
+	for name, c := range map[string]struct {
+		agent    deaf
+		err      error
+		attempts int
+		took     time.Duration
+	}{
+		"answers":             {deaf{}, nil, 1, 0},
+		"answers the third":   {deaf{unanswered: 2}, nil, 3, 3 * firstAttempt},
+		"answers none":        {deaf{unanswered: 100}, context.DeadlineExceeded, 5, dialTimeout},
+		"refuses":             {deaf{err: refused}, refused, 1, 0},
+		"refuses at the last": {deaf{unanswered: 1, err: refused}, refused, 2, firstAttempt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, err := (&relayed{conn: &c.agent}).Dial(t.Context(), 80)
+				if took := time.Since(start); !errors.Is(err, c.err) || c.agent.attempts != c.attempts || took != c.took {
+					t.Errorf("%v after %d attempts and %s, want %v after %d and %s", err, c.agent.attempts, took, c.err, c.attempts, c.took)
+				}
+			})
+		})
+	}
+}
 
 // TestUnreachableAgent checks the error for an agent that Coder knows and that does not answer.
 func TestUnreachableAgent(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// dialTimeout limits how long a new connection may take.
-	dialTimeout = 15 * time.Second
+	// dialTimeout limits how long a new connection may take, and firstAttempt how long the first
+	// attempt to connect to a port may take.
+	dialTimeout, firstAttempt = 15 * time.Second, 800 * time.Millisecond
 	// idleTimeout is how long a connection without sessions stays open.
 	idleTimeout = 2 * time.Minute
 	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent.

@@ -230,13 +230,15 @@ func TestAgentThatIsGone(t *testing.T) {
 				client, agent := &coderd.Client{}, uuid.New()
 				session := open(t, p, client, agent)
 				defer session.End()
+				ctx, cancel := session.Context(t.Context())
+				defer cancel()
 				if c.check != nil {
 					s.check.Store(&c.check)
 				}
 				time.Sleep(c.after) //nolint:forbidigo // The clock is that of synctest.
 				synctest.Wait()
-				if closed := s.closed.Load(); closed != c.closed {
-					t.Fatalf("after %s the connection is closed: %t, want %t", c.after, closed, c.closed)
+				if closed := s.closed.Load(); closed != c.closed || (ctx.Err() != nil) != c.closed {
+					t.Fatalf("after %s the connection is closed: %t, and the context of a session: %v, want %t", c.after, closed, ctx.Err(), c.closed)
 				}
 				s.check.Store(nil)
 				time.Sleep(time.Hour) //nolint:forbidigo // The clock is that of synctest.

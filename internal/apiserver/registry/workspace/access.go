@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 
@@ -113,9 +112,11 @@ func (r *subresource) portForward(ctx context.Context, name string, asked *aggre
 	if err != nil {
 		return nil, err
 	}
-	return serve(name, session, portForwardProtocol{
-		Dial: func(ctx context.Context, port uint16) (net.Conn, error) { return session.Dial(ctx, port) },
-	}), nil
+	return serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := session.Context(req.Context())
+		defer cancel()
+		portForwardProtocol{Dial: session.Dial}.ServeHTTP(w, req.WithContext(ctx))
+	})), nil
 }
 
 // serve returns a handler that logs the end of the session and releases its slot.
