@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -15,7 +16,7 @@ const (
 	// Default size of a log excerpt, and its maximum.
 	defaultBuildLogLines = 200
 	defaultBuildLogBytes = 64 << 10
-	maxBuildLogBytes     = 1 << 20
+	maxBuildLogBytes     = 256 << 10
 
 	workspaceLogResource = workspacePlural + "/log"
 	templateLogResource  = templatePlural + "/log"
@@ -28,7 +29,7 @@ type getBuildLogsInput struct {
 	Agent     string `json:"agent,omitempty"`
 	Template  string `json:"template,omitempty"`
 	VersionID string `json:"versionID,omitempty"`
-	TailLines int    `json:"tailLines,omitempty"`
+	TailLines int    `json:"tailLines,omitempty" maximum:"5000"`
 }
 
 type getBuildLogsOutput struct {
@@ -73,7 +74,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	}
 	switch {
 	case out.Truncated:
-		out.Message = "only the newest lines are shown; a greater tailLines returns more"
+		out.Message = fmt.Sprintf("only the newest lines are shown, at most %d KiB; a greater tailLines may return more", maxBuildLogBytes>>10)
 	case out.Logs == "":
 		out.Message = "nothing has been written yet, or the log is not kept any more"
 	}
@@ -181,6 +182,6 @@ func buildLogSize(tailLines int) (lines, bytes int) {
 	if tailLines <= 0 {
 		tailLines = defaultBuildLogLines
 	}
-	lines = min(tailLines, maxBuildLogBytes)
+	lines = min(tailLines, maxLogLines)
 	return lines, min(max(defaultBuildLogBytes, lines*(defaultBuildLogBytes/defaultBuildLogLines)), maxBuildLogBytes)
 }

@@ -16,6 +16,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // Size of the log excerpt that is returned if a build failed.
@@ -54,6 +55,13 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 	}
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	out := pushTemplateOutput{}
+	before := aggregationv1alpha1.CoderTemplateSpec{}
+	if err == nil {
+		before = tmpl.Spec
+	}
+	if err := in.refuseRedacted(before); err != nil {
+		return out, err
+	}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
 		return out, toolset.UsageError(fmt.Sprintf("there is no template %s in namespace %s: set create to create it, or list the templates to see which exist", in.Name, in.Namespace))
@@ -100,6 +108,24 @@ func (in pushTemplateInput) validate() error {
 		}
 		if secret == "" || key == "" {
 			return toolset.UsageError(fmt.Sprintf("secretVariables[%q] must be the name of a Secret in the namespace and a key of it, as SECRET/KEY", name))
+		}
+	}
+	return nil
+}
+
+// refuseRedacted returns an error if a file or variable would get the text that replaces a secret
+// in everything that clients read.
+func (in pushTemplateInput) refuseRedacted(before aggregationv1alpha1.CoderTemplateSpec) error {
+	for _, path := range slices.Sorted(maps.Keys(in.Files)) {
+		if strings.Count(in.Files[path], redaction.Placeholder) > strings.Count(before.Files[path], redaction.Placeholder) {
+			return toolset.UsageError(fmt.Sprintf("file %q contains %s, which replaces a secret in what you read and is not in the source: "+
+				"give the real text, or use a variable and secretVariables", path, redaction.Placeholder))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
+		if strings.Contains(in.Variables[name], redaction.Placeholder) {
+			return toolset.UsageError(fmt.Sprintf("the value of variable %q contains %s, which replaces a secret in what you read: "+
+				"leave the variable out to keep its value", name, redaction.Placeholder))
 		}
 	}
 	return nil
@@ -152,8 +178,7 @@ func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*ag
 }
 
 func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: fmt.Sprintf(
-		"Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)}
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(tmpl)}
 	return updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		if !in.changes(*spec) {
 			return false
@@ -161,6 +186,44 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 		in.apply(spec)
 		return true
 	})
+}
+
+// mostChanges is the maximum number of changes that a question names.
+const mostChanges = 20
+
+// question returns the question to confirm the push, which names what changes.
+func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) string {
+	wanted, before := tmpl.Spec.DeepCopy(), tmpl.Spec.Files
+	in.apply(wanted)
+	all := maps.Clone(wanted.Files)
+	maps.Copy(all, before)
+	var changes []string
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		text, kept := wanted.Files[path]
+		old, known := before[path]
+		switch {
+		case !kept:
+			changes = append(changes, "removes "+path)
+		case !known:
+			changes = append(changes, fmt.Sprintf("adds %s (%d bytes)", path, len(text)))
+		case old != text:
+			changes = append(changes, fmt.Sprintf("changes %s (%d bytes)", path, len(text)))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
+		changes = append(changes, "sets variable "+name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
+		changes = append(changes, fmt.Sprintf("sets variable %s from Secret %s", name, in.SecretVariables[name]))
+	}
+	if more := len(changes) - mostChanges; more > 0 {
+		changes = append(changes[:mostChanges], fmt.Sprintf("and %d more", more))
+	}
+	question := fmt.Sprintf("Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)
+	if len(changes) > 0 {
+		question += " It " + strings.Join(changes, ", ") + "."
+	}
+	return question
 }
 
 // updateTemplate applies change to the spec of the template, after the user confirmed it. It

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,10 @@ func TestPushTemplate(t *testing.T) {
 			in.Files, in.VersionName, in.Variables = before().Files, "v1", map[string]string{"zone": "b"}
 		}, nil, ""},
 		"unasked": {func(in *pushTemplateInput) { in.Confirm = "" }, nil, "nothing was done yet: ask the user"},
+		"a file as it was read": {func(in *pushTemplateInput) { in.Files = map[string]string{"main.tf": "password = \"[redacted]\""} }, nil,
+			`file "main.tf" contains [redacted]`},
+		"a variable as it was read": {func(in *pushTemplateInput) { in.Variables = map[string]string{"image": "[redacted]"} }, nil,
+			`the value of variable "image" contains [redacted]`},
 		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or a new versionName"},
 		"a variable twice": {func(in *pushTemplateInput) {
 			in.Variables, in.SecretVariables = map[string]string{"a": "b"}, map[string]string{"a": "s/k"}
@@ -79,6 +84,24 @@ func TestPushTemplate(t *testing.T) {
 				t.Errorf("the answer is %+v, %v", out, err)
 			}
 		})
+	}
+}
+
+func TestPushTemplateQuestion(t *testing.T) {
+	tmpl := dockerTemplate()
+	tmpl.Spec.Files = map[string]string{"main.tf": "a", "old.tf": "", "same.tf": "x [redacted]"}
+	in := pushTemplateInput{
+		Files:     map[string]string{"main.tf": "four", "new.tf": "", "same.tf": "x [redacted]"},
+		Variables: map[string]string{"image": "a"}, SecretVariables: map[string]string{"password": "registry/key"},
+	}
+	wantEqual(t, nil, in.refuseRedacted(tmpl.Spec))
+	wantEqual(t, "Push a new version of template coder.docker? It takes the place of version v1 as soon as it is built. It changes main.tf (4 bytes), "+
+		"adds new.tf (0 bytes), removes old.tf, sets variable image, sets variable password from Secret registry/key.", in.question(tmpl))
+	for i := range 30 {
+		in.Files[fmt.Sprintf("%02d", i)] = ""
+	}
+	if got := in.question(tmpl); !strings.HasSuffix(got, "adds 19 (0 bytes), and 15 more.") {
+		t.Errorf("the question is %s", got)
 	}
 }
 

@@ -244,6 +244,8 @@ func (e *CallError) whyUnread(ctx context.Context) string {
 		return "this cluster does not serve it"
 	case apierrors.IsServiceUnavailable(e.Err), apierrors.IsTooManyRequests(e.Err):
 		return "it is not available now: " + scrub(Message(e.Err))
+	case apierrors.IsConflict(e.Err), apierrors.IsBadRequest(e.Err):
+		return scrub(Message(e.Err))
 	default:
 		log.FromContext(ctx).Error(e.Err, "Could not read a part of a result", "verb", e.Verb, "resource", e.Resource)
 		return "the Kubernetes API returned an unexpected response"

@@ -122,11 +122,13 @@ func TestGap(t *testing.T) {
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 	resource := schema.GroupResource{Resource: "pods"}
 	for want, err := range map[string]error{
-		`user "alice" may not list pods`:                            apierrors.NewForbidden(resource, "", errors.New("no")),
-		"there was no response in time":                             context.DeadlineExceeded,
-		"this cluster does not serve it":                            apierrors.NewNotFound(resource, "x"),
-		"it is not available now: the kitchen at (address) is shut": apierrors.NewServiceUnavailable("the kitchen\nat 10.0.0.1:80 is shut"),
-		"the Kubernetes API returned an unexpected response":        errors.New("dial tcp 10.0.0.1:6443: secret"),
+		`user "alice" may not list pods`:                                 apierrors.NewForbidden(resource, "", errors.New("no")),
+		"there was no response in time":                                  context.DeadlineExceeded,
+		"this cluster does not serve it":                                 apierrors.NewNotFound(resource, "x"),
+		"it is not available now: the kitchen at (address) is shut":      apierrors.NewServiceUnavailable("the kitchen\nat 10.0.0.1:80 is shut"),
+		`Operation cannot be fulfilled on pods "x": the build is failed`: apierrors.NewConflict(resource, "x", errors.New("the build is failed")),
+		"tailLines is negative":                                          apierrors.NewBadRequest("tailLines is negative"),
+		"the Kubernetes API returned an unexpected response":             errors.New("dial tcp 10.0.0.1:6443: secret"),
 		"the server has no permission to impersonate its caller; an administrator must add it to the ClusterRole of the server": apierrors.NewForbidden(
 			resource, "", errors.New(`user "x" cannot impersonate resource "users"`)),
 	} {
