@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -155,7 +156,8 @@ func named[T any, P object[T]](ctx context.Context, c *Cluster, name string, lis
 	}
 	switch len(candidates) {
 	case 0:
-		return nil, err
+		names := firstNames(len(*items), mostNamedInQuestion, func(i int) string { return P(&(*items)[i]).GetName() })
+		return nil, fmt.Errorf("nothing has the name %q or ends with it in namespace %s, which has: %s (%w)", name, c.Namespace, cmp.Or(names, "none"), err)
 	case 1:
 		return exact, nil
 	}
