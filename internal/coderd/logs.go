@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +47,7 @@ type LogStream struct {
 	lines    []LogLine
 	complete bool
 	// held is the part of the client's heldLogs for lines.
-	held int64
+	held atomic.Int64
 	live liveLines
 	// idle is the number of consecutive connections without a line.
 	idle int
@@ -130,6 +131,8 @@ func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64
 // first line.
 func (c *Client) openLogs(ctx context.Context, op string, after int64, follow bool, source logSource) (*LogStream, error) {
 	s := &LogStream{client: c, source: source, op: op, follow: follow, after: after}
+	// The library drops a stream without Close if the client does not accept its media type.
+	context.AfterFunc(ctx, s.release)
 	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -224,13 +227,15 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 // of this Coder together exceed maxHeldLogBytes.
 func (s *LogStream) hold() error {
 	s.release()
+	size := int64(0)
 	for _, l := range s.lines {
-		s.held += int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
+		size += int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
 	}
-	switch {
-	case s.held <= smallBytes:
-		s.held = 0
-	case s.client.recorder.heldLogs.Add(s.held) > maxHeldLogBytes:
+	if size <= smallBytes {
+		return nil
+	}
+	s.held.Store(size)
+	if s.client.recorder.heldLogs.Add(size) > maxHeldLogBytes {
 		s.release()
 		s.lines = nil
 		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
@@ -238,11 +243,8 @@ func (s *LogStream) hold() error {
 	return nil
 }
 
-// release ends what hold counts.
-func (s *LogStream) release() {
-	s.client.recorder.heldLogs.Add(-s.held)
-	s.held = 0
-}
+// release ends what hold counts. It may be called concurrently.
+func (s *LogStream) release() { s.client.recorder.heldLogs.Add(-s.held.Swap(0)) }
 
 // connect follows the log after the last returned line.
 func (s *LogStream) connect(ctx context.Context) error {
@@ -276,7 +278,7 @@ func (s *LogStream) Close() error {
 // Tail drops all but the last lines of those that were already read.
 func (s *LogStream) Tail(lines int64) {
 	if most := int64(len(s.lines)); lines < most {
-		// The lines before could not be freed in the same array.
+		// Clone, so that the dropped lines can be freed.
 		s.lines = slices.Clone(s.lines[most-lines:])
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // logFixture is a workspace whose build is pending.
@@ -101,6 +102,22 @@ func TestLargeLogsInMemoryAreLimited(t *testing.T) {
 	if got := all.Load(); got != maxHeldLogBytes {
 		t.Errorf("a log that was read counts %d bytes", got-maxHeldLogBytes)
 	}
+}
+
+// TestDroppedLog checks that a large log which nobody reads or closes counts only until its request
+// ends.
+func TestDroppedLog(t *testing.T) {
+	s := newLogFixture(t)
+	s.server.WriteLog(s.build, "Planning infrastructure", strings.Repeat("x", smallBytes), "last")
+	ctx, end := context.WithCancel(t.Context())
+	if _, err := s.client.BuildLogs(ctx, s.build, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if s.client.recorder.heldLogs.Load() == 0 {
+		t.Fatal("the log is not counted")
+	}
+	end()
+	polltest.Eventually(t, "the log is not counted any more", func() bool { return s.client.recorder.heldLogs.Load() == 0 })
 }
 
 func TestALogIsFollowedToTheEndOfItsBuild(t *testing.T) {
