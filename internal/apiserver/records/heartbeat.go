@@ -175,6 +175,12 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 	for other, err := range every(ctx, h.cluster, Query{Namespace: h.record.Namespace, Limit: pageSize}) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("listing the heartbeats of replicas: %w", err))
+			// Keep what is known about those that were not listed.
+			for name, known := range before {
+				if _, listed := h.others[name]; !listed {
+					h.others[name] = known
+				}
+			}
 			break
 		}
 		if !isHeartbeat(other.Name) || other.Name == h.record.Name {

@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,43 @@ func TestHeartbeatWhenTheClockJumps(t *testing.T) {
 	h = again
 	cluster.record.State = "2026-05-04T12:00:00Z 1"
 	beat("the text of an earlier process", start)
+}
+
+// partner is a Cluster with the heartbeat of another replica.
+type partner struct {
+	Cluster
+	broken, deleted bool
+}
+
+func (p *partner) List(context.Context, Query) (*List, error) {
+	if p.broken {
+		return nil, errors.New("out of order")
+	}
+	return &List{Records: []Record{{Namespace: heartbeats, Name: heartbeatPrefix + "other", Revision: 7}}}, nil
+}
+
+func (p *partner) Delete(context.Context, string, string, uint64) error {
+	p.deleted = true
+	return nil
+}
+
+// TestSweepAfterAnError checks that the heartbeat of a stopped replica is removed in time, also if
+// it could not be listed in the meantime.
+func TestSweepAfterAnError(t *testing.T) {
+	cluster, now := &partner{}, time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	h := newHeartbeat(cluster, clock.RealClock{}, heartbeats, replicaA)
+	for _, c := range []struct {
+		after           time.Duration
+		broken, deleted bool
+	}{{0, true, false}, {0, false, false}, {silentFor / 2, true, false}, {silentFor, false, true}} {
+		cluster.broken = c.broken
+		if err := h.sweep(t.Context(), now.Add(c.after)); (err != nil) != c.broken {
+			t.Fatal(err)
+		}
+		if cluster.deleted != c.deleted {
+			t.Errorf("after %s it is deleted: %t, want %t", c.after, cluster.deleted, c.deleted)
+		}
+	}
 }
 
 // TestClaimsAreMonotonic checks that the times from which this replica measures how old a record and
