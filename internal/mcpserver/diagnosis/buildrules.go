@@ -140,7 +140,7 @@ func missingTemplate(f *workspaceFacts) []conclusion {
 		return nil
 	}
 	return one(Finding{
-		Severity: severityWarning, Where: "CoderTemplate/" + f.templateName(),
+		Severity: severityWarning, Where: "CoderTemplate/" + templateName(f.object),
 		What: "the template no longer exists, so the workspace cannot get a newer version",
 		Do:   "check with list_templates whether it was renamed or deleted",
 	}, inNamespace("list_templates", f.object.Namespace))

@@ -417,23 +417,6 @@ func TestGatheredWorkspace(t *testing.T) {
 	}
 }
 
-// TestRenamedTemplate checks that the template is found after it was renamed in Coder and
-// another one got its name.
-func TestRenamedTemplate(t *testing.T) {
-	ws, other, renamed := runningWorkspace(), aTemplate(), aTemplate()
-	ws.Spec.TemplateName, ws.Status.TemplateName = "k9s", "k9s"
-	other.Name, other.Status.TemplateName = "coder.k9s", "k10s"
-	renamed.Status.TemplateName, renamed.Status.Deprecated = "k9s", true
-	w := fixture{objects: []client.Object{ws, aControlPlane(working()...), other, renamed}}
-	if r := w.workspace(t); len(r.Findings) != 1 || r.Findings[0].Where != "CoderTemplate/coder.k8s" {
-		t.Errorf("%+v", r.Findings)
-	}
-	w = fixture{objects: []client.Object{ws, aControlPlane(working()...), other}}
-	if r := w.workspace(t); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "the template no longer exists") {
-		t.Errorf("%+v", r.Findings)
-	}
-}
-
 // TestGapsOfWorkspace checks the gaps for a caller who may read only the workspace.
 func TestGapsOfWorkspace(t *testing.T) {
 	w := workspaceFixture()

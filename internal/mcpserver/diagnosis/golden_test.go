@@ -306,7 +306,7 @@ func aTemplate() *aggregationv1alpha1.CoderTemplate {
 	return &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s", Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}},
 		Status: aggregationv1alpha1.CoderTemplateStatus{
-			TemplateName: "k8s", ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
+			ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
 		},
 	}
 }

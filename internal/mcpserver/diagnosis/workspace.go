@@ -73,7 +73,7 @@ func reportWorkspace(f *workspaceFacts) *Report {
 	}
 	r.addLog(fmt.Sprintf("build %d", f.build().Number), f.buildLog)
 	r.addLog("the scripts of the agent", f.scriptLog)
-	r.addLog("the newest version of CoderTemplate/"+f.templateName(), f.versionLog)
+	r.addLog("the newest version of CoderTemplate/"+templateName(ws), f.versionLog)
 	r.addContainerLogs(f.logs)
 	return fitted(r)
 }
@@ -103,8 +103,6 @@ const (
 	labelWorkspaceID = "com.coder.workspace.id"
 	// mostNamespaces is the maximum number of namespaces in which pods and Events are read.
 	mostNamespaces = 4
-	// mostSearched is the maximum number of templates among which a renamed one is searched.
-	mostSearched = 500
 
 	transitionStart = "start"
 	// The values of status.latestBuild.status that are used here.
@@ -175,49 +173,24 @@ func controlPlaneName(ws *aggregationv1alpha1.CoderWorkspace) string {
 	return ws.Labels[aggregationv1alpha1.LabelControlPlaneName]
 }
 
-// templateName returns the name of the object of the workspace's template. If that is not known,
-// it is what the name and the spec of the workspace say. The name of a workspace is
-// [<control plane>.]<organization>.<user>.<workspace>, and none of these parts contains a dot.
-func (f *workspaceFacts) templateName() string {
-	if f.template != nil {
-		return f.template.Name
+// templateName returns the name of the object of a workspace's template. The name of a
+// workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these parts
+// contains a dot.
+func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
+	parts := strings.Split(ws.Name, ".")
+	template := ws.Spec.TemplateName
+	if template == "" {
+		template = ws.Status.TemplateName
 	}
-	parts := strings.Split(f.object.Name, ".")
-	template := cmp.Or(f.object.Spec.TemplateName, f.object.Status.TemplateName)
 	return strings.Join(append(parts[:max(len(parts)-2, 0)], template), ".")
 }
 
-// templateOf reads the workspace's template. If the template, its organization or the
-// workspace's organization was renamed in Coder, the object has another name than expected, and
-// an object with the expected name may be of another template.
 func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
-	key := client.ObjectKey{Namespace: f.object.Namespace, Name: f.templateName()}
-	template, missing := get(ctx, g, &aggregationv1alpha1.CoderTemplate{}, templates, key)
-	if missing && f.object.Status.TemplateName != "" || template != nil && !isTemplateOf(template, f.object) {
-		template = g.renamedTemplate(ctx, f.object)
-		missing = template == nil
+	key := client.ObjectKey{Namespace: f.object.Namespace, Name: templateName(f.object)}
+	f.template, f.templateMissing = get(ctx, g, &aggregationv1alpha1.CoderTemplate{}, templates, key)
+	if f.template != nil && f.template.Status.LatestVersionStatus == versionFailed {
+		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name, nil)
 	}
-	f.template, f.templateMissing = template, missing
-	if template != nil && template.Status.LatestVersionStatus == versionFailed {
-		f.versionLog = g.buildLog(ctx, templateLogs, templates, template.Namespace, template.Name, nil)
-	}
-}
-
-func (g *gathering) renamedTemplate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderTemplate {
-	list := &aggregationv1alpha1.CoderTemplateList{}
-	g.list(ctx, list, templates, ws.Namespace, mostSearched, client.MatchingLabels{aggregationv1alpha1.LabelControlPlaneName: controlPlaneName(ws)})
-	for i := range list.Items {
-		if isTemplateOf(&list.Items[i], ws) {
-			return &list.Items[i]
-		}
-	}
-	return nil
-}
-
-// isTemplateOf compares the current names in Coder of a template with those that a workspace of
-// the same control plane has. A workspace that Coder does not have yet has none.
-func isTemplateOf(template *aggregationv1alpha1.CoderTemplate, ws *aggregationv1alpha1.CoderWorkspace) bool {
-	return ws.Status.TemplateName == "" || template.Status.TemplateName == ws.Status.TemplateName && template.Status.OrganizationName == ws.Status.OrganizationName
 }
 
 // podsOfWorkspace reads pods and ReplicaSets with the label that Coder's example template

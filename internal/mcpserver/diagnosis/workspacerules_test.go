@@ -231,7 +231,7 @@ func TestTemplateName(t *testing.T) {
 	} {
 		ws := runningWorkspace()
 		ws.Name = name
-		if got := (&workspaceFacts{object: ws}).templateName(); got != want {
+		if got := templateName(ws); got != want {
 			t.Errorf("the template of %q is %q, want %q", name, got, want)
 		}
 	}
