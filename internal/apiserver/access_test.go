@@ -56,6 +56,10 @@ func execQuery(command ...string) url.Values {
 	return url.Values{"command": command, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"}}
 }
 
+func terminalQuery(command ...string) url.Values {
+	return url.Values{"command": command, "stdin": {"true"}, "stdout": {"true"}, "tty": {"true"}}
+}
+
 func TestExec(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
@@ -104,10 +108,7 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 func TestExecResizes(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
-	query := execQuery(showSize)
-	query.Del("stderr")
-	query.Set("tty", "true")
-	for protocol, executor := range f.executors(t, f.config, query) {
+	for protocol, executor := range f.executors(t, f.config, terminalQuery(showSize)) {
 		t.Run(protocol, func(t *testing.T) {
 			sizes := make(oneSize, 1)
 			sizes <- remotecommand.TerminalSize{Width: 132, Height: 43}
@@ -160,6 +161,21 @@ func TestExecRefused(t *testing.T) {
 	}
 }
 
+// startAndDisconnect runs a command that writes "started", and then disconnects its client.
+func startAndDisconnect(t *testing.T, executor remotecommand.Executor, options remotecommand.StreamOptions) {
+	t.Helper()
+	ctx, disconnect := context.WithCancel(t.Context())
+	defer disconnect()
+	stdin, typed := io.Pipe()
+	t.Cleanup(func() { _ = typed.Close() })
+	started, stdout := io.Pipe()
+	options.Stdin, options.Stdout = stdin, stdout
+	go func() { _ = executor.StreamWithContext(ctx, options) }()
+	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestExecEndsWithClient checks that a command ends when its client disconnects, even if it neither
 // reads nor writes.
 func TestExecEndsWithClient(t *testing.T) {
@@ -167,18 +183,8 @@ func TestExecEndsWithClient(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			f := newOwnFixture(t)
 			enterable(t, f)
-			ctx, cancel := context.WithCancel(t.Context())
-			started, stdout := io.Pipe()
-			stdin, typed := io.Pipe()
-			defer func() { _ = typed.Close() }()
 			executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 100"))[protocol]
-			go func() {
-				_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: io.Discard})
-			}()
-			if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
-				t.Fatal(err)
-			}
-			cancel()
+			startAndDisconnect(t, executor, remotecommand.StreamOptions{Stderr: io.Discard})
 			polltest.Eventually(t, "the command is hung up on", func() error {
 				if f.agent.Hangups.Load() == 0 {
 					return errors.New("it runs")
@@ -197,22 +203,9 @@ func TestExecEndsWithClient(t *testing.T) {
 func TestHangupWithTerminal(t *testing.T) {
 	f := newOwnFixture(t)
 	enterable(t, f)
-	ctx, cancel := context.WithCancel(t.Context())
-	started, stdout := io.Pipe()
-	stdin, typed := io.Pipe()
-	defer func() { _ = typed.Close() }()
 	handled := filepath.Join(t.TempDir(), "handled")
-	query := execQuery("sh", "-c", `trap 'sleep 0.1; touch "$0"; exit' HUP; echo started; while :; do sleep 0.1; done`, handled)
-	query.Set("tty", "true")
-	query.Del("stderr")
-	executor := f.executors(t, f.config, query)["WebSocket"]
-	go func() {
-		_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Tty: true})
-	}()
-	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
+	query := terminalQuery("sh", "-c", `trap 'sleep 0.1; touch "$0"; exit' HUP; echo started; while :; do sleep 0.1; done`, handled)
+	startAndDisconnect(t, f.executors(t, f.config, query)["WebSocket"], remotecommand.StreamOptions{Tty: true})
 	polltest.Eventually(t, "the command has handled SIGHUP", func() error {
 		_, err := os.Stat(handled)
 		return err

@@ -128,14 +128,14 @@ func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64
 }
 
 // openLogs reads the existing lines, so that an error about a missing build is returned before the
-// first line.
+// first line. ctx must end with the request for the log.
 func (c *Client) openLogs(ctx context.Context, op string, after int64, follow bool, source logSource) (*LogStream, error) {
 	s := &LogStream{client: c, source: source, op: op, follow: follow, after: after}
-	// The library drops a stream without Close if the client does not accept its media type.
-	context.AfterFunc(ctx, s.release)
 	if err := s.catchUp(ctx); err != nil {
 		return nil, err
 	}
+	// The library drops a stream without Close if the client does not accept its media type.
+	context.AfterFunc(ctx, s.release)
 	return s, nil
 }
 
@@ -234,8 +234,9 @@ func (s *LogStream) hold() error {
 	if size <= smallBytes {
 		return nil
 	}
+	all := s.client.recorder.heldLogs.Add(size)
 	s.held.Store(size)
-	if s.client.recorder.heldLogs.Add(size) > maxHeldLogBytes {
+	if all > maxHeldLogBytes {
 		s.release()
 		s.lines = nil
 		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -157,7 +158,10 @@ func named[T any, P object[T]](ctx context.Context, c *Cluster, name string, lis
 	switch len(candidates) {
 	case 0:
 		names := firstNames(len(*items), mostNamedInQuestion, func(i int) string { return P(&(*items)[i]).GetName() })
-		return nil, fmt.Errorf("nothing has the name %q or ends with it in namespace %s, which has: %s (%w)", name, c.Namespace, cmp.Or(names, "none"), err)
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound,
+			Message: fmt.Sprintf("%q not found in namespace %s, which has %s", name, c.Namespace, cmp.Or(names, "none")),
+		}}
 	case 1:
 		return exact, nil
 	}

@@ -39,7 +39,7 @@ func TestWorkspaceCommandLines(t *testing.T) {
 		"start -l a==b==c":                 {2, "", "--selector"},
 		"start dev -n coder":               {2, "", `"dev" could be any of coder.ada.dev, coder.bo.dev: give the whole name`},
 		"start template/x":                 {2, "", `this command does not support "template"`},
-		"start nobody -n coder":            {1, "", `nothing has the name "nobody" or ends with it in namespace coder, which has: coder.ada.dev, coder.bo.api, coder.bo.dev (`},
+		"start nobody -n coder":            {1, "", `"nobody" not found in namespace coder, which has coder.ada.dev, coder.bo.api, coder.bo.dev; kubectl get coderworkspaces -A lists all`},
 		"start --all -n empty":             {1, "", "there is no such workspace in namespace empty"},
 		"stop ada.dev -n coder":            {2, "", "Stop workspace coder.ada.dev of ada? Its processes are stopped. This cannot be confirmed"},
 		"restart --all -n coder":           {2, "", "Restart 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev)?"},

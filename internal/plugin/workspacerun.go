@@ -15,7 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// mostNamedInQuestion is the maximum number of workspaces in a confirmation prompt.
+// mostNamedInQuestion is the maximum number of objects in a confirmation prompt, and in the error
+// for a name that does not exist.
 const mostNamedInQuestion = 5
 
 type workspaceRun struct {

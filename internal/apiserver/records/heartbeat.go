@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +65,7 @@ type beat struct {
 
 func newHeartbeat(cluster Cluster, c clock.PassiveClock, namespace, replica string) *heartbeat {
 	name := heartbeatPrefix + strings.ReplaceAll(replica, ".", "-")
-	return &heartbeat{cluster: cluster, clock: c, record: Record{Namespace: namespace, Name: name}}
+	return &heartbeat{cluster: cluster, clock: c, record: Record{Namespace: namespace, Name: name}, others: map[string]silence{}}
 }
 
 // now returns a revision that is not lower than that of any write that was acknowledged before the
@@ -176,11 +177,8 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("listing the heartbeats of replicas: %w", err))
 			// Keep what is known about those that were not listed.
-			for name, known := range before {
-				if _, listed := h.others[name]; !listed {
-					h.others[name] = known
-				}
-			}
+			maps.Copy(before, h.others)
+			h.others = before
 			break
 		}
 		if !isHeartbeat(other.Name) || other.Name == h.record.Name {

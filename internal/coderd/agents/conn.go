@@ -29,10 +29,7 @@ const (
 	relayMTU = "32768"
 )
 
-var (
-	errReplaced = errors.New("the agent was restarted")
-	errGone     = errors.New("the connection to the agent has ended")
-)
+var errReplaced = errors.New("the agent was restarted")
 
 // relayed is a connection through Coder's relay. It is safe for concurrent use.
 type relayed struct {
@@ -113,15 +110,15 @@ func (a *relayed) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 
 // Context returns a context that ends when ctx ends or when the connection to the agent has ended.
 func (s *Session) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
 		case <-s.entry.closed:
-			cancel(errGone)
+			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() { cancel(nil) }
+	return ctx, cancel
 }
 
 // Close ends the connection and everything that goes through it.

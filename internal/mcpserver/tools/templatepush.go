@@ -55,13 +55,6 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 	}
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	out := pushTemplateOutput{}
-	before := aggregationv1alpha1.CoderTemplateSpec{}
-	if err == nil {
-		before = tmpl.Spec
-	}
-	if err := in.refuseRedacted(before); err != nil {
-		return out, err
-	}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
 		return out, toolset.UsageError(fmt.Sprintf("there is no template %s in namespace %s: set create to create it, or list the templates to see which exist", in.Name, in.Namespace))
@@ -114,18 +107,24 @@ func (in pushTemplateInput) validate() error {
 }
 
 // refuseRedacted returns an error if a file or variable would get the text that replaces a secret
-// in everything that clients read.
-func (in pushTemplateInput) refuseRedacted(before aggregationv1alpha1.CoderTemplateSpec) error {
+// in everything that clients read. before are the present files.
+func (in pushTemplateInput) refuseRedacted(before map[string]string) error {
 	for _, path := range slices.Sorted(maps.Keys(in.Files)) {
-		if strings.Count(in.Files[path], redaction.Placeholder) > strings.Count(before.Files[path], redaction.Placeholder) {
+		if strings.Count(in.Files[path], redaction.Placeholder) > strings.Count(before[path], redaction.Placeholder) {
 			return toolset.UsageError(fmt.Sprintf("file %q contains %s, which replaces a secret in what you read and is not in the source: "+
 				"give the real text, or use a variable and secretVariables", path, redaction.Placeholder))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
-		if strings.Contains(in.Variables[name], redaction.Placeholder) {
-			return toolset.UsageError(fmt.Sprintf("the value of variable %q contains %s, which replaces a secret in what you read: "+
-				"leave the variable out to keep its value", name, redaction.Placeholder))
+	return refuseRedactedValues("variable", in.Variables)
+}
+
+// refuseRedactedValues returns an error if a value contains the text that replaces a secret in
+// everything that clients read. kind is what the values are.
+func refuseRedactedValues(kind string, values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if strings.Contains(values[name], redaction.Placeholder) {
+			return toolset.UsageError(fmt.Sprintf("the value of %s %q contains %s, which replaces a secret in what you read: "+
+				"give the real value, or leave the %s out", kind, name, redaction.Placeholder, kind))
 		}
 	}
 	return nil
@@ -169,6 +168,9 @@ func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregati
 
 // create creates the template. It needs no confirmation, because it replaces nothing.
 func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*aggregationv1alpha1.CoderTemplate, error) {
+	if err := in.refuseRedacted(nil); err != nil {
+		return nil, err
+	}
 	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
 	in.apply(&tmpl.Spec)
 	if err := call.Kube.Create(ctx, tmpl, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
@@ -178,6 +180,9 @@ func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*ag
 }
 
 func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	if err := in.refuseRedacted(tmpl.Spec.Files); err != nil {
+		return err
+	}
 	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(tmpl)}
 	return updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		if !in.changes(*spec) {
@@ -198,6 +203,10 @@ func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) st
 	all := maps.Clone(wanted.Files)
 	maps.Copy(all, before)
 	var changes []string
+	if source := tmpl.Status.Source; len(before) == 0 && len(in.Files) > 0 && source != nil {
+		// The API does not show the files of a source that is too large.
+		changes = append(changes, fmt.Sprintf("replaces the whole source (%d files, %d bytes)", source.FileCount, source.SizeBytes))
+	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		text, kept := wanted.Files[path]
 		old, known := before[path]

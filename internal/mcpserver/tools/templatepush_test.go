@@ -94,13 +94,18 @@ func TestPushTemplateQuestion(t *testing.T) {
 		Files:     map[string]string{"main.tf": "four", "new.tf": "", "same.tf": "x [redacted]"},
 		Variables: map[string]string{"image": "a"}, SecretVariables: map[string]string{"password": "registry/key"},
 	}
-	wantEqual(t, nil, in.refuseRedacted(tmpl.Spec))
+	wantEqual(t, nil, in.refuseRedacted(tmpl.Spec.Files))
 	wantEqual(t, "Push a new version of template coder.docker? It takes the place of version v1 as soon as it is built. It changes main.tf (4 bytes), "+
 		"adds new.tf (0 bytes), removes old.tf, sets variable image, sets variable password from Secret registry/key.", in.question(tmpl))
 	for i := range 30 {
 		in.Files[fmt.Sprintf("%02d", i)] = ""
 	}
 	if got := in.question(tmpl); !strings.HasSuffix(got, "adds 19 (0 bytes), and 15 more.") {
+		t.Errorf("the question is %s", got)
+	}
+	tmpl.Spec.Files, in = nil, pushTemplateInput{Files: map[string]string{"main.tf": ""}}
+	tmpl.Status.Source = &aggregationv1alpha1.TemplateSource{FileCount: 300, SizeBytes: 3 << 20}
+	if got := in.question(tmpl); !strings.HasSuffix(got, " It replaces the whole source (300 files, 3145728 bytes), adds main.tf (0 bytes).") {
 		t.Errorf("the question is %s", got)
 	}
 }

@@ -149,6 +149,9 @@ func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace,
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return nil, err
 	}
+	if err := refuseRedactedValues("parameter", in.Parameters); err != nil {
+		return nil, err
+	}
 	dot := strings.LastIndex(in.Template, ".")
 	ttl, err := ttlMillis(in.TTL)
 	switch {

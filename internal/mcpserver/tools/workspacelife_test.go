@@ -152,10 +152,12 @@ func TestCreateWorkspaceRefusesWhatCannotBe(t *testing.T) {
 		change func(*createWorkspaceInput)
 		want   string
 	}{
-		"no namespace":           {func(in *createWorkspaceInput) { in.Namespace = "" }, "namespace is required"},
-		"no name":                {func(in *createWorkspaceInput) { in.Name = "" }, "name is required"},
-		"the object's name":      {func(in *createWorkspaceInput) { in.Name = devName }, "give only the workspace's own name"},
-		"no owner":               {func(in *createWorkspaceInput) { in.Owner = "" }, `owner "" is not a valid user name`},
+		"no namespace":      {func(in *createWorkspaceInput) { in.Namespace = "" }, "namespace is required"},
+		"no name":           {func(in *createWorkspaceInput) { in.Name = "" }, "name is required"},
+		"the object's name": {func(in *createWorkspaceInput) { in.Name = devName }, "give only the workspace's own name"},
+		"no owner":          {func(in *createWorkspaceInput) { in.Owner = "" }, `owner "" is not a valid user name`},
+		"a parameter as it was read": {func(in *createWorkspaceInput) { in.Parameters = map[string]string{"password": "[redacted]"} },
+			`the value of parameter "password" contains [redacted]`},
 		"an owner with a dot":    {func(in *createWorkspaceInput) { in.Owner = "coder.ada" }, "is not a valid user name in Coder"},
 		"a template alone":       {func(in *createWorkspaceInput) { in.Template = "docker" }, "must be organization.template"},
 		"a template without end": {func(in *createWorkspaceInput) { in.Template = "coder." }, "must be organization.template"},

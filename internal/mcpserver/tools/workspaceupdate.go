@@ -72,7 +72,10 @@ func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, w
 		version: in.VersionID, parameters: in.Parameters, autostart: autostartSchedule(in.Autostart),
 		automaticUpdates: in.AutomaticUpdates, dormant: in.Dormant,
 	}
-	var err error
+	err := refuseRedactedValues("parameter", in.Parameters)
+	if err != nil {
+		return change, err
+	}
 	if change.ttlMillis, err = ttlMillis(in.TTL); err != nil {
 		return change, err
 	}

@@ -42,8 +42,10 @@ func TestUpdateWorkspace(t *testing.T) {
 		"a parameter, and a new one": {in: updateWorkspaceInput{Parameters: map[string]string{"cpu": "4", "disk": "9"}, Confirm: devName}, change: func(s *spec) {
 			s.Parameters = []aggregationv1alpha1.WorkspaceParameter{{Name: "cpu", Value: "4"}, {Name: "disk", Value: "9"}}
 		}},
-		"to sleep, unasked":  {in: updateWorkspaceInput{Dormant: ptr.To(true)}, wantError: unconfirmed},
-		"to sleep":           {in: updateWorkspaceInput{Dormant: ptr.To(true), Confirm: devName}, change: func(s *spec) { s.Dormant, s.Running = ptr.To(true), ptr.To(false) }},
+		"to sleep, unasked": {in: updateWorkspaceInput{Dormant: ptr.To(true)}, wantError: unconfirmed},
+		"to sleep":          {in: updateWorkspaceInput{Dormant: ptr.To(true), Confirm: devName}, change: func(s *spec) { s.Dormant, s.Running = ptr.To(true), ptr.To(false) }},
+		"a parameter as it was read": {in: updateWorkspaceInput{Parameters: map[string]string{"password": "[redacted]"}},
+			wantError: `the value of parameter "password" contains [redacted]`},
 		"a ttl that is none": {in: updateWorkspaceInput{TTL: "soon"}, wantError: `ttl "soon"`},
 	} {
 		t.Run(name, func(t *testing.T) {
