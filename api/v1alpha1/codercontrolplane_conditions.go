@@ -25,7 +25,8 @@ const (
 	// ConditionOperatorAccess is true when Coder accepts the operator's token.
 	ConditionOperatorAccess = "OperatorAccess"
 	// ConditionServed is true when the aggregated API serves the templates and workspaces of this
-	// control plane. It does not affect Ready.
+	// control plane. Ready waits until the aggregated API has read them for the first time. After
+	// that, and in an installation without the aggregated API, Served does not affect Ready.
 	ConditionServed = "Served"
 	// ConditionExposed is true when the Ingress or HTTPRoute of spec.expose exists.
 	ConditionExposed = "Exposed"

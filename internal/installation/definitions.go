@@ -37,8 +37,11 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 	case c.want.AggregatedAPI || c.want.MCP:
 		wanted = []Definition{controlPlanes()}
 	}
-	if c.want.AggregatedAPI {
+	switch {
+	case c.want.AggregatedAPI:
 		wanted = append(wanted, RecordDefinitions()...)
+	case c.want.Controllers:
+		wanted = append(wanted, mirrorStates())
 	}
 	var problems []Problem
 	var errs []error

@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
@@ -47,7 +49,10 @@ func New(kit *workload.Toolkit) *Reconciler {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	return r.kit.SetUp(ctx, mgr, workload.Registration{
 		Kind: kind(), Name: "codercontrolplane", For: &coderv1alpha1.CoderControlPlane{}, References: references, Reconciler: r,
-		Further: func(b *builder.Builder) { b.WatchesRawSource(r.refusals.source()) },
+		Further: func(b *builder.Builder) {
+			// A CoderMirrorState has the namespace and the name of its control plane.
+			b.Watches(&metadatav1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+		},
 	})
 }
 
@@ -138,6 +143,7 @@ const (
 	stepRevoke  = "revocation"
 	stepLicense = "license"
 	stepPrefix  = "object name prefix"
+	stepMirror  = "first read of the mirror"
 )
 
 func (r *Reconciler) stepsFor(s *scope) []workload.Step {
@@ -155,6 +161,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	}
 	return append(slices.Concat(begin, shared),
 		workload.NewStep(stepPrefix, s, r.decidePrefix, workload.StepFinalizer),
+		workload.NewStep(stepMirror, s, r.readMirror, workload.StepFinalizer),
 		workload.NewStep(stepCoder, s, r.askCoder, workload.StepDeployment, workload.StepService),
 		workload.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
 		workload.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
@@ -183,6 +190,8 @@ type scope struct {
 	license  license
 	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
+	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.
+	unread *metadatav1alpha1.MirrorStateSpec
 }
 
 // kind returns the description of control planes for the shared steps.

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
@@ -260,6 +261,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coderv1alpha1.CoderControlPlane{}:   all,
 		&coderv1alpha1.CoderProvisioner{}:    all,
 		&coderv1alpha1.CoderWorkspaceProxy{}: all,
+		&metadatav1alpha1.CoderMirrorState{}: all,
 		&batchv1.Job{}:                       labelled,
 		&rbacv1.Role{}:                       labelled,
 		&rbacv1.RoleBinding{}:                labelled,
