@@ -8,7 +8,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator applies the spec.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true when a user must act.
+	// ConditionStalled is true when a user must act. What may still resolve itself is Reconciling: a
+	// missing Secret, image or database until the deadline of the rollout, and a container that exits
+	// until its fifth restart, about five minutes.
 	ConditionStalled = "Stalled"
 
 	// ConditionResourcesApplied is true when all objects in the cluster that the spec requires are

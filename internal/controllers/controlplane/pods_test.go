@@ -58,6 +58,11 @@ func crashedContainer(code int32, reason, message string) corev1.PodStatus {
 	return status
 }
 
+func restarted(times int32, status corev1.PodStatus) corev1.PodStatus {
+	status.ContainerStatuses[0].RestartCount = times
+	return status
+}
+
 func TestPodTrouble(t *testing.T) {
 	leak := "error: connect to postgres: escaping postgres URL: invalid postgres url with userinfo: postgres://coder:" + password + "@db\n"
 	for name, c := range map[string]struct {
@@ -98,6 +103,14 @@ func TestPodTrouble(t *testing.T) {
 		"another crash": {
 			status: crashedContainer(2, "Error", "error: flag provided but not defined: --nope "+password+" postgres://coder:"+password+"@db/x\n"),
 			reason: coderv1alpha1.ReasonCrashLooping, message: "code 2: flag provided but not defined: --nope [redacted]",
+		},
+		"the same crash for minutes": {
+			status: restarted(5, crashedContainer(2, "Error", "error: flag provided but not defined: --nope\n")), stalled: true,
+			reason: coderv1alpha1.ReasonCrashLooping, message: "flag provided but not defined: --nope",
+		},
+		"the database is away for minutes": {
+			status: restarted(5, crashedContainer(1, "Error", logEnded)),
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "connection refused",
 		},
 		"out of memory": {
 			status: crashedContainer(137, "OOMKilled", ""),

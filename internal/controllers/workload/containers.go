@@ -54,6 +54,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 			return &Problem{cause.Reason, redactor.Quote(cause.Message, longestQuote)}
 		}
 	}
+	p.keepsCrashing = podproblem.KeepsCrashing(status)
 	return crashTrouble(status, resources.PodContainer(p.Workload), redactor.Quote(podproblem.LastLine(words), longestQuote))
 }
 
