@@ -40,11 +40,24 @@ func (s *scope) databaseSecretMissing(reference resources.Reference, key string)
 
 // databaseTrouble returns a problem if Coder's output shows that it is not ready because of the
 // database.
-func databaseTrouble(words string) *workload.Problem {
+func (s *scope) databaseTrouble(words string) *workload.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
-		"Coder cannot use its database: %s; check the database, and the value of %s", workload.Quote(found.Cause), resources.EnvDatabase)}
+		"Coder cannot use its database: %s; %s, %s", workload.Quote(found.Cause), podproblem.SeeDatabase, s.databaseURL())}
+}
+
+// databaseURL describes where a user finds the connection URL of the database.
+func (s *scope) databaseURL() string {
+	if secret, key := resources.DatabaseSecret(s.cp); secret != "" {
+		return fmt.Sprintf("key %q of Secret %q (spec.database)", key, secret)
+	}
+	for _, variable := range s.cp.Spec.ExtraEnv {
+		if from := variable.ValueFrom; variable.Name == resources.EnvDatabase && from != nil && from.SecretKeyRef != nil {
+			return fmt.Sprintf("key %q of Secret %q (%s in spec.extraEnv)", from.SecretKeyRef.Key, from.SecretKeyRef.Name, resources.EnvDatabase)
+		}
+	}
+	return fmt.Sprintf("the value of %s that the pods get from spec.extraEnv, spec.envFrom or spec.podTemplate", resources.EnvDatabase)
 }

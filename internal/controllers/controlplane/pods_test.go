@@ -69,6 +69,7 @@ func TestPodTrouble(t *testing.T) {
 		status            corev1.PodStatus
 		current, previous string
 		noDatabase        bool
+		database          *coderv1alpha1.DatabaseSpec
 		reason, message   string
 		stalled           bool
 	}{
@@ -87,6 +88,14 @@ func TestPodTrouble(t *testing.T) {
 		"database refuses, coderd still tries": {
 			status: runningContainer(), current: logRetrying,
 			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "dial tcp 10.96.0.7:5432: connect: connection refused",
+		},
+		"the URL is in spec.extraEnv": {
+			status: runningContainer(), current: logRetrying,
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (CODER_PG_CONNECTION_URL in spec.extraEnv)`,
+		},
+		"the URL is in spec.database": {
+			status: runningContainer(), current: logRetrying, database: &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db"}},
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (spec.database)`,
 		},
 		"database refuses, coderd ended": {
 			status: crashedContainer(1, "Error", logEnded),
@@ -133,7 +142,7 @@ func TestPodTrouble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cp := newControlPlane()
-			if c.noDatabase {
+			if cp.Spec.Database = c.database; c.noDatabase || c.database != nil {
 				cp.Spec.ExtraEnv = nil
 			}
 			f := newFixture(t, cp, databaseSecret())

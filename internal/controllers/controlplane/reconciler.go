@@ -207,7 +207,7 @@ func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))
 	s.Hooks = workload.Hooks{
-		Unconfigured: s.databaseMissing, Explain: databaseTrouble, MissingReference: s.databaseSecretMissing,
+		Unconfigured: s.databaseMissing, Explain: s.databaseTrouble, MissingReference: s.databaseSecretMissing,
 	}
 	return s
 }
