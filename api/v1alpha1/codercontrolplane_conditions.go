@@ -118,6 +118,9 @@ const (
 	ReasonTokenRotated = "TokenRotated"
 	// ReasonTokenRevoked: the operator revoked its token in Coder (Event).
 	ReasonTokenRevoked = "TokenRevoked"
+	// ReasonAccountSuspended: the operator suspended an account that an earlier control plane left
+	// behind in Coder (Event).
+	ReasonAccountSuspended = "AccountSuspended"
 	// ReasonTokenAccepted: Coder accepts the operator's token.
 	ReasonTokenAccepted = "TokenAccepted"
 	// ReasonTokenExpiring: Coder accepts the token of spec.operatorAccess.tokenSecretRef, but the

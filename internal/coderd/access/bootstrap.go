@@ -2,6 +2,9 @@ package access
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -114,6 +117,9 @@ func (p *pass) login(ctx context.Context, creds *account) (*session, error) {
 		s.end(ctx)
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
+	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
+		p.suspendAbandoned(ctx, s)
+	}
 	if err := p.accept(ctx, creds, s.user); err != nil {
 		s.end(ctx)
 		return nil, err
@@ -139,6 +145,39 @@ func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) err
 		AnnotationJobFailures: "",
 		AnnotationJobRetryAt:  "",
 	})
+}
+
+// suspendAbandoned suspends the accounts that earlier control planes left behind: those with a name and an
+// email address of the operator, and without a valid token, so that no operator uses them. An account
+// cannot suspend itself, so its own control plane could not do it. A failure does not matter for access.
+func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
+	page, err := s.client.UserPage(ctx, 0, coderd.MaxUserPage)
+	for _, user := range page.Users {
+		operators := strings.HasPrefix(user.Username, Username) && user.Email == user.Username+"@"+EmailDomain
+		if err == nil && operators && user.ID != s.user.ID && !user.IsSuspended() {
+			err = p.suspend(ctx, s.client, user)
+		}
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("Could not suspend an account that an earlier control plane left behind", "error", err.Error())
+	}
+}
+
+// suspend suspends an account that has no valid token. Coder requires that it is not an owner.
+func (p *pass) suspend(ctx context.Context, api *coderd.Client, user coderd.User) error {
+	tokens, err := api.TokensOf(ctx, user.Username)
+	if err != nil || slices.ContainsFunc(tokens, func(t coderd.TokenInfo) bool { return p.Clock.Now().Before(t.ExpiresAt) }) {
+		return err
+	}
+	if err := api.SetRoles(ctx, user.Username, nil); err != nil {
+		return err
+	}
+	if err := api.SetSuspended(ctx, user, true); err != nil {
+		return err
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonAccountSuspended,
+		fmt.Sprintf("suspended user %q in Coder, an operator's account that an earlier control plane left behind", user.Username))
+	return nil
 }
 
 // loginFailure turns a refused login into an error that says how to fix it.
