@@ -63,7 +63,7 @@ func TestAdminJobFails(t *testing.T) {
 		said, says, saysNot string
 	}{
 		"and leaves no words": {says: "Job has reached the specified backoff limit (see `kubectl logs -n team job/dev-create-admin`)"},
-		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: "cannot reach the database of CODER_PG_CONNECTION_URL"},
+		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: `cannot reach the database; the connection URL is key "url" of Secret "db"`},
 		"with a strange word": {said: "first\nsegmentation fault\n", says: `it reported "segmentation fault"`},
 		"and tells an address": {
 			said: "parse \"postgres://coder:hunter2@db/coder\": net/url: invalid", says: "backoff limit", saysNot: "hunter2",
@@ -144,7 +144,7 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 	f.endJob(job, batchv1.JobComplete)
 	got := f.pass()
 	f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
-	if !strings.Contains(got.Message, "CODER_PG_CONNECTION_URL") {
+	if !strings.HasSuffix(got.Message, `the connection URL is key "url" of Secret "db"`) {
 		t.Errorf("message %q", got.Message)
 	}
 }

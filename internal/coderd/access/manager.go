@@ -67,6 +67,8 @@ type Request struct {
 	ControlPlane *coderv1alpha1.CoderControlPlane
 	// URL is the address at which the operator reaches coderd.
 	URL string
+	// DatabaseURL describes where a user finds the connection URL of Coder's database.
+	DatabaseURL string
 	// AdminJob builds the Job that runs `coder server create-admin-user` with the credentials of
 	// the named Secret. Manager adds the owner and the generation.
 	AdminJob func(credentialsSecret string) *batchv1.Job

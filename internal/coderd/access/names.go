@@ -16,9 +16,6 @@ const (
 	EmailDomain = "coder-k8s.invalid"
 )
 
-// envPostgresURL is the environment variable with the URL of Coder's database.
-const envPostgresURL = "CODER_PG_CONNECTION_URL"
-
 // Annotations on the token Secret. None of them is a secret.
 const (
 	// AnnotationTokenID is the id of the token in Coder.

@@ -59,5 +59,5 @@ func (s *scope) databaseURL() string {
 			return fmt.Sprintf("key %q of Secret %q (%s in spec.extraEnv)", from.SecretKeyRef.Key, from.SecretKeyRef.Name, resources.EnvDatabase)
 		}
 	}
-	return fmt.Sprintf("the value of %s that the pods get from spec.extraEnv, spec.envFrom or spec.podTemplate", resources.EnvDatabase)
+	return fmt.Sprintf("the value of %s or --postgres-url in the spec", resources.EnvDatabase)
 }

@@ -34,6 +34,7 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 	return access.Request{
 		ControlPlane: s.cp.DeepCopy(),
 		URL:          s.url(),
+		DatabaseURL:  s.databaseURL(),
 		AdminJob: func(credentialsSecret string) *batchv1.Job {
 			return resources.AdminJob(s.cp, s.Workload, credentialsSecret)
 		},
