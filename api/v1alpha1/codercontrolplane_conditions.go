@@ -30,6 +30,10 @@ const (
 	// control plane. Ready waits until the aggregated API has read them for the first time. After
 	// that, and in an installation without the aggregated API, Served does not affect Ready.
 	ConditionServed = "Served"
+	// ConditionDatabaseExclusive is present, and false, only while an older CoderControlPlane of the
+	// namespace takes the connection URL of its database from the same key of the same Secret. It does
+	// not affect Ready.
+	ConditionDatabaseExclusive = "DatabaseExclusive"
 	// ConditionExposed is true when the Ingress or HTTPRoute of spec.expose exists.
 	ConditionExposed = "Exposed"
 	// ConditionLicenseApplied is true when Coder has the license of spec.licenseSecretRef and the
@@ -96,6 +100,8 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonDatabaseUnreachable: Coder reports that it cannot reach its database.
 	ReasonDatabaseUnreachable = "DatabaseUnreachable"
+	// ReasonDatabaseShared: an older CoderControlPlane of the namespace uses the same database.
+	ReasonDatabaseShared = "DatabaseShared"
 	// ReasonDatabaseMissing: the spec configures no database.
 	ReasonDatabaseMissing = "DatabaseMissing"
 	// ReasonCrashLooping: the container of Coder exits repeatedly.

@@ -144,6 +144,7 @@ const (
 	stepLicense = "license"
 	stepPrefix  = "object name prefix"
 	stepMirror  = "first read of the mirror"
+	stepShared  = "shared database"
 )
 
 func (r *Reconciler) stepsFor(s *scope) []workload.Step {
@@ -154,7 +155,8 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}
-	begin, shared := r.kit.Begin(&s.Pass), r.kit.Steps(&s.Pass)
+	begin := append(r.kit.Begin(&s.Pass), workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer))
+	shared := r.kit.Steps(&s.Pass)
 	if s.accessDisabled() {
 		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
 			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService)})
@@ -192,6 +194,8 @@ type scope struct {
 	prefix *string
 	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.
 	unread *metadatav1alpha1.MirrorStateSpec
+	// sharedWith is the name of an older control plane with the same database, or empty.
+	sharedWith string
 }
 
 // kind returns the description of control planes for the shared steps.

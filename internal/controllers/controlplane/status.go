@@ -58,7 +58,7 @@ func runningImage(s *scope) string {
 // summary describes how Ready follows from the other conditions.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
-		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled),
+		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
@@ -127,7 +127,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 		return nil
 	}
 	return workload.Parts(new(s.ResourcesApplied()), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
-		licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
+		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
 func coderReachable(s *scope) metav1.Condition {
