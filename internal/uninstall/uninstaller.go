@@ -187,8 +187,8 @@ func (u *uninstaller) summary() string {
 		fmt.Fprintf(&b, "\n  %s", o)
 	}
 	if u.metadata > 0 {
-		fmt.Fprintf(&b, "\nLabels and annotations of %d workspaces and templates, which Coder cannot store, are lost: "+
-			"coder-k8s export -A writes them down before.", u.metadata)
+		fmt.Fprintf(&b, "\nLabels and annotations, which Coder cannot store, are lost (workspaces, templates and users that have some: %d): "+
+			"coder-k8s export -A saves them before.", u.metadata)
 	}
 	return b.String()
 }

@@ -191,7 +191,7 @@ func (p *pass) loginFailure(creds *account, err error) error {
 			creds.username, name)
 	case coderd.IsForbidden(err):
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
-			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false), "+
+			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false in spec.extraEnv), "+
 				"or give the operator a token in spec.operatorAccess.tokenSecretRef", creds.username, err)
 	default:
 		return answered(coderv1alpha1.ReasonCredentialsRefused, err)
