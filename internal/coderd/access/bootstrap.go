@@ -19,7 +19,6 @@ type session struct {
 	user   coderd.User
 }
 
-// open logs in with an account.
 func (p *pass) open(ctx context.Context, a *account) (*session, error) {
 	anonymous, err := p.connect("")
 	if err != nil {
@@ -60,10 +59,12 @@ func (p *pass) signIn(ctx context.Context) (*session, error) {
 	case creds.complete() && creds.known():
 		return p.loginExisting(ctx, creds)
 	case creds.complete() && creds.madeBy() == BootstrapFirstUser:
-		return p.resumeFirstUser(ctx, creds)
-	default:
-		return p.accountByJob(ctx, creds)
+		// An earlier pass may have been interrupted while it created the first user.
+		if s, err := p.login(ctx, creds); !coderd.IsUnauthorized(err) {
+			return s, p.loginFailure(creds, err)
+		}
 	}
+	return p.accountByJob(ctx, creds)
 }
 
 // becomeFirstUser creates the operator's account in a Coder without users. Existing credentials
@@ -91,17 +92,6 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	return p.loginExisting(ctx, creds)
 }
 
-// resumeFirstUser finds out whether the first user is the operator's account: an earlier pass may
-// have been interrupted while it created that account.
-func (p *pass) resumeFirstUser(ctx context.Context, creds *account) (*session, error) {
-	s, err := p.login(ctx, creds)
-	if !coderd.IsUnauthorized(err) {
-		return s, p.loginFailure(creds, err)
-	}
-	return p.accountByJob(ctx, creds)
-}
-
-// loginExisting logs in with an existing account.
 func (p *pass) loginExisting(ctx context.Context, creds *account) (*session, error) {
 	s, err := p.login(ctx, creds)
 	return s, p.loginFailure(creds, err)

@@ -100,7 +100,10 @@ type pass struct {
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: m.secretsOf(req.ControlPlane)}
+	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: ensure.Secrets{
+		Client: m.Client, Owner: req.ControlPlane, Kind: "CoderControlPlane", Noun: "control plane",
+		Labels: coderv1alpha1.ControlPlaneLabels(req.ControlPlane.Name),
+	}}
 }
 
 func (p *pass) ensure(ctx context.Context) error {

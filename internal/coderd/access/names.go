@@ -89,11 +89,3 @@ func TokenName(cp *coderv1alpha1.CoderControlPlane) string {
 }
 
 func otherTokenName(cp *coderv1alpha1.CoderControlPlane) string { return TokenName(cp) + "-2" }
-
-// suffixFrom derives eight hexadecimal digits from a random text. The text cannot be read from
-// them.
-func suffixFrom(random string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(random))
-	return fmt.Sprintf("%08x", h.Sum32())
-}

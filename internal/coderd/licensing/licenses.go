@@ -93,7 +93,7 @@ func (p *pass) bring(ctx context.Context) (verdict, error) {
 		}
 	}
 	v.waitsForTerm = v.held && p.claims.NotBefore != nil && p.now.Before(*p.claims.NotBefore)
-	old := slices.DeleteFunc(slices.Clone(held), func(l coderd.License) bool { return p.isWanted(l) || !p.isOwn(l) })
+	old := slices.DeleteFunc(slices.Clone(held), func(l coderd.License) bool { return p.isWanted(l) || !slices.Contains(p.own, identity(l.Claims)) })
 	if v.refused != "" || v.waitsForTerm {
 		v.keepsOld = len(old) > 0
 	} else if err := p.remove(ctx, old); err != nil {
@@ -193,8 +193,6 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 }
 
 func (p *pass) isWanted(l coderd.License) bool { return p.text != "" && l.Is(p.claims) }
-
-func (p *pass) isOwn(l coderd.License) bool { return slices.Contains(p.own, identity(l.Claims)) }
 
 func (p *pass) identity() string { return identity(p.claims) }
 

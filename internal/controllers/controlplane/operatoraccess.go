@@ -146,13 +146,6 @@ func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) 
 	return err == nil && metav1.IsControlledBy(service, s.cp), err
 }
 
-// secretMetadata returns an empty object for reading a Secret's metadata from the cache.
-func secretMetadata() *metav1.PartialObjectMetadata {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return secret
-}
-
 func (r *Reconciler) tellSkipped(s *scope, why string) {
 	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonRevocationSkipped,
 		"the control plane is deleted without revoking the operator's token in Coder, which runs out by itself: "+why)

@@ -91,7 +91,10 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 		}
 	case s.Deleting(), s.ServiceForeign, s.DeploymentForeign:
 		status.OperatorAccessReady = false
-	case s.access == nil, s.access.TokenRef == nil && unanswered(s.access):
+	case s.access == nil:
+	case s.access.TokenRef == nil && s.access.State == access.Waiting &&
+		(s.access.Reason == coderv1alpha1.ReasonUnreachable || s.access.Reason == coderv1alpha1.ReasonWaiting):
+		// Coder did not answer about the token.
 	default:
 		status.OperatorTokenSecretRef = s.access.TokenRef.DeepCopy()
 		status.OperatorAccessReady = s.access.TokenRef != nil
@@ -109,12 +112,6 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	case before.EverServed == nil && (before.ObjectNamePrefix == nil || before.Version == ""):
 		status.EverServed = ptr.To(false)
 	}
-}
-
-// unanswered reports that Coder did not answer about the token.
-func unanswered(result *access.Result) bool {
-	return result.State == access.Waiting &&
-		(result.Reason == coderv1alpha1.ReasonUnreachable || result.Reason == coderv1alpha1.ReasonWaiting)
 }
 
 // partsOf returns the conditions from which Ready is derived, and those that do not affect it. A

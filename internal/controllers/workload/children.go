@@ -188,7 +188,9 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 	desired, err := c.build(p.Workload)
 	switch {
 	case err != nil:
-		return p.refuse(err)
+		message := Redact(err.Error())
+		p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%s", message)
 	case desired != nil:
 		p.wanted[t.childName(desired)] = true
 	case c.unwanted != nil:
@@ -197,7 +199,8 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 		return nil
 	}
 	if !c.optional.Empty() && !t.Optional.Has(c.optional) {
-		*c.problem(p) = c.kindMissing()
+		*c.problem(p) = &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
+			"which the operator detects without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
 		return nil
 	}
 	if c.prepare != nil {
@@ -214,11 +217,6 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 		c.applied(p, desired, ended)
 	}
 	return ended
-}
-
-func (c child) kindMissing() *Problem {
-	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
-		"which the operator detects without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
 }
 
 // apply applies an object in the owner's namespace. It returns the problem to report for a failure,
@@ -256,13 +254,6 @@ func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
 		return apply.ErrOwnerDeleted
 	}
 	return nil
-}
-
-// refuse ends a step whose object cannot be built from the spec.
-func (p *Pass) refuse(err error) error {
-	message := Redact(err.Error())
-	p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
-	return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%s", message)
 }
 
 // applyTrouble returns the problem to report for a failed apply, and the error with which the step

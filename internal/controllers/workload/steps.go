@@ -147,9 +147,3 @@ func childSteps(chosen func(child) bool) (names []string) {
 	}
 	return names
 }
-
-// appliedSteps returns the steps that must succeed before all children are applied, except those
-// with a condition of their own.
-func appliedSteps() []string {
-	return append(childSteps(func(c child) bool { return c.problem == nil }), StepFinalizer, StepPrune)
-}
