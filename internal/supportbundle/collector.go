@@ -80,23 +80,15 @@ func (c *collector) collect(ctx context.Context) {
 		c.namespaceObjects(ctx, s, namespace)
 		c.aggregated(ctx, namespace)
 	}
-	for _, namespace := range c.allNamespaces(s) {
-		c.events(ctx, namespace)
+	c.events(ctx, c.operatorNamespace)
+	for _, namespace := range s.namespaces {
+		if namespace != c.operatorNamespace {
+			c.events(ctx, namespace)
+		}
 	}
 	c.health(ctx, s)
 	c.metrics(ctx, s)
 	c.logs(ctx, s)
-}
-
-// allNamespaces returns the namespaces of the operator and of the control planes.
-func (c *collector) allNamespaces(s *scope) []string {
-	out := []string{c.operatorNamespace}
-	for _, namespace := range s.namespaces {
-		if namespace != c.operatorNamespace {
-			out = append(out, namespace)
-		}
-	}
-	return out
 }
 
 // describe adds a part to the README.

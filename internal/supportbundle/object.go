@@ -256,10 +256,3 @@ func (c *collector) learnContent(object *unstructured.Unstructured) {
 		}
 	}
 }
-
-// learnCaller has the redactor learn the caller's credentials.
-func (c *collector) learnCaller() {
-	for _, value := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
-		c.redactor.Learn(value)
-	}
-}

@@ -250,7 +250,7 @@ func (u *uninstaller) find(ctx context.Context, s sweep) ([]metav1.PartialObject
 	}
 	found, err := u.list(ctx, s.kind, options...)
 	if err != nil {
-		return nil, fmt.Errorf("listing the %ss of the installation: %w", s.kind.Kind, err)
+		return nil, fmt.Errorf("listing every %s of the installation: %w", s.kind.Kind, err)
 	}
 	return slices.DeleteFunc(found, func(item metav1.PartialObjectMetadata) bool {
 		ours := item.Labels[installation.LabelName] == installation.Name || slices.Contains(s.names, item.Name)

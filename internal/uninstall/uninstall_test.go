@@ -234,7 +234,7 @@ func TestRemoveIsBounded(t *testing.T) {
 	}
 	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")
 	says(t, said,
-		"CoderControlPlane team/coder still waits for example.com/hold, which are not coder-k8s's finalizers",
+		"CoderControlPlane team/coder is not deleted yet, because it has finalizers of other software: example.com/hold",
 		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these objects have finalizers of other controllers: CoderControlPlane team/coder (example.com/hold)")
 }
 

@@ -325,10 +325,3 @@ func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
 		return owner != nil && owner.Kind == "ReplicaSet"
 	}), nil
 }
-
-// operatorRuns reports whether a pod of the operator is available to process deletions.
-func (u *uninstaller) operatorRuns() bool {
-	return slices.ContainsFunc(u.operators, func(d appsv1.Deployment) bool {
-		return d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil
-	})
-}
