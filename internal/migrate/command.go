@@ -101,7 +101,6 @@ type options struct {
 	timeout                        time.Duration
 }
 
-// check refuses invalid combinations of flags.
 func (o *options) check() error {
 	switch {
 	case o.release == "" && o.releaseSecret == "" && len(o.values) == 0:
@@ -156,7 +155,6 @@ func validNames(source Source, manifest *Manifest) error {
 	return nil
 }
 
-// write writes the manifest and the report.
 func (o *options) write(manifest *Manifest, report *Report) error {
 	text, err := manifest.YAML()
 	if err != nil {
@@ -198,7 +196,6 @@ func unread(report *Report) error {
 	return &cli.PartialError{Err: errors.Join(all...)}
 }
 
-// readFile reads a file, or standard input.
 func (o *options) readFile(name string) ([]byte, error) {
 	if name == standard {
 		return io.ReadAll(o.streams.In)

@@ -193,7 +193,6 @@ func (c *conversion) text(path string) string {
 	return text
 }
 
-// enabled reports whether a value or its default is true.
 func (c *conversion) enabled(path string) bool { return get(c.all, path) == true }
 
 // always sets fields that do not depend on a single value.
@@ -237,7 +236,6 @@ var coderDefaults []byte
 //go:embed coder-provisioner.yaml
 var provisionerDefaults []byte
 
-// defaults returns the chart's default values that the conversion uses.
 func defaults(chart string) Values {
 	raw := coderDefaults
 	if chart == ChartProvisioner {

@@ -8,7 +8,10 @@ import (
 func controlPlaneConverters() map[string]converter {
 	all := workloadConverters()
 	maps.Copy(all, servingConverters())
-	all["coder.workspaceProxy"] = decided
+	all["coder.workspaceProxy"] = func(c *conversion, path string, _ any) error {
+		c.tell(path, "", Mapped, "it selects the kind "+c.manifest.Kind)
+		return nil
+	}
 	return all
 }
 
@@ -27,12 +30,6 @@ func provisionerConverters() map[string]converter {
 	}
 	all["provisionerDaemon.tags"] = tags
 	return all
-}
-
-// decided is the converter for values that select the kind.
-func decided(c *conversion, path string, _ any) error {
-	c.tell(path, "", Mapped, "it selects the kind "+c.manifest.Kind)
-	return nil
 }
 
 // credential is the converter for values that completeProvisioner reads together.

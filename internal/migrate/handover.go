@@ -98,7 +98,6 @@ func (t *takeover) free(live *appsv1.Deployment) error {
 	return nil
 }
 
-// isOwn reports whether an owner is the custom resource of the manifest.
 func (t *takeover) isOwn(owner *metav1.OwnerReference) bool {
 	return strings.HasPrefix(owner.APIVersion, coderv1alpha1.GroupVersion.Group+"/") &&
 		owner.Kind == t.Manifest.Kind && owner.Name == t.Manifest.Name
@@ -207,7 +206,6 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	return copied.GetManagedFields(), nil
 }
 
-// taken waits until the operator owns the Deployment.
 func (t *takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		d := &appsv1.Deployment{}

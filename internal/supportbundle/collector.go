@@ -91,7 +91,6 @@ func (c *collector) collect(ctx context.Context) {
 	c.logs(ctx, s)
 }
 
-// describe adds a part to the README.
 func (c *collector) describe(path, what string) { c.parts = append(c.parts, part{path, what}) }
 
 // leave lists a part that is not in the archive.
@@ -106,7 +105,6 @@ func (c *collector) leave(what string, err error) {
 	c.left = append(c.left, fmt.Sprintf("%s: %v", what, err))
 }
 
-// addText adds a text file to the archive.
 func (c *collector) addText(path, text string) {
 	if err := c.archive.add(path, content{text: text}, len(text)); err != nil {
 		c.leave(path, err)

@@ -106,7 +106,6 @@ func (o *options) run(ctx context.Context) error {
 	return o.finish()
 }
 
-// connect connects the collector to the cluster.
 func (o *options) connect() error {
 	c := &o.c
 	var err error

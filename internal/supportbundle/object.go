@@ -128,7 +128,6 @@ func (c cleaner) list(key string, list []any) {
 	}
 }
 
-// named cleans an entry with a name and a value.
 func (c cleaner) named(entry map[string]any) {
 	name, _ := entry["name"].(string)
 	value, ok := entry["value"].(string)
@@ -138,7 +137,6 @@ func (c cleaner) named(entry map[string]any) {
 	entry["value"] = c.removed(name, value)
 }
 
-// all removes all values.
 func (c cleaner) all(object map[string]any) {
 	for key, value := range object {
 		text, ok := value.(string)

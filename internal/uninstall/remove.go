@@ -256,12 +256,10 @@ func (u *uninstaller) collect(ctx context.Context, child *metav1.PartialObjectMe
 	return u.delete(ctx, child, nameOf(child))
 }
 
-// owns reports whether an owner reference points to one of u.objects.
 func (u *uninstaller) owns(reference metav1.OwnerReference) bool {
 	return slices.ContainsFunc(u.objects, func(o object) bool { return o.GetUID() == reference.UID })
 }
 
-// nameOf returns the kind, namespace and name of an object.
 func nameOf(obj *metav1.PartialObjectMetadata) string {
 	name := obj.Name
 	if obj.Namespace != "" {

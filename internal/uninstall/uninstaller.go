@@ -165,7 +165,6 @@ func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Def
 	return objects, nil
 }
 
-// summary describes to the user what will be done.
 func (u *uninstaller) summary() string {
 	var b strings.Builder
 	what := "coder-k8s will be removed from the cluster"
@@ -222,7 +221,6 @@ func (u *uninstaller) say(format string, args ...any) {
 	fmt.Fprintf(u.progress, prefix+format+"\n", args...)
 }
 
-// leave records something that could not be removed.
 func (u *uninstaller) leave(format string, args ...any) {
 	u.stayed = append(u.stayed, fmt.Sprintf(format, args...))
 }
@@ -252,7 +250,6 @@ func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(conte
 	}
 }
 
-// patience returns the deadline of a wait for Kubernetes.
 func (u *uninstaller) patience() time.Time { return u.clock.Now().Add(u.step) }
 
 // delete deletes an object that was read before. The UID precondition prevents the deletion

@@ -116,7 +116,6 @@ func (p *pass) list(ctx context.Context) ([]coderd.License, error) {
 	return coder.Licenses(ctx)
 }
 
-// add uploads the license if Coder does not have it.
 func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) {
 	recorded := slices.Contains(p.own, p.identity())
 	if v, ok := p.find(held); ok {
@@ -171,7 +170,6 @@ func (p *pass) find(held []coderd.License) (verdict, bool) {
 	return verdict{}, false
 }
 
-// remove deletes licenses of the operator.
 func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 	why := "because spec.licenseSecretRef has another license"
 	if p.text == "" {

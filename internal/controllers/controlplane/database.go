@@ -13,7 +13,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// databaseMissing returns a problem if the spec does not configure a database for coderd.
 func (s *scope) databaseMissing() *workload.Problem {
 	if resources.DatabaseConfigured(s.cp, s.Workload) {
 		return nil
@@ -23,7 +22,6 @@ func (s *scope) databaseMissing() *workload.Problem {
 			"set spec.database, or set CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret) or through spec.envFrom"}
 }
 
-// databaseSecretMissing returns a problem if the missing Secret is that of spec.database.
 func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *workload.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {

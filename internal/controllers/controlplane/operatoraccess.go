@@ -41,7 +41,6 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 	}
 }
 
-// ensureAccess ensures that the operator has a valid token for Coder.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	if !s.believed.IsZero() {
 		return nil

@@ -108,7 +108,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// gone drops the state of a control plane that no longer exists.
 func (r *Reconciler) gone(key types.NamespacedName) {
 	r.kit.Gone(kind(), key)
 	r.prefixes.release(key)
@@ -117,7 +116,6 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 	r.licenses.Forget(key.String())
 }
 
-// recheck returns when to reconcile a working control plane again.
 func recheck(s *scope) time.Duration {
 	after := time.Duration(0)
 	switch {
@@ -198,7 +196,6 @@ type scope struct {
 	sharedWith string
 }
 
-// kind returns the description of control planes for the shared steps.
 func kind() workload.Kind {
 	return workload.Kind{
 		Name: "CoderControlPlane", Noun: "control plane", Finalizer: coderv1alpha1.FinalizerCleanup,
@@ -206,7 +203,6 @@ func kind() workload.Kind {
 	}
 }
 
-// newScope starts a pass.
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))

@@ -55,7 +55,6 @@ func runningImage(s *scope) string {
 	return ""
 }
 
-// summary describes how Ready follows from the other conditions.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
 		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive),

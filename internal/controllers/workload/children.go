@@ -61,7 +61,11 @@ func children() []child {
 	return []child{
 		{
 			step: StepServiceAccount, kind: &corev1.ServiceAccount{}, build: built(resources.ServiceAccount),
-			unwanted: (*Toolkit).detachServiceAccounts, inUse: (*Pass).rollsOut,
+			inUse: (*Pass).rollsOut,
+			// A ServiceAccount that the operator created stays.
+			unwanted: func(t *Toolkit, ctx context.Context, p *Pass) error {
+				return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
+			},
 		},
 		{
 			step: StepDeployment, kind: &appsv1.Deployment{}, build: buildDeployment,
@@ -142,7 +146,6 @@ func buildDeployment(w resources.Workload) (client.Object, error) {
 	return d, nil
 }
 
-// deploymentOf returns the Deployment of a workload with only its name.
 func deploymentOf(w resources.Workload) client.Object {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 }
@@ -167,7 +170,6 @@ func (p *Pass) appliedRoute(obj client.Object, err error) {
 // rollsOut reports whether pods of an earlier revision may still use their ServiceAccount.
 func (p *Pass) rollsOut() bool { return p.Deployment == nil || !RolledOut(p.Deployment) }
 
-// applyChildren returns the run of a step, which applies the children of that step.
 func (t *Toolkit) applyChildren(step string) func(context.Context, *Pass) error {
 	return func(ctx context.Context, p *Pass) error {
 		for _, c := range children() {

@@ -226,7 +226,6 @@ func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controlle
 	}
 }
 
-// everything returns a source that enqueues each object of a kind once.
 func (t *Toolkit) everything(r Registration) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		all, err := t.list(ctx, t.Client, r.For)
@@ -246,7 +245,6 @@ func CacheOptions() cache.Options {
 	return cache.Options{DefaultLabelSelector: ours(), ByObject: CacheByObject()}
 }
 
-// ours selects the objects that the operator created.
 func ours() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 }

@@ -167,7 +167,6 @@ func provisionerName(p *coderv1alpha1.CoderProvisioner) string {
 	return cmp.Or(p.Annotations[coderv1alpha1.AnnotationWorkloadName], ProvisionerDeploymentName(p.Name))
 }
 
-// provisionerAccount returns the name of the pods' ServiceAccount.
 func provisionerAccount(p *coderv1alpha1.CoderProvisioner) string {
 	return cmp.Or(p.Spec.ServiceAccount.Name, ShortName("", p.Name, "-provisioner", maxObjectLength))
 }
