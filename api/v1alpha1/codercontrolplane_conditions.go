@@ -8,7 +8,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator applies the spec.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true when a user must act.
+	// ConditionStalled is true when a user must act. What may still resolve itself is Reconciling: a
+	// missing Secret, image or database until the deadline of the rollout, and a container that exits
+	// until its fifth restart, about five minutes.
 	ConditionStalled = "Stalled"
 
 	// ConditionResourcesApplied is true when all objects in the cluster that the spec requires are
@@ -25,8 +27,13 @@ const (
 	// ConditionOperatorAccess is true when Coder accepts the operator's token.
 	ConditionOperatorAccess = "OperatorAccess"
 	// ConditionServed is true when the aggregated API serves the templates and workspaces of this
-	// control plane. It does not affect Ready.
+	// control plane. Ready waits until the aggregated API has read them for the first time. After
+	// that, and in an installation without the aggregated API, Served does not affect Ready.
 	ConditionServed = "Served"
+	// ConditionDatabaseExclusive is present, and false, only while an older CoderControlPlane of the
+	// namespace takes the connection URL of its database from the same key of the same Secret. It does
+	// not affect Ready.
+	ConditionDatabaseExclusive = "DatabaseExclusive"
 	// ConditionExposed is true when the Ingress or HTTPRoute of spec.expose exists.
 	ConditionExposed = "Exposed"
 	// ConditionLicenseApplied is true when Coder has the license of spec.licenseSecretRef and the
@@ -93,6 +100,8 @@ const (
 	ReasonImagePullFailed = "ImagePullFailed"
 	// ReasonDatabaseUnreachable: Coder reports that it cannot reach its database.
 	ReasonDatabaseUnreachable = "DatabaseUnreachable"
+	// ReasonDatabaseShared: an older CoderControlPlane of the namespace uses the same database.
+	ReasonDatabaseShared = "DatabaseShared"
 	// ReasonDatabaseMissing: the spec configures no database.
 	ReasonDatabaseMissing = "DatabaseMissing"
 	// ReasonCrashLooping: the container of Coder exits repeatedly.
@@ -115,6 +124,9 @@ const (
 	ReasonTokenRotated = "TokenRotated"
 	// ReasonTokenRevoked: the operator revoked its token in Coder (Event).
 	ReasonTokenRevoked = "TokenRevoked"
+	// ReasonAccountSuspended: the operator suspended an account that an earlier control plane left
+	// behind in Coder (Event).
+	ReasonAccountSuspended = "AccountSuspended"
 	// ReasonTokenAccepted: Coder accepts the operator's token.
 	ReasonTokenAccepted = "TokenAccepted"
 	// ReasonTokenExpiring: Coder accepts the token of spec.operatorAccess.tokenSecretRef, but the

@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Key",type=string,JSONPath=`.status.provisionerKeyName`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: is a name that Coder keeps for itself, and the key gets it too; choose another, or name the key in spec.key.name"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: is a name that Coder keeps for itself, and the key gets it too; choose another, or name the key in spec.key.name",fieldPath=".metadata"
 type CoderProvisioner struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -18,8 +18,8 @@ import (
 // +kubebuilder:printcolumn:name="Registered",type=boolean,JSONPath=`.status.registered`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes a part of the name of a Service; use a dash"
-// +kubebuilder:validation:XValidation:rule="has(self.spec.proxySessionTokenSecretRef) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.proxyName) && size(self.spec.bootstrap.proxyName) > 0) || self.metadata.name != 'primary'",message="metadata.name: primary is the name of Coder itself in its list of proxies; choose another, or name the proxy in spec.bootstrap.proxyName"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes a part of the name of a Service; use a dash",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.proxySessionTokenSecretRef) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.proxyName) && size(self.spec.bootstrap.proxyName) > 0) || self.metadata.name != 'primary'",message="metadata.name: primary is the name of Coder itself in its list of proxies; choose another, or name the proxy in spec.bootstrap.proxyName",fieldPath=".metadata"
 type CoderWorkspaceProxy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

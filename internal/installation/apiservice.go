@@ -192,7 +192,6 @@ func (c *checker) guards() []guard {
 	return guards
 }
 
-// policies checks the admission policies and their bindings.
 func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
 	var errs []error
@@ -242,7 +241,6 @@ func (c *checker) policy(ctx context.Context, g guard) (kind, what string, err e
 	return "", "", nil
 }
 
-// readGuard reads a policy or a binding.
 func (c *checker) readGuard(ctx context.Context, kind, name string) (map[string]any, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))

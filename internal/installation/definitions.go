@@ -37,8 +37,11 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 	case c.want.AggregatedAPI || c.want.MCP:
 		wanted = []Definition{controlPlanes()}
 	}
-	if c.want.AggregatedAPI {
+	switch {
+	case c.want.AggregatedAPI:
 		wanted = append(wanted, RecordDefinitions()...)
+	case c.want.Controllers:
+		wanted = append(wanted, mirrorStates())
 	}
 	var problems []Problem
 	var errs []error
@@ -100,7 +103,6 @@ type crdObject struct {
 	}
 }
 
-// defects returns the problems of an existing definition.
 func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error) {
 	raw, err := json.Marshal(object.Object)
 	if err != nil {
@@ -138,7 +140,6 @@ func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error
 	return []Problem{d.problem("does not serve version "+d.Resource.Version, true, nil)}, nil
 }
 
-// compare returns a problem if the schema lacks fields of the Go type.
 func (d Definition) compare(schema map[string]any) []Problem {
 	lacking := lackingFields(d.object, schema, "")
 	if len(lacking) == 0 {
@@ -200,7 +201,6 @@ func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 	return nil, nil
 }
 
-// defines reports whether a schema is that of the kind.
 func defines(schema map[string]any, d Definition) bool {
 	kinds, _, err := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
 	if err != nil {
@@ -260,7 +260,6 @@ func lackingOfStruct(t reflect.Type, schema map[string]any, path string) []strin
 	return lacking
 }
 
-// inner returns the schema under a key, or nil.
 func inner(schema map[string]any, key string) map[string]any {
 	found, _ := schema[key].(map[string]any)
 	return found

@@ -87,7 +87,6 @@ func unavailableDeployment(d appsv1.Deployment) Problem {
 	return p
 }
 
-// since returns when a Deployment became unavailable.
 func since(d appsv1.Deployment) *time.Time {
 	for _, condition := range d.Status.Conditions {
 		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse {
@@ -116,7 +115,6 @@ func (c *checker) several(all []appsv1.Deployment) []Problem {
 	return problems
 }
 
-// runs reports whether the arguments of a Deployment select a component.
 func runs(d appsv1.Deployment, app string) bool {
 	apps := values(d, "--app")
 	return len(apps) == 0 && len(d.Spec.Template.Spec.Containers) > 0 || slices.Contains(apps, "all") || slices.Contains(apps, app)

@@ -69,11 +69,8 @@ func controlPlanes() Definition {
 // RecordDefinitions returns the kinds in which the aggregated API stores what it serves,
 // and the kind in which earlier versions stored metadata that Coder cannot store.
 func RecordDefinitions() []Definition {
-	record := func(plural, kind string, object any) Definition {
-		return definition(metadatav1alpha1.GroupVersion.WithResource(plural), kind, "", object)
-	}
 	return []Definition{
-		record("codermirrorstates", "CoderMirrorState", metadatav1alpha1.CoderMirrorState{}),
+		mirrorStates(),
 		record("coderobjectmetadata", "CoderObjectMetadata", metadatav1alpha1.CoderObjectMetadata{}),
 		record("codertemplaterecords", "CoderTemplateRecord", metadatav1alpha1.CoderTemplateRecord{}),
 		record("codertemplatesources", "CoderTemplateSource", metadatav1alpha1.CoderTemplateSource{}),
@@ -84,6 +81,16 @@ func RecordDefinitions() []Definition {
 
 // AllDefinitions returns all kinds that an installation defines, in the order of deletion.
 func AllDefinitions() []Definition { return append(Definitions(), RecordDefinitions()...) }
+
+// mirrorStates returns the kind in which the aggregated API reports what it has read. The controllers
+// need it too.
+func mirrorStates() Definition {
+	return record("codermirrorstates", "CoderMirrorState", metadatav1alpha1.CoderMirrorState{})
+}
+
+func record(plural, kind string, object any) Definition {
+	return definition(metadatav1alpha1.GroupVersion.WithResource(plural), kind, "", object)
+}
 
 func workload(plural, kind, finalizer string, object any) Definition {
 	return definition(coderv1alpha1.GroupVersion.WithResource(plural), kind, finalizer, object)

@@ -48,7 +48,6 @@ func (c *checker) rights(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// mayNot describes missing permissions.
 func mayNot(missing []rbacv1.PolicyRule, n need) string {
 	where := ""
 	if n.namespace != "" {
@@ -110,7 +109,6 @@ func rulesOf(status authorizationv1.SubjectRulesReviewStatus) []rbacv1.PolicyRul
 	return rules
 }
 
-// allowed checks a single permission.
 func (c *checker) allowed(ctx context.Context, namespace string, rule rbacv1.PolicyRule) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	if len(rule.NonResourceURLs) > 0 {
@@ -185,7 +183,6 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rules ...rb
 	add(metav1.NamespaceSystem, applyRBAC, single("get", "", "configmaps", "extension-apiserver-authentication"))
 }
 
-// lease returns the permissions for leader election with a Lease.
 func lease(name string) []rbacv1.PolicyRule {
 	const group, resource = "coordination.k8s.io", "leases"
 	return []rbacv1.PolicyRule{single("create", group, resource, ""), single("get", group, resource, name), single("update", group, resource, name)}

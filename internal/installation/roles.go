@@ -35,7 +35,6 @@ func single(verb, group, resource, name string) rbacv1.PolicyRule {
 	return rule
 }
 
-// singles returns the single permissions of rules.
 func singles(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	var all []rbacv1.PolicyRule
 	for _, rule := range rules {
@@ -121,7 +120,6 @@ func (c *checker) roles(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// role checks one ClusterRole.
 func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Problem, error) {
 	object := "ClusterRole " + generated.Name
 	found := &rbacv1.ClusterRole{}

@@ -23,7 +23,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "migrate",
 		Short: "Migrate a Coder from another installation method",
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usage("say from what: \"migrate helm\"")
+			return cli.Usage("name what to migrate from: \"migrate helm\"")
 		},
 	}
 	command.AddCommand(newHelmCommand(streams))
@@ -101,7 +101,6 @@ type options struct {
 	timeout                        time.Duration
 }
 
-// check refuses invalid combinations of flags.
 func (o *options) check() error {
 	switch {
 	case o.release == "" && o.releaseSecret == "" && len(o.values) == 0:
@@ -150,37 +149,28 @@ func validNames(source Source, manifest *Manifest) error {
 		{"release", source.Release}, {"namespace", source.Namespace}, {manifest.Kind, manifest.Name},
 	} {
 		if wrong := validation.IsDNS1123Subdomain(name.text); len(wrong) > 0 {
-			return fmt.Errorf("the %s would be called %q, which is no name for it: %s", name.what, name.text, strings.Join(wrong, ", "))
+			return fmt.Errorf("the name of the %s would be %q, which is not valid: %s", name.what, name.text, strings.Join(wrong, ", "))
 		}
 	}
 	return nil
 }
 
-// write writes the manifest and the report.
 func (o *options) write(manifest *Manifest, report *Report) error {
 	text, err := manifest.YAML()
 	if err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
 	if o.output == standard {
-		if _, err := o.streams.Out.Write(text); err != nil {
-			return fmt.Errorf("writing the manifest: %w", err)
-		}
-	} else if err := o.writeFile(text, manifest.FileName()); err != nil {
-		return err
+		_, err = o.streams.Out.Write(text)
+	} else {
+		err = cli.WriteBelow(o.output, ".", manifest.FileName(), text, directoryMode, fileMode)
 	}
-	return o.writeReport(report)
-}
-
-func (o *options) writeFile(text []byte, name string) error {
-	if err := cli.WriteBelow(o.output, ".", name, text, directoryMode, fileMode); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
-	fmt.Fprintf(o.streams.ErrOut, "wrote %s\n", filepath.Join(o.output, name))
-	return nil
-}
-
-func (o *options) writeReport(report *Report) error {
+	if o.output != standard {
+		fmt.Fprintf(o.streams.ErrOut, "wrote %s\n", filepath.Join(o.output, manifest.FileName()))
+	}
 	if o.report == "" {
 		return report.Write(o.streams.ErrOut)
 	}
@@ -206,7 +196,6 @@ func unread(report *Report) error {
 	return &cli.PartialError{Err: errors.Join(all...)}
 }
 
-// readFile reads a file, or standard input.
 func (o *options) readFile(name string) ([]byte, error) {
 	if name == standard {
 		return io.ReadAll(o.streams.In)

@@ -83,7 +83,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			code, _, errOut := migrate(t, values, "helm", "-n", "team", "-f", "-", "-o", filepath.Join(root, "a", "b"))
-			if code != cli.ExitFailure || !strings.Contains(errOut, "the CoderControlPlane would be called") || strings.Contains(errOut, "\x1b") {
+			if code != cli.ExitFailure || !strings.Contains(errOut, "the name of the CoderControlPlane would be") || strings.Contains(errOut, "\x1b") {
 				t.Errorf("exit code %d, %q", code, errOut)
 			}
 			if entries, err := os.ReadDir(root); err != nil || len(entries) > 0 {
@@ -91,7 +91,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 			}
 		})
 	}
-	if code, _, errOut := migrate(t, "", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the release would be called "a;b"`) {
+	if code, _, errOut := migrate(t, "", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the name of the release would be "a;b"`) {
 		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }

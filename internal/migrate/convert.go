@@ -115,7 +115,7 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 		}
 		return
 	}
-	c.tell(path, "", Unreadable, "is no value of the chart "+c.source.Chart)
+	c.tell(path, "", Unreadable, "is not a value of the chart "+c.source.Chart)
 }
 
 // copied is the converter that copies a value to its only field.
@@ -163,7 +163,7 @@ func (c *conversion) refer(path, variable string) map[string]any {
 	if !slices.Contains(c.report.Keys, variable) {
 		c.report.Keys = append(c.report.Keys, variable)
 	}
-	c.tell(path, "", Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
+	c.tell(path, "", Secret, fmt.Sprintf("%s is in clear text in the values, so the manifest refers to key %s of Secret %q, which you must create",
 		variable, variable, secret))
 	return map[string]any{"name": variable, "valueFrom": map[string]any{
 		"secretKeyRef": map[string]any{"name": secret, "key": variable},
@@ -193,7 +193,6 @@ func (c *conversion) text(path string) string {
 	return text
 }
 
-// enabled reports whether a value or its default is true.
 func (c *conversion) enabled(path string) bool { return get(c.all, path) == true }
 
 // always sets fields that do not depend on a single value.
@@ -237,7 +236,6 @@ var coderDefaults []byte
 //go:embed coder-provisioner.yaml
 var provisionerDefaults []byte
 
-// defaults returns the chart's default values that the conversion uses.
 func defaults(chart string) Values {
 	raw := coderDefaults
 	if chart == ChartProvisioner {

@@ -69,7 +69,6 @@ func environment(c *conversion, path string, value any) error {
 	return nil
 }
 
-// lastOf returns the index of the last entry for each name.
 func lastOf(entries []any) map[string]int {
 	last := map[string]int{}
 	for i, entry := range entries {

@@ -8,7 +8,10 @@ import (
 func controlPlaneConverters() map[string]converter {
 	all := workloadConverters()
 	maps.Copy(all, servingConverters())
-	all["coder.workspaceProxy"] = decided
+	all["coder.workspaceProxy"] = func(c *conversion, path string, _ any) error {
+		c.tell(path, "", Mapped, "it selects the kind "+c.manifest.Kind)
+		return nil
+	}
 	return all
 }
 
@@ -27,12 +30,6 @@ func provisionerConverters() map[string]converter {
 	}
 	all["provisionerDaemon.tags"] = tags
 	return all
-}
-
-// decided is the converter for values that select the kind.
-func decided(c *conversion, path string, _ any) error {
-	c.tell(path, "", Mapped, "it decides about the kind: "+c.manifest.Kind)
-	return nil
 }
 
 // credential is the converter for values that completeProvisioner reads together.
@@ -68,7 +65,7 @@ func (c *conversion) completeProvisioner() {
 		set(spec, "url", fmt.Sprintf("http://coder.%s.svc.cluster.local", c.source.Namespace))
 	}
 	c.report.Steps = append(c.report.Steps,
-		"Where the Coder at `spec.url` is a CoderControlPlane of this namespace, name it in `spec.controlPlaneRef` instead: the operator can then make and rotate the key.")
+		"If the Coder at `spec.url` is a CoderControlPlane of this namespace, set `spec.controlPlaneRef` instead: the operator then creates and rotates the key.")
 	name, key := c.text("provisionerDaemon.keySecretName"), c.text("provisionerDaemon.keySecretKey")
 	switch {
 	case get(spec, "key.secretRef") != nil || get(spec, "pskSecretRef") != nil:
@@ -86,7 +83,7 @@ func (c *conversion) completeProxy() {
 	} {
 		if get(c.manifest.Spec, needed.field) == nil {
 			c.tell("coder.env", "spec."+needed.field, Manual,
-				needed.variable+" is not given in coder.env in a way that can be read; fill in the field, or use spec.controlPlaneRef")
+				needed.variable+" is not in coder.env, or its value is computed; set the field, or use spec.controlPlaneRef")
 		}
 	}
 }

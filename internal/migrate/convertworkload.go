@@ -37,7 +37,7 @@ func (c *conversion) setImage() {
 	if tag == "" {
 		tag = fallbackTag
 		c.report.Steps = append(c.report.Steps, fmt.Sprintf(
-			"Neither the values nor the chart say which version of Coder runs. Put it into `spec.image`, where %s stands now: a newer one changes the database.", tag))
+			"Neither the values nor the chart say which version of Coder runs. Set it in `spec.image`, which has %s now: a newer version changes the database.", tag))
 	}
 	set(c.manifest.Spec, "image", c.text("coder.image.repo")+":"+tag)
 }
@@ -76,7 +76,7 @@ func affinity(c *conversion, path string, value any) error {
 
 func command(c *conversion, path string, value any) error {
 	if empty(value) || reflect.DeepEqual(value, []any{"/opt/coder"}) {
-		return c.unneeded(path, "it is where the image has the program")
+		return c.unneeded(path, "it is the path of the program in the image")
 	}
 	return c.put(path, "command", value)
 }

@@ -29,7 +29,6 @@ func (t *takeover) accepted(ctx context.Context) (*unstructured.Unstructured, er
 	return obj, nil
 }
 
-// apply applies the manifest, and returns the resulting object.
 func (t *takeover) apply(ctx context.Context, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
 	// An unstructured object may contain only JSON types.
 	raw, err := json.Marshal(t.Manifest.Object())

@@ -93,12 +93,11 @@ func (t *takeover) free(live *appsv1.Deployment) error {
 	case len(live.Spec.Selector.MatchLabels) == 0 || len(live.Spec.Selector.MatchExpressions) > 0:
 		return fmt.Errorf("the selector of Deployment %q is not made of matchLabels alone, and Services cannot follow it, so it cannot be taken over", live.Name)
 	case owner == nil && live.Annotations[annotationRelease] != t.Release:
-		return fmt.Errorf("the Deployment %q does not carry the annotation %s=%s of the release, so it is not taken over", live.Name, annotationRelease, t.Release)
+		return fmt.Errorf("the Deployment %q does not have the annotation %s=%s of the release, so it is not taken over", live.Name, annotationRelease, t.Release)
 	}
 	return nil
 }
 
-// isOwn reports whether an owner is the custom resource of the manifest.
 func (t *takeover) isOwn(owner *metav1.OwnerReference) bool {
 	return strings.HasPrefix(owner.APIVersion, coderv1alpha1.GroupVersion.Group+"/") &&
 		owner.Kind == t.Manifest.Kind && owner.Name == t.Manifest.Name
@@ -130,7 +129,7 @@ func (t *takeover) objects(ctx context.Context, plan *takeoverPlan, w workload.W
 			return fmt.Errorf("%s %q belongs to %s %q; rename or delete it, because the operator needs the name", kind, obj.GetName(), owner.Kind, owner.Name)
 		}
 		if owner == nil && obj.GetAnnotations()[annotationRelease] != t.Release {
-			return fmt.Errorf("%s %q does not carry the annotation %s=%s of the release; rename or delete it, because the operator needs the name",
+			return fmt.Errorf("%s %q does not have the annotation %s=%s of the release; rename or delete it, because the operator needs the name",
 				kind, obj.GetName(), annotationRelease, t.Release)
 		}
 		plan.add(kind, obj)
@@ -191,12 +190,14 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	helm := sets.New[string]()
 	entries := copied.GetManagedFields()
 	for i := range entries {
-		if !isHelm(entries[i].Manager) || entries[i].Subresource != "" {
+		// Terraform's provider runs Helm too.
+		manager := entries[i].Manager
+		if !strings.HasPrefix(manager, "helm") && !strings.HasPrefix(manager, "terraform-provider-helm") || entries[i].Subresource != "" {
 			continue
 		}
 		// Convert an apply entry to an update entry, because only those can be transferred.
 		entries[i].Operation = metav1.ManagedFieldsOperationUpdate
-		helm.Insert(entries[i].Manager)
+		helm.Insert(manager)
 	}
 	copied.SetManagedFields(entries)
 	if err := csaupgrade.UpgradeManagedFields(copied, helm, operator); err != nil {
@@ -205,12 +206,6 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	return copied.GetManagedFields(), nil
 }
 
-// isHelm reports whether a field manager is Helm or a program that runs it.
-func isHelm(manager string) bool {
-	return strings.HasPrefix(manager, "helm") || strings.HasPrefix(manager, "terraform-provider-helm")
-}
-
-// taken waits until the operator owns the Deployment.
 func (t *takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		d := &appsv1.Deployment{}

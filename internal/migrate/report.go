@@ -66,8 +66,8 @@ func (r *Report) Write(out io.Writer) error {
 		outcome Outcome
 		heading string
 	}{
-		{Unreadable, "Cannot be read: left out"},
-		{Secret, "Secrets: left out, make them first"},
+		{Unreadable, "Cannot be read: omitted"},
+		{Secret, "Secrets: omitted, create them first"},
 		{Manual, "To do by hand"},
 		{Mapped, "Mapped"},
 		{Unneeded, "Not needed"},

@@ -66,7 +66,7 @@ func (o *options) tellPlan(plan *takeoverPlan) {
 	}
 	fmt.Fprintf(o.streams.ErrOut, "\n%s: %s\n", verb, strings.Join(plan.Objects, ", "))
 	if plan.Already {
-		fmt.Fprintln(o.streams.ErrOut, "the Deployment is the operator's already")
+		fmt.Fprintln(o.streams.ErrOut, "the operator already owns the Deployment")
 	}
 	if len(plan.Differences) == 0 {
 		fmt.Fprintln(o.streams.ErrOut, "the pods stay: their template is equal")
@@ -111,7 +111,7 @@ func nextSteps(source Source, manifest *Manifest) []string {
 func stepsAfter(source Source, manifest *Manifest) []string {
 	kind := strings.ToLower(manifest.Kind)
 	return []string{
-		fmt.Sprintf("Keep the manifest where your other manifests are: what it says is what `kubectl -n %s get %s %s` has now.",
+		fmt.Sprintf("Store the manifest with your other manifests: it is what `kubectl -n %s get %s %s` returns now.",
 			manifest.Namespace, kind, manifest.Name),
 		fmt.Sprintf("Do not run `helm uninstall %s`: it would delete the objects that were taken over. Until Helm's record of the release is deleted, `helm upgrade` may overwrite it.",
 			source.Release),

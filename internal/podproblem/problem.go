@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -212,6 +213,20 @@ func Ended(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 		return nil
 	}
 	return ended
+}
+
+// After crashes restarts, with the kubelet's back-off about five minutes, a container does not recover by
+// itself. The kubelet starts its back-off again after a run of backOffReset.
+const (
+	crashes      = 5
+	backOffReset = 10 * time.Minute
+)
+
+// KeepsCrashing reports whether a container exits again and again soon after its start. The
+// configuration of a pod never changes, so only a change of the spec can help.
+func KeepsCrashing(status *corev1.ContainerStatus) bool {
+	ended := Ended(status)
+	return ended != nil && status.RestartCount >= crashes && ended.FinishedAt.Sub(ended.StartedAt.Time) < backOffReset
 }
 
 // IsOutOfMemory reports whether a container was killed because it exceeded its memory limit.

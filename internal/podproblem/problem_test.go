@@ -139,3 +139,28 @@ func TestPullCauses(t *testing.T) {
 		}
 	}
 }
+
+func TestKeepsCrashing(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC))
+	run := func(length time.Duration, code int32) corev1.ContainerState {
+		state := ended("Error", code)
+		state.Terminated.StartedAt, state.Terminated.FinishedAt = at, metav1.NewTime(at.Add(length))
+		return state
+	}
+	backOff := waiting("CrashLoopBackOff", "")
+	for name, c := range map[string]struct {
+		status corev1.ContainerStatus
+		want   bool
+	}{
+		"at once, many times": {corev1.ContainerStatus{State: backOff, LastTerminationState: run(time.Second, 1), RestartCount: 5}, true},
+		"it runs again":       {corev1.ContainerStatus{State: running(), LastTerminationState: run(time.Second, 1), RestartCount: 5}, true},
+		"a few times":         {corev1.ContainerStatus{State: backOff, LastTerminationState: run(time.Second, 1), RestartCount: 4}, false},
+		"after an hour":       {corev1.ContainerStatus{State: backOff, LastTerminationState: run(time.Hour, 1), RestartCount: 9}, false},
+		"ended well":          {corev1.ContainerStatus{State: running(), LastTerminationState: run(time.Second, 0), RestartCount: 9}, false},
+		"never":               {corev1.ContainerStatus{State: running()}, false},
+	} {
+		if got := KeepsCrashing(&c.status); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

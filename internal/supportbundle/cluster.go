@@ -32,7 +32,6 @@ func (c *collector) reachable() error {
 	return fmt.Errorf("kube-apiserver at %s does not respond, so there is no archive; check your kubeconfig: %w", c.config.Host, err)
 }
 
-// versions collects the versions of this program and of the cluster.
 func (c *collector) versions(context.Context) {
 	out := map[string]any{"program": version.String(), "collectedAt": c.now().UTC().Format("2006-01-02T15:04:05Z")}
 	server, err := c.kube.Discovery().ServerVersion()
@@ -57,7 +56,6 @@ func (c *collector) versions(context.Context) {
 	c.describe("versions.yaml", "versions of this program and of Kubernetes, and the APIs of the cluster")
 }
 
-// problems collects the problems of the installation.
 func (c *collector) problems(ctx context.Context) {
 	found, err := c.check(ctx, c.config, installation.Expectation{
 		Namespace: c.operatorNamespace, Controllers: true, AggregatedAPI: true, MCP: true,

@@ -80,26 +80,17 @@ func (c *collector) collect(ctx context.Context) {
 		c.namespaceObjects(ctx, s, namespace)
 		c.aggregated(ctx, namespace)
 	}
-	for _, namespace := range c.allNamespaces(s) {
-		c.events(ctx, namespace)
+	c.events(ctx, c.operatorNamespace)
+	for _, namespace := range s.namespaces {
+		if namespace != c.operatorNamespace {
+			c.events(ctx, namespace)
+		}
 	}
 	c.health(ctx, s)
 	c.metrics(ctx, s)
 	c.logs(ctx, s)
 }
 
-// allNamespaces returns the namespaces of the operator and of the control planes.
-func (c *collector) allNamespaces(s *scope) []string {
-	out := []string{c.operatorNamespace}
-	for _, namespace := range s.namespaces {
-		if namespace != c.operatorNamespace {
-			out = append(out, namespace)
-		}
-	}
-	return out
-}
-
-// describe adds a part to the README.
 func (c *collector) describe(path, what string) { c.parts = append(c.parts, part{path, what}) }
 
 // leave lists a part that is not in the archive.
@@ -114,7 +105,6 @@ func (c *collector) leave(what string, err error) {
 	c.left = append(c.left, fmt.Sprintf("%s: %v", what, err))
 }
 
-// addText adds a text file to the archive.
 func (c *collector) addText(path, text string) {
 	if err := c.archive.add(path, content{text: text}, len(text)); err != nil {
 		c.leave(path, err)

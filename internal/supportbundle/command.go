@@ -106,7 +106,6 @@ func (o *options) run(ctx context.Context) error {
 	return o.finish()
 }
 
-// connect connects the collector to the cluster.
 func (o *options) connect() error {
 	c := &o.c
 	var err error
@@ -120,7 +119,9 @@ func (o *options) connect() error {
 		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
 	c.forward, c.namespace = throughKubernetes(c.config, c.kube), o.kube.Flags.Context.Namespace
-	c.learnCaller()
+	for _, secret := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
+		c.redactor.Learn(secret)
+	}
 	if o.metricsTokenFile != "" {
 		token, err := os.ReadFile(o.metricsTokenFile)
 		if err != nil {

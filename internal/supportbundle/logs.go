@@ -66,7 +66,6 @@ func (c *collector) logs(ctx context.Context, s *scope) {
 	c.describe("logs/", fmt.Sprintf("logs of the operator's and of Coder's pods, of the last %s; .previous is of the container before it was restarted", duration.HumanDuration(c.since)))
 }
 
-// logsOf returns the logs that a pod has.
 func logsOf(pod *corev1.Pod) []oneLog {
 	var out []oneLog
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -82,7 +81,6 @@ func logsOf(pod *corev1.Pod) []oneLog {
 	return out
 }
 
-// read returns the end of a log.
 func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()

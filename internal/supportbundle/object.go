@@ -128,7 +128,6 @@ func (c cleaner) list(key string, list []any) {
 	}
 }
 
-// named cleans an entry with a name and a value.
 func (c cleaner) named(entry map[string]any) {
 	name, _ := entry["name"].(string)
 	value, ok := entry["value"].(string)
@@ -138,7 +137,6 @@ func (c cleaner) named(entry map[string]any) {
 	entry["value"] = c.removed(name, value)
 }
 
-// all removes all values.
 func (c cleaner) all(object map[string]any) {
 	for key, value := range object {
 		text, ok := value.(string)
@@ -254,12 +252,5 @@ func (c *collector) learnContent(object *unstructured.Unstructured) {
 		if plain, err := base64.StdEncoding.DecodeString(text); err == nil && key != "username" && key != "namespace" {
 			c.redactor.Learn(string(plain))
 		}
-	}
-}
-
-// learnCaller has the redactor learn the caller's credentials.
-func (c *collector) learnCaller() {
-	for _, value := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
-		c.redactor.Learn(value)
 	}
 }

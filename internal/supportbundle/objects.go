@@ -23,7 +23,6 @@ import (
 // have a mebibyte.
 const pageSize = 50
 
-// in returns resources of version v1 of an API group.
 func in(group string, names ...string) []schema.GroupVersionResource {
 	var resources []schema.GroupVersionResource
 	for _, name := range names {

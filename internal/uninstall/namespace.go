@@ -140,15 +140,16 @@ func whyNot(namespace *corev1.Namespace) string {
 // operator again.
 func (u *uninstaller) wayBack() string {
 	if u.keepDefinitions {
-		return "The Coders keep running. To manage them again, install coder-k8s again: their objects still exist, and nothing has to be applied."
+		return "The Coders keep running. To manage them again, install coder-k8s again. Their objects still exist, so there is nothing to apply."
 	}
-	return "The Coders keep running. To manage them again, with the standard output of this command and of its earlier runs as coders.yaml:\n" +
+	return "The Coders keep running. To manage them again:\n" +
 		"1. Install coder-k8s again.\n" +
-		"2. Apply the objects. The objects that belonged to them have the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it:\n" +
+		"2. Apply the manifests, which this command and its earlier runs wrote to standard output. The operator takes over the Deployments, " +
+		"Services and other objects that have the annotation " + coderv1alpha1.AnnotationAdopt + ". No pod restarts:\n" +
 		"  kubectl apply -f coders.yaml\n" +
-		"3. Run the commands above, and those of earlier runs, which give the Secrets their owners. " +
-		"Secrets contain credentials, so the operator does not adopt them because of an annotation.\n" +
-		"The operator's account and tokens in Coder are still there."
+		"3. Run each of the commands \"kubectl ... patch secret\" that this command and its earlier runs printed. They make the applied " +
+		"objects the owners of their Secrets. The operator does not take over a Secret by annotation, because it contains credentials.\n" +
+		"The operator's accounts and tokens in Coder still exist."
 }
 
 // givingBack returns the command that makes the re-created custom resource the owner of a

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +23,10 @@ import (
 // removes its objects in Coder. If objects still exist after the timeout, or if no operator
 // runs, it removes their finalizers and reports what remains in Coder.
 func (u *uninstaller) removeAll(ctx context.Context) error {
-	runs := u.operatorRuns()
+	// A pod must be available to process the deletions.
+	runs := slices.ContainsFunc(u.operators, func(d appsv1.Deployment) bool {
+		return d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil
+	})
 	if !runs && len(u.objects) > 0 {
 		u.say("No pod of the operator is available in namespace %s, so nothing is removed in Coder.", u.namespace)
 	}
@@ -139,7 +143,7 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 			return err
 		}
 		if others := now.GetFinalizers(); len(others) > 0 && !u.dryRun {
-			u.leave("%s still waits for %s, which are not coder-k8s's finalizers", now, strings.Join(others, ", "))
+			u.leave("%s is not deleted yet, because it has finalizers of other software: %s", now, strings.Join(others, ", "))
 		}
 	}
 	return u.removeRights(ctx, owners)
@@ -252,12 +256,10 @@ func (u *uninstaller) collect(ctx context.Context, child *metav1.PartialObjectMe
 	return u.delete(ctx, child, nameOf(child))
 }
 
-// owns reports whether an owner reference points to one of u.objects.
 func (u *uninstaller) owns(reference metav1.OwnerReference) bool {
 	return slices.ContainsFunc(u.objects, func(o object) bool { return o.GetUID() == reference.UID })
 }
 
-// nameOf returns the kind, namespace and name of an object.
 func nameOf(obj *metav1.PartialObjectMetadata) string {
 	name := obj.Name
 	if obj.Namespace != "" {

@@ -32,7 +32,6 @@ type sweep struct {
 	prefix string
 }
 
-// kind returns a GroupVersionKind of version v1.
 func kind(group, name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
 }
@@ -218,7 +217,6 @@ func (u *uninstaller) holders(ctx context.Context, d installation.Definition) st
 	return ", because these objects have finalizers of other controllers: " + strings.Join(names, "; ")
 }
 
-// sweep deletes the installation's objects of one kind.
 func (u *uninstaller) sweep(ctx context.Context, s sweep) error {
 	found, err := u.find(ctx, s)
 	if err != nil {
@@ -250,7 +248,7 @@ func (u *uninstaller) find(ctx context.Context, s sweep) ([]metav1.PartialObject
 	}
 	found, err := u.list(ctx, s.kind, options...)
 	if err != nil {
-		return nil, fmt.Errorf("listing the %ss of the installation: %w", s.kind.Kind, err)
+		return nil, fmt.Errorf("listing every %s of the installation: %w", s.kind.Kind, err)
 	}
 	return slices.DeleteFunc(found, func(item metav1.PartialObjectMetadata) bool {
 		ours := item.Labels[installation.LabelName] == installation.Name || slices.Contains(s.names, item.Name)

@@ -43,7 +43,7 @@ func TestKeep(t *testing.T) {
 	c.labelledWorkspace(t)
 	before := c.left(t)
 	_, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--dry-run")
-	says(t, said, "Labels and annotations of 1 workspaces and templates, which Coder cannot store, are lost")
+	says(t, said, "Labels and annotations, which Coder cannot store, are lost (workspaces, templates and users that have some: 1)")
 	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder no longer belongs to CoderControlPlane team/coder") {
 		t.Errorf("the dry run says:\n%s", said)
 	}
@@ -234,7 +234,7 @@ func TestRemoveIsBounded(t *testing.T) {
 	}
 	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")
 	says(t, said,
-		"CoderControlPlane team/coder still waits for example.com/hold, which are not coder-k8s's finalizers",
+		"CoderControlPlane team/coder is not deleted yet, because it has finalizers of other software: example.com/hold",
 		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these objects have finalizers of other controllers: CoderControlPlane team/coder (example.com/hold)")
 }
 

@@ -165,7 +165,6 @@ func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Def
 	return objects, nil
 }
 
-// summary describes to the user what will be done.
 func (u *uninstaller) summary() string {
 	var b strings.Builder
 	what := "coder-k8s will be removed from the cluster"
@@ -187,8 +186,8 @@ func (u *uninstaller) summary() string {
 		fmt.Fprintf(&b, "\n  %s", o)
 	}
 	if u.metadata > 0 {
-		fmt.Fprintf(&b, "\nLabels and annotations of %d workspaces and templates, which Coder cannot store, are lost: "+
-			"coder-k8s export -A writes them down before.", u.metadata)
+		fmt.Fprintf(&b, "\nLabels and annotations, which Coder cannot store, are lost (workspaces, templates and users that have some: %d): "+
+			"coder-k8s export -A saves them before.", u.metadata)
 	}
 	return b.String()
 }
@@ -222,7 +221,6 @@ func (u *uninstaller) say(format string, args ...any) {
 	fmt.Fprintf(u.progress, prefix+format+"\n", args...)
 }
 
-// leave records something that could not be removed.
 func (u *uninstaller) leave(format string, args ...any) {
 	u.stayed = append(u.stayed, fmt.Sprintf(format, args...))
 }
@@ -252,7 +250,6 @@ func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(conte
 	}
 }
 
-// patience returns the deadline of a wait for Kubernetes.
 func (u *uninstaller) patience() time.Time { return u.clock.Now().Add(u.step) }
 
 // delete deletes an object that was read before. The UID precondition prevents the deletion
@@ -324,11 +321,4 @@ func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
 		owner := metav1.GetControllerOf(&pod)
 		return owner != nil && owner.Kind == "ReplicaSet"
 	}), nil
-}
-
-// operatorRuns reports whether a pod of the operator is available to process deletions.
-func (u *uninstaller) operatorRuns() bool {
-	return slices.ContainsFunc(u.operators, func(d appsv1.Deployment) bool {
-		return d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil
-	})
 }

@@ -124,7 +124,7 @@ func (v validation) in(answer string) bool {
 func validations(path string, schema *apiextensionsv1.JSONSchemaProps) []validation {
 	var found []validation
 	for _, v := range schema.XValidations {
-		found = append(found, validation{path, v.Message})
+		found = append(found, validation{strings.TrimPrefix(path+v.FieldPath, "."), v.Message})
 	}
 	for name, property := range schema.Properties {
 		if path == "" && name == "status" {

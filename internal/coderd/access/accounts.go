@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,11 @@ type account struct {
 	username, email, password string
 }
 
+// readAccount returns nil if there is no Secret.
 func readAccount(secret *corev1.Secret) *account {
+	if secret == nil {
+		return nil
+	}
 	return &account{
 		secret:   secret,
 		username: string(secret.Data[coderv1alpha1.SecretKeyUsername]),
@@ -44,13 +49,9 @@ func (a *account) known() bool { return a.annotation(AnnotationAccountID) != "" 
 // madeBy returns how the account is, or was, created: BootstrapFirstUser or BootstrapAdminJob.
 func (a *account) madeBy() string { return a.annotation(AnnotationBootstrap) }
 
-// loadAccount reads a Secret with an account. It returns nil if the Secret does not exist.
 func (p *pass) loadAccount(ctx context.Context, secretName string) (*account, error) {
 	secret, err := p.ownSecret(ctx, secretName)
-	if err != nil || secret == nil {
-		return nil, err
-	}
-	return readAccount(secret), nil
+	return readAccount(secret), err
 }
 
 // saveAccount writes an account with a new password. It replaces an existing account in the Secret.
@@ -89,7 +90,10 @@ func (p *pass) newCredentials(ctx context.Context, old *account, bootstrap strin
 		if err != nil {
 			return nil, fmt.Errorf("making a name: %w", err)
 		}
-		username += "-" + suffixFrom(random)
+		// The random text cannot be read from the name.
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(random))
+		username += fmt.Sprintf("-%08x", h.Sum32())
 	}
 	return p.saveAccount(ctx, old, CredentialsSecretName(p.cp), username, username+"@"+EmailDomain, unknownAccount(bootstrap))
 }
@@ -115,14 +119,6 @@ func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[s
 		}
 	}
 	return nil
-}
-
-// secretsOf returns access to the Secrets of a control plane, with their common labels.
-func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ensure.Secrets {
-	return ensure.Secrets{
-		Client: m.Client, Owner: cp, Kind: "CoderControlPlane", Noun: "control plane",
-		Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
-	}
 }
 
 // ownSecret reads a Secret of this control plane. It returns nil if the Secret does not exist. A

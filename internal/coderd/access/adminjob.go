@@ -191,7 +191,7 @@ func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, 
 	if jobEnd(job) == batchv1.JobComplete {
 		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 			"Job %q succeeded, but Coder does not accept the account that it created; "+
-				"check that %s is the database of this Coder", job.Name, envPostgresURL)
+				"check that it wrote to the database of this Coder: the connection URL is %s", job.Name, p.req.DatabaseURL)
 	}
 	return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 		"Job %q could not create the operator's account in Coder: %s. The operator retries automatically; "+
@@ -208,9 +208,9 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 		return fmt.Sprintf("a user named %q exists already and has another password; delete Secret %q, and the operator uses another name",
 			creds.username, CredentialsSecretName(p.cp))
 	case strings.Contains(said, "connect to postgres"), strings.Contains(said, "ping postgres"):
-		return fmt.Sprintf("it cannot reach the database of %s", envPostgresURL)
+		return "it cannot reach the database; the connection URL is " + p.req.DatabaseURL
 	case strings.Contains(said, "built-in PostgreSQL"):
-		return fmt.Sprintf("the environment of coderd has no %s", envPostgresURL)
+		return "it has no connection URL of a database; set spec.database"
 	}
 	if line := quotable(said, creds.password); line != "" {
 		return fmt.Sprintf("it reported %q", line)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
@@ -62,7 +63,7 @@ func TestAdminJobFails(t *testing.T) {
 		said, says, saysNot string
 	}{
 		"and leaves no words": {says: "Job has reached the specified backoff limit (see `kubectl logs -n team job/dev-create-admin`)"},
-		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: "cannot reach the database of CODER_PG_CONNECTION_URL"},
+		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: `cannot reach the database; the connection URL is key "url" of Secret "db"`},
 		"with a strange word": {said: "first\nsegmentation fault\n", says: `it reported "segmentation fault"`},
 		"and tells an address": {
 			said: "parse \"postgres://coder:hunter2@db/coder\": net/url: invalid", says: "backoff limit", saysNot: "hunter2",
@@ -143,7 +144,7 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 	f.endJob(job, batchv1.JobComplete)
 	got := f.pass()
 	f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
-	if !strings.Contains(got.Message, "CODER_PG_CONNECTION_URL") {
+	if !strings.HasSuffix(got.Message, `the connection URL is key "url" of Secret "db"`) {
 		t.Errorf("message %q", got.Message)
 	}
 }
@@ -159,17 +160,31 @@ func TestJobOfSomebodyElse(t *testing.T) {
 }
 
 // A control plane that is created again on the database of an earlier one gets access, although the
-// account of the earlier one still exists.
+// account of the earlier one still exists. That account is suspended, and no other.
 func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
 	f.addAda()
+	const used, person = Username + "-0a0a0a0a", "coder-k8s-operator-fan"
+	f.Must(f.addUser(used, used+"@"+EmailDomain, "P4ssw0rdOfAnotherOperator", "owner"))
+	f.Must(f.addUser(person, "fan@example.com", "P4ssw0rdOfAPerson", "owner"))
+	_, err := f.as(f.ada).CreateToken(f.Ctx, used, coderd.TokenRequest{Name: "t", Lifetime: time.Hour})
+	f.Must(err)
 	f.revoke()
 	f.cp.UID = "second"
 	f.Delete(f.Secret("dev-initial-admin"))
 	f.restart()
-	f.settle()
+	got := f.settle()
 	f.checkWhole()
+	if !strings.Contains(ensuretest.Reasons(got.Events), coderv1alpha1.ReasonAccountSuspended) {
+		t.Errorf("events %q", ensuretest.Reasons(got.Events))
+	}
+	mine := readAccount(f.Secret("dev-operator-credentials")).username
+	for _, name := range f.Coder.Usernames() {
+		if user, _ := f.Coder.User(name); user.Suspended != (name == Username) || f.Coder.HasRole(name, "owner") == user.Suspended {
+			t.Errorf("user %q (mine is %q): %+v", name, mine, user)
+		}
+	}
 }
 
 // The operator was interrupted before it created the first user, and someone else created it before

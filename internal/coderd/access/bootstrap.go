@@ -2,6 +2,9 @@ package access
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -16,7 +19,6 @@ type session struct {
 	user   coderd.User
 }
 
-// open logs in with an account.
 func (p *pass) open(ctx context.Context, a *account) (*session, error) {
 	anonymous, err := p.connect("")
 	if err != nil {
@@ -57,10 +59,12 @@ func (p *pass) signIn(ctx context.Context) (*session, error) {
 	case creds.complete() && creds.known():
 		return p.loginExisting(ctx, creds)
 	case creds.complete() && creds.madeBy() == BootstrapFirstUser:
-		return p.resumeFirstUser(ctx, creds)
-	default:
-		return p.accountByJob(ctx, creds)
+		// An earlier pass may have been interrupted while it created the first user.
+		if s, err := p.login(ctx, creds); !coderd.IsUnauthorized(err) {
+			return s, p.loginFailure(creds, err)
+		}
 	}
+	return p.accountByJob(ctx, creds)
 }
 
 // becomeFirstUser creates the operator's account in a Coder without users. Existing credentials
@@ -88,17 +92,6 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	return p.loginExisting(ctx, creds)
 }
 
-// resumeFirstUser finds out whether the first user is the operator's account: an earlier pass may
-// have been interrupted while it created that account.
-func (p *pass) resumeFirstUser(ctx context.Context, creds *account) (*session, error) {
-	s, err := p.login(ctx, creds)
-	if !coderd.IsUnauthorized(err) {
-		return s, p.loginFailure(creds, err)
-	}
-	return p.accountByJob(ctx, creds)
-}
-
-// loginExisting logs in with an existing account.
 func (p *pass) loginExisting(ctx context.Context, creds *account) (*session, error) {
 	s, err := p.login(ctx, creds)
 	return s, p.loginFailure(creds, err)
@@ -113,6 +106,9 @@ func (p *pass) login(ctx context.Context, creds *account) (*session, error) {
 	if s.user, err = s.client.Me(ctx); err != nil {
 		s.end(ctx)
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	}
+	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
+		p.suspendAbandoned(ctx, s)
 	}
 	if err := p.accept(ctx, creds, s.user); err != nil {
 		s.end(ctx)
@@ -141,6 +137,39 @@ func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) err
 	})
 }
 
+// suspendAbandoned suspends the accounts that earlier control planes left behind: those with a name and an
+// email address of the operator, and without a valid token, so that no operator uses them. An account
+// cannot suspend itself, so its own control plane could not do it. A failure does not matter for access.
+func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
+	page, err := s.client.UserPage(ctx, 0, coderd.MaxUserPage)
+	for _, user := range page.Users {
+		operators := strings.HasPrefix(user.Username, Username) && user.Email == user.Username+"@"+EmailDomain
+		if err == nil && operators && user.ID != s.user.ID && !user.IsSuspended() {
+			err = p.suspend(ctx, s.client, user)
+		}
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("Could not suspend an account that an earlier control plane left behind", "error", err.Error())
+	}
+}
+
+// suspend suspends an account that has no valid token. Coder requires that it is not an owner.
+func (p *pass) suspend(ctx context.Context, api *coderd.Client, user coderd.User) error {
+	tokens, err := api.TokensOf(ctx, user.Username)
+	if err != nil || slices.ContainsFunc(tokens, func(t coderd.TokenInfo) bool { return p.Clock.Now().Before(t.ExpiresAt) }) {
+		return err
+	}
+	if err := api.SetRoles(ctx, user.Username, nil); err != nil {
+		return err
+	}
+	if err := api.SetSuspended(ctx, user, true); err != nil {
+		return err
+	}
+	p.result.Events.Normal(coderv1alpha1.ReasonAccountSuspended,
+		fmt.Sprintf("suspended user %q in Coder, an operator's account that an earlier control plane left behind", user.Username))
+	return nil
+}
+
 // loginFailure turns a refused login into an error that says how to fix it.
 func (p *pass) loginFailure(creds *account, err error) error {
 	name := CredentialsSecretName(p.cp)
@@ -152,7 +181,7 @@ func (p *pass) loginFailure(creds *account, err error) error {
 			creds.username, name)
 	case coderd.IsForbidden(err):
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
-			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false), "+
+			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false in spec.extraEnv), "+
 				"or give the operator a token in spec.operatorAccess.tokenSecretRef", creds.username, err)
 	default:
 		return answered(coderv1alpha1.ReasonCredentialsRefused, err)

@@ -38,8 +38,8 @@
 //     because an administrator may have locked the operator out.
 //
 // An account cannot delete or suspend itself in Coder, so the operator's account remains when its
-// token is revoked. Its password is lost when the Secret is deleted. Another owner can delete the
-// account.
+// token is revoked. Its password is lost when the Secret is deleted. The account of a later control
+// plane suspends it, and another owner can delete it.
 //
 // If password login is off (CODER_DISABLE_PASSWORD_AUTH), Coder 2.30 refuses it to owners as well.
 // Then only a given token works, or an existing token that is rotated before it expires.

@@ -68,7 +68,7 @@ func (f *fixture) restart() {
 }
 
 func (f *fixture) request() Request {
-	return Request{ControlPlane: f.cp, URL: f.Coder.URL, AdminJob: func(secret string) *batchv1.Job {
+	return Request{ControlPlane: f.cp, URL: f.Coder.URL, DatabaseURL: `key "url" of Secret "db"`, AdminJob: func(secret string) *batchv1.Job {
 		return &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: jobName, Namespace: ensuretest.Namespace},
 			Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{

@@ -67,6 +67,8 @@ type Request struct {
 	ControlPlane *coderv1alpha1.CoderControlPlane
 	// URL is the address at which the operator reaches coderd.
 	URL string
+	// DatabaseURL describes where a user finds the connection URL of Coder's database.
+	DatabaseURL string
 	// AdminJob builds the Job that runs `coder server create-admin-user` with the credentials of
 	// the named Secret. Manager adds the owner and the generation.
 	AdminJob func(credentialsSecret string) *batchv1.Job
@@ -98,7 +100,10 @@ type pass struct {
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: m.secretsOf(req.ControlPlane)}
+	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: ensure.Secrets{
+		Client: m.Client, Owner: req.ControlPlane, Kind: "CoderControlPlane", Noun: "control plane",
+		Labels: coderv1alpha1.ControlPlaneLabels(req.ControlPlane.Name),
+	}}
 }
 
 func (p *pass) ensure(ctx context.Context) error {

@@ -16,9 +16,6 @@ const (
 	EmailDomain = "coder-k8s.invalid"
 )
 
-// envPostgresURL is the environment variable with the URL of Coder's database.
-const envPostgresURL = "CODER_PG_CONNECTION_URL"
-
 // Annotations on the token Secret. None of them is a secret.
 const (
 	// AnnotationTokenID is the id of the token in Coder.
@@ -92,11 +89,3 @@ func TokenName(cp *coderv1alpha1.CoderControlPlane) string {
 }
 
 func otherTokenName(cp *coderv1alpha1.CoderControlPlane) string { return TokenName(cp) + "-2" }
-
-// suffixFrom derives eight hexadecimal digits from a random text. The text cannot be read from
-// them.
-func suffixFrom(random string) string {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(random))
-	return fmt.Sprintf("%08x", h.Sum32())
-}

@@ -36,16 +36,11 @@ func (t *storedToken) renewAt() time.Time {
 	return t.issued.Add(t.expires.Sub(t.issued) / 3 * 2)
 }
 
-// loadToken reads the token Secret. It returns nil if the Secret does not exist.
-func (p *pass) loadToken(ctx context.Context) (*storedToken, error) {
-	secret, err := p.ownSecret(ctx, TokenSecretName(p.cp))
-	if err != nil || secret == nil {
-		return nil, err
-	}
-	return readToken(secret), nil
-}
-
+// readToken returns nil if there is no Secret.
 func readToken(secret *corev1.Secret) *storedToken {
+	if secret == nil {
+		return nil
+	}
 	t := &storedToken{
 		secret: secret,
 		value:  strings.TrimSpace(string(secret.Data[coderv1alpha1.SecretKeyToken])),
@@ -195,11 +190,11 @@ const acceptedMessage = "Coder accepts the operator's token"
 
 // own creates and maintains a token of the operator's own account.
 func (p *pass) own(ctx context.Context) error {
-	stored, err := p.loadToken(ctx)
+	secret, err := p.ownSecret(ctx, TokenSecretName(p.cp))
 	if err != nil {
 		return err
 	}
-	access, err := p.tokenAccess(ctx, stored)
+	access, err := p.tokenAccess(ctx, readToken(secret))
 	if err != nil {
 		return err
 	}
@@ -279,7 +274,6 @@ func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *s
 	return p.secrets.Save(ctx, stored.secret)
 }
 
-// useToken reports the token in the Result.
 func (p *pass) useToken(stored *storedToken) {
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
 	expires := stored.expires

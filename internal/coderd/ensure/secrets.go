@@ -124,15 +124,15 @@ func (s Secrets) Others(ctx context.Context, metadata client.Reader, current str
 // The garbage collector will delete an object of a deleted owner of the same name. In any other case
 // a user must act, as remedy says.
 func (s Secrets) Taken(kind string, obj metav1.Object, after time.Duration, remedy string) *Stop {
-	whose := "nobody's"
+	whose := "has no owner"
 	if controller := metav1.GetControllerOf(obj); controller != nil {
 		if controller.Kind == s.Kind && controller.Name == s.Owner.GetName() && controller.UID != s.Owner.GetUID() {
 			return Waits(coderv1alpha1.ReasonWaiting, leftoverInterval,
 				"%s %q belongs to a deleted %s of the same name; waiting for the garbage collection to remove it", kind, obj.GetName(), s.Noun)
 		}
-		whose = fmt.Sprintf("of %s %q", controller.Kind, controller.Name)
+		whose = fmt.Sprintf("belongs to %s %q", controller.Kind, controller.Name)
 	}
-	return Fails(coderv1alpha1.ReasonNotOwned, after, "%s %q exists and is %s, so it was not changed; delete it, or %s", kind, obj.GetName(), whose, remedy)
+	return Fails(coderv1alpha1.ReasonNotOwned, after, "%s %q exists and %s, so it was not changed; delete it, or %s", kind, obj.GetName(), whose, remedy)
 }
 
 // Annotate sets annotations and removes those whose value is empty.

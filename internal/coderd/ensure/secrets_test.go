@@ -150,11 +150,11 @@ func TestWhose(t *testing.T) {
 		leftover   bool
 		whose      string
 	}{
-		"nobody's":        {nil, false, false, "nobody's"},
-		"ours":            {&metav1.OwnerReference{Kind: "ConfigMap", Name: "dev", UID: "now"}, true, false, `of ConfigMap "dev"`},
-		"of a former one": {&metav1.OwnerReference{Kind: "ConfigMap", Name: "dev", UID: "before"}, false, true, `of ConfigMap "dev"`},
-		"another name":    {&metav1.OwnerReference{Kind: "ConfigMap", Name: "prod", UID: "before"}, false, false, `of ConfigMap "prod"`},
-		"another kind":    {&metav1.OwnerReference{Kind: "Pod", Name: "dev", UID: "before"}, false, false, `of Pod "dev"`},
+		"nobody's":        {nil, false, false, "has no owner"},
+		"ours":            {&metav1.OwnerReference{Kind: "ConfigMap", Name: "dev", UID: "now"}, true, false, `belongs to ConfigMap "dev"`},
+		"of a former one": {&metav1.OwnerReference{Kind: "ConfigMap", Name: "dev", UID: "before"}, false, true, `belongs to ConfigMap "dev"`},
+		"another name":    {&metav1.OwnerReference{Kind: "ConfigMap", Name: "prod", UID: "before"}, false, false, `belongs to ConfigMap "prod"`},
+		"another kind":    {&metav1.OwnerReference{Kind: "Pod", Name: "dev", UID: "before"}, false, false, `belongs to Pod "dev"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -169,7 +169,7 @@ func TestWhose(t *testing.T) {
 			if (mine != nil) != c.mine || f.secrets.Mine(secret) != c.mine {
 				t.Errorf("mine %t, want %t", mine != nil, c.mine)
 			}
-			want := Fails("NotOwned", time.Minute, `Secret "s" exists and is %s, so it was not changed; delete it, or rename it`, c.whose)
+			want := Fails("NotOwned", time.Minute, `Secret "s" exists and %s, so it was not changed; delete it, or rename it`, c.whose)
 			if c.leftover {
 				want = Waits("Waiting", 5*time.Second, `Secret "s" belongs to a deleted map of the same name; waiting for the garbage collection to remove it`)
 			}

@@ -93,7 +93,7 @@ func (p *pass) bring(ctx context.Context) (verdict, error) {
 		}
 	}
 	v.waitsForTerm = v.held && p.claims.NotBefore != nil && p.now.Before(*p.claims.NotBefore)
-	old := slices.DeleteFunc(slices.Clone(held), func(l coderd.License) bool { return p.isWanted(l) || !p.isOwn(l) })
+	old := slices.DeleteFunc(slices.Clone(held), func(l coderd.License) bool { return p.isWanted(l) || !slices.Contains(p.own, identity(l.Claims)) })
 	if v.refused != "" || v.waitsForTerm {
 		v.keepsOld = len(old) > 0
 	} else if err := p.remove(ctx, old); err != nil {
@@ -116,7 +116,6 @@ func (p *pass) list(ctx context.Context) ([]coderd.License, error) {
 	return coder.Licenses(ctx)
 }
 
-// add uploads the license if Coder does not have it.
 func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) {
 	recorded := slices.Contains(p.own, p.identity())
 	if v, ok := p.find(held); ok {
@@ -171,7 +170,6 @@ func (p *pass) find(held []coderd.License) (verdict, bool) {
 	return verdict{}, false
 }
 
-// remove deletes licenses of the operator.
 func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 	why := "because spec.licenseSecretRef has another license"
 	if p.text == "" {
@@ -193,8 +191,6 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 }
 
 func (p *pass) isWanted(l coderd.License) bool { return p.text != "" && l.Is(p.claims) }
-
-func (p *pass) isOwn(l coderd.License) bool { return slices.Contains(p.own, identity(l.Claims)) }
 
 func (p *pass) identity() string { return identity(p.claims) }
 

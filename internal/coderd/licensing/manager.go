@@ -216,7 +216,11 @@ func (p *pass) readEntitlements(ctx context.Context) error {
 		allowance = Allowance{Tier: string(coderd.TierNone), ExternalProvisioners: none, WorkspaceProxy: none, HighAvailability: none}
 	case err != nil:
 		p.result.AllowanceErr = err
-		p.requeue(retryAfter(err))
+		after := retryUnreachable
+		if asked := coderd.RetryAfter(err); asked > 0 {
+			after = max(asked, soon)
+		}
+		p.requeue(after)
 		return nil
 	default:
 		allowance = Allowance{
@@ -238,11 +242,4 @@ func entitlement(e coderd.Entitlement) string {
 		e = coderd.EntitlementUnknown
 	}
 	return string(e)
-}
-
-func retryAfter(err error) time.Duration {
-	if after := coderd.RetryAfter(err); after > 0 {
-		return max(after, soon)
-	}
-	return retryUnreachable
 }

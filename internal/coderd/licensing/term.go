@@ -43,10 +43,7 @@ func (p *pass) refused(v verdict) *ensure.Stop {
 		message += "; it has expired (status.licenseExpiresAt)"
 	}
 	message += "; put a valid one into the Secret"
-	if v.keepsOld {
-		message += "; the previous license stays until then"
-	}
-	return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s", message)
+	return ensure.Fails(coderv1alpha1.ReasonInvalidLicense, 0, "%s", message+v.keeps())
 }
 
 // term reports the state of the license's term: expired, in its grace period, expiring, not begun
@@ -72,7 +69,7 @@ func (p *pass) term(v verdict) *ensure.Stop {
 			"Coder has the license, which expires within %d days (status.licenseExpiresAt)%s%s", int(days/(24*time.Hour)), renew, whose))
 		p.wake(*expires)
 	case v.waitsForTerm:
-		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license, which becomes valid later"+keeps(v)+whose)
+		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license, which becomes valid later"+v.keeps()+whose)
 		p.wake(*p.claims.NotBefore)
 	default:
 		p.result.Ready(coderv1alpha1.ReasonApplied, "Coder has the license of spec.licenseSecretRef"+whose)
@@ -83,7 +80,7 @@ func (p *pass) term(v verdict) *ensure.Stop {
 	return nil
 }
 
-func keeps(v verdict) string {
+func (v verdict) keeps() string {
 	if v.keepsOld {
 		return "; the previous license stays until then"
 	}

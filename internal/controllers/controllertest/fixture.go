@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -75,7 +76,8 @@ func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 }
 
 // kinds is the scheme of the fake clusters.
-var kinds = kubetest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+var kinds = kubetest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme,
+	gatewayv1.Install, monitoringv1.AddToScheme)
 
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {

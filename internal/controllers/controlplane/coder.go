@@ -6,6 +6,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -47,7 +49,11 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	build, err := r.buildInfo(ctx, s.url())
+	coder, err := r.kit.Coder(coderd.Config{URL: s.url(), Timeout: answerTimeout})
+	var build coderd.BuildInfo
+	if err == nil {
+		build, err = coder.BuildInfo(ctx)
+	}
 	if err != nil {
 		s.coderErr = err
 		return ensure.Waits(coderv1alpha1.ReasonUnreachable, again, "%v", err)
@@ -70,14 +76,6 @@ func changedAt(d *appsv1.Deployment) time.Time {
 		}
 	}
 	return last
-}
-
-func (r *Reconciler) buildInfo(ctx context.Context, url string) (coderd.BuildInfo, error) {
-	coder, err := r.kit.Coder(coderd.Config{URL: url, Timeout: answerTimeout})
-	if err != nil {
-		return coderd.BuildInfo{}, fmt.Errorf("connecting to %s: %w", url, err)
-	}
-	return coder.BuildInfo(ctx)
 }
 
 // answer is what a working Coder answered. It is cached, so that a pass with another trigger does not
@@ -118,7 +116,8 @@ func (r *Reconciler) basisOf(ctx context.Context, s *scope) (ensure.Digest, erro
 		string(s.cp.UID), fmt.Sprint(s.cp.Generation), s.url(), string(s.Deployment.UID), fmt.Sprint(s.Deployment.Generation),
 	}
 	for _, name := range names {
-		secret := secretMetadata()
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
 		if client.IgnoreNotFound(err) != nil {
 			return ensure.Digest{}, fmt.Errorf("reading Secret %q: %w", name, err)

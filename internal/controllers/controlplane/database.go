@@ -1,7 +1,11 @@
 package controlplane
 
 import (
+	"context"
 	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -9,7 +13,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// databaseMissing returns a problem if the spec does not configure a database for coderd.
 func (s *scope) databaseMissing() *workload.Problem {
 	if resources.DatabaseConfigured(s.cp, s.Workload) {
 		return nil
@@ -19,7 +22,6 @@ func (s *scope) databaseMissing() *workload.Problem {
 			"set spec.database, or set CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret) or through spec.envFrom"}
 }
 
-// databaseSecretMissing returns a problem if the missing Secret is that of spec.database.
 func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *workload.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {
@@ -40,11 +42,62 @@ func (s *scope) databaseSecretMissing(reference resources.Reference, key string)
 
 // databaseTrouble returns a problem if Coder's output shows that it is not ready because of the
 // database.
-func databaseTrouble(words string) *workload.Problem {
+func (s *scope) databaseTrouble(words string) *workload.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
-		"Coder cannot use its database: %s; check the database, and the value of %s", workload.Quote(found.Cause), resources.EnvDatabase)}
+		"Coder cannot use its database: %s; %s, %s", workload.Quote(found.Cause), podproblem.SeeDatabase, s.databaseURL())}
+}
+
+// databaseURL describes where a user finds the connection URL of the database.
+func (s *scope) databaseURL() string {
+	if secret, key, field := databaseKey(s.cp); secret != "" {
+		return fmt.Sprintf("key %q of Secret %q (%s)", key, secret, field)
+	}
+	return fmt.Sprintf("the value of %s or --postgres-url in the spec", resources.EnvDatabase)
+}
+
+// databaseKey returns the Secret and the key with the connection URL of the database, and the field of the
+// spec that names them. All are empty if spec.database and spec.extraEnv name none.
+func databaseKey(cp *coderv1alpha1.CoderControlPlane) (secret, key, field string) {
+	if secret, key = resources.DatabaseSecret(cp); secret != "" {
+		return secret, key, "spec.database"
+	}
+	for _, variable := range cp.Spec.ExtraEnv {
+		if from := variable.ValueFrom; variable.Name == resources.EnvDatabase && from != nil && from.SecretKeyRef != nil {
+			return from.SecretKeyRef.Name, from.SecretKeyRef.Key, resources.EnvDatabase + " in spec.extraEnv"
+		}
+	}
+	return "", "", ""
+}
+
+// findSharedDatabase looks for an older control plane with the same database.
+func (r *Reconciler) findSharedDatabase(ctx context.Context, s *scope) error {
+	secret, key, _ := databaseKey(s.cp)
+	if secret == "" {
+		return nil
+	}
+	all := &coderv1alpha1.CoderControlPlaneList{}
+	if err := r.kit.Client.List(ctx, all, client.InNamespace(s.cp.Namespace)); err != nil {
+		return fmt.Errorf("listing the control planes: %w", err)
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		if otherSecret, otherKey, _ := databaseKey(other); secret == otherSecret && key == otherKey && workload.Older(other, s.cp) {
+			s.sharedWith = other.Name
+		}
+	}
+	return nil
+}
+
+// databaseExclusive returns a condition only if the database is that of another control plane.
+func (s *scope) databaseExclusive() *metav1.Condition {
+	if s.sharedWith == "" {
+		return nil
+	}
+	return new(workload.ConditionFalse(coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ReasonDatabaseShared, fmt.Sprintf(
+		"CoderControlPlane %q uses the same database, %s: both change the same Coder; give each its own database, or delete one of them",
+		s.sharedWith, s.databaseURL())))
 }

@@ -105,7 +105,6 @@ func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string)
 	return nil
 }
 
-// operatorOf returns a client for Coder that uses the operator's token.
 func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (*coderd.Client, error) {
 	ref := s.access.TokenRef
 	secret := &corev1.Secret{}
@@ -224,7 +223,6 @@ func besideLicense(s *scope) []string {
 	return nil
 }
 
-// licenseStalled reports whether a user must act.
 func licenseStalled(s *scope) bool {
 	if s.accessDisabled() {
 		return true

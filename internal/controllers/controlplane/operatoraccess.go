@@ -34,13 +34,13 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 	return access.Request{
 		ControlPlane: s.cp.DeepCopy(),
 		URL:          s.url(),
+		DatabaseURL:  s.databaseURL(),
 		AdminJob: func(credentialsSecret string) *batchv1.Job {
 			return resources.AdminJob(s.cp, s.Workload, credentialsSecret)
 		},
 	}
 }
 
-// ensureAccess ensures that the operator has a valid token for Coder.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	if !s.believed.IsZero() {
 		return nil
@@ -143,13 +143,6 @@ func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) 
 		return false, nil
 	}
 	return err == nil && metav1.IsControlledBy(service, s.cp), err
-}
-
-// secretMetadata returns an empty object for reading a Secret's metadata from the cache.
-func secretMetadata() *metav1.PartialObjectMetadata {
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return secret
 }
 
 func (r *Reconciler) tellSkipped(s *scope, why string) {

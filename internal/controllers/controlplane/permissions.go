@@ -9,6 +9,7 @@ package controlplane
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes/status,verbs=patch
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=internal.coder.com,resources=codermirrorstates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 
 // Permissions that the operator grants to Coder, and must therefore have itself. Deployments are

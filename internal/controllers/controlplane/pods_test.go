@@ -58,12 +58,18 @@ func crashedContainer(code int32, reason, message string) corev1.PodStatus {
 	return status
 }
 
+func restarted(times int32, status corev1.PodStatus) corev1.PodStatus {
+	status.ContainerStatuses[0].RestartCount = times
+	return status
+}
+
 func TestPodTrouble(t *testing.T) {
 	leak := "error: connect to postgres: escaping postgres URL: invalid postgres url with userinfo: postgres://coder:" + password + "@db\n"
 	for name, c := range map[string]struct {
 		status            corev1.PodStatus
 		current, previous string
 		noDatabase        bool
+		database          *coderv1alpha1.DatabaseSpec
 		reason, message   string
 		stalled           bool
 	}{
@@ -83,6 +89,14 @@ func TestPodTrouble(t *testing.T) {
 			status: runningContainer(), current: logRetrying,
 			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "dial tcp 10.96.0.7:5432: connect: connection refused",
 		},
+		"the URL is in spec.extraEnv": {
+			status: runningContainer(), current: logRetrying,
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (CODER_PG_CONNECTION_URL in spec.extraEnv)`,
+		},
+		"the URL is in spec.database": {
+			status: runningContainer(), current: logRetrying, database: &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db"}},
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (spec.database)`,
+		},
 		"database refuses, coderd ended": {
 			status: crashedContainer(1, "Error", logEnded),
 			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "dial tcp 10.96.0.7:5432: connect: connection refused",
@@ -98,6 +112,14 @@ func TestPodTrouble(t *testing.T) {
 		"another crash": {
 			status: crashedContainer(2, "Error", "error: flag provided but not defined: --nope "+password+" postgres://coder:"+password+"@db/x\n"),
 			reason: coderv1alpha1.ReasonCrashLooping, message: "code 2: flag provided but not defined: --nope [redacted]",
+		},
+		"the same crash for minutes": {
+			status: restarted(5, crashedContainer(2, "Error", "error: flag provided but not defined: --nope\n")), stalled: true,
+			reason: coderv1alpha1.ReasonCrashLooping, message: "flag provided but not defined: --nope",
+		},
+		"the database is away for minutes": {
+			status: restarted(5, crashedContainer(1, "Error", logEnded)),
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: "connection refused",
 		},
 		"out of memory": {
 			status: crashedContainer(137, "OOMKilled", ""),
@@ -120,7 +142,7 @@ func TestPodTrouble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cp := newControlPlane()
-			if c.noDatabase {
+			if cp.Spec.Database = c.database; c.noDatabase || c.database != nil {
 				cp.Spec.ExtraEnv = nil
 			}
 			f := newFixture(t, cp, databaseSecret())

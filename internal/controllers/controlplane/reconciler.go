@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
@@ -47,7 +49,10 @@ func New(kit *workload.Toolkit) *Reconciler {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	return r.kit.SetUp(ctx, mgr, workload.Registration{
 		Kind: kind(), Name: "codercontrolplane", For: &coderv1alpha1.CoderControlPlane{}, References: references, Reconciler: r,
-		Further: func(b *builder.Builder) { b.WatchesRawSource(r.refusals.source()) },
+		Further: func(b *builder.Builder) {
+			// A CoderMirrorState has the namespace and the name of its control plane.
+			b.Watches(&metadatav1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+		},
 	})
 }
 
@@ -103,7 +108,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// gone drops the state of a control plane that no longer exists.
 func (r *Reconciler) gone(key types.NamespacedName) {
 	r.kit.Gone(kind(), key)
 	r.prefixes.release(key)
@@ -112,7 +116,6 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 	r.licenses.Forget(key.String())
 }
 
-// recheck returns when to reconcile a working control plane again.
 func recheck(s *scope) time.Duration {
 	after := time.Duration(0)
 	switch {
@@ -138,6 +141,8 @@ const (
 	stepRevoke  = "revocation"
 	stepLicense = "license"
 	stepPrefix  = "object name prefix"
+	stepMirror  = "first read of the mirror"
+	stepShared  = "shared database"
 )
 
 func (r *Reconciler) stepsFor(s *scope) []workload.Step {
@@ -148,13 +153,15 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}
-	begin, shared := r.kit.Begin(&s.Pass), r.kit.Steps(&s.Pass)
+	begin := append(r.kit.Begin(&s.Pass), workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer))
+	shared := r.kit.Steps(&s.Pass)
 	if s.accessDisabled() {
 		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
 			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService)})
 	}
 	return append(slices.Concat(begin, shared),
 		workload.NewStep(stepPrefix, s, r.decidePrefix, workload.StepFinalizer),
+		workload.NewStep(stepMirror, s, r.readMirror, workload.StepFinalizer),
 		workload.NewStep(stepCoder, s, r.askCoder, workload.StepDeployment, workload.StepService),
 		workload.NewStep(stepAccess, s, r.ensureAccess, stepCoder),
 		workload.NewStep(stepLicense, s, r.ensureLicense, stepAccess),
@@ -183,9 +190,12 @@ type scope struct {
 	license  license
 	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
+	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.
+	unread *metadatav1alpha1.MirrorStateSpec
+	// sharedWith is the name of an older control plane with the same database, or empty.
+	sharedWith string
 }
 
-// kind returns the description of control planes for the shared steps.
 func kind() workload.Kind {
 	return workload.Kind{
 		Name: "CoderControlPlane", Noun: "control plane", Finalizer: coderv1alpha1.FinalizerCleanup,
@@ -193,12 +203,11 @@ func kind() workload.Kind {
 	}
 }
 
-// newScope starts a pass.
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.ControlPlane(cp, r.kit.Cluster))
 	s.Hooks = workload.Hooks{
-		Unconfigured: s.databaseMissing, Explain: databaseTrouble, MissingReference: s.databaseSecretMissing,
+		Unconfigured: s.databaseMissing, Explain: s.databaseTrouble, MissingReference: s.databaseSecretMissing,
 	}
 	return s
 }

@@ -55,10 +55,9 @@ func runningImage(s *scope) string {
 	return ""
 }
 
-// summary describes how Ready follows from the other conditions.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
-		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionServed),
+		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
@@ -69,6 +68,9 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	if s.accessDisabled() {
 		sum.Works = "Coder runs; spec.operatorAccess.disabled is set, so the operator does not call it"
 		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionCoderReachable, coderv1alpha1.ConditionOperatorAccess)
+	}
+	if s.unread == nil {
+		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionServed)
 	}
 	if err := s.Outcome.Failed[stepRevoke]; err != nil {
 		sum.Deleting = "until its token is revoked in Coder, for at most one minute: " + workload.Redact(err.Error())
@@ -88,7 +90,10 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 		}
 	case s.Deleting(), s.ServiceForeign, s.DeploymentForeign:
 		status.OperatorAccessReady = false
-	case s.access == nil, s.access.TokenRef == nil && unanswered(s.access):
+	case s.access == nil:
+	case s.access.TokenRef == nil && s.access.State == access.Waiting &&
+		(s.access.Reason == coderv1alpha1.ReasonUnreachable || s.access.Reason == coderv1alpha1.ReasonWaiting):
+		// Coder did not answer about the token.
 	default:
 		status.OperatorTokenSecretRef = s.access.TokenRef.DeepCopy()
 		status.OperatorAccessReady = s.access.TokenRef != nil
@@ -108,12 +113,6 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	}
 }
 
-// unanswered reports that Coder did not answer about the token.
-func unanswered(result *access.Result) bool {
-	return result.State == access.Waiting &&
-		(result.Reason == coderv1alpha1.ReasonUnreachable || result.Reason == coderv1alpha1.ReasonWaiting)
-}
-
 // partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
 // condition may depend on those before it.
 func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
@@ -124,7 +123,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 		return nil
 	}
 	return workload.Parts(new(s.ResourcesApplied()), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
-		licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
+		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 
 func coderReachable(s *scope) metav1.Condition {
@@ -161,20 +160,4 @@ func operatorAccess(s *scope) metav1.Condition {
 		return workload.ConditionTrue(kind, s.access.Reason, workload.Redact(s.access.Message))
 	}
 	return workload.ConditionFalse(kind, s.access.Reason, workload.Redact(s.access.Message))
-}
-
-func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Condition {
-	const kind = coderv1alpha1.ConditionServed
-	switch {
-	case s.accessDisabled():
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
-	case status.ObjectNamePrefix == nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting until status.objectNamePrefix is set")
-	case !status.OperatorAccessReady:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "waiting for the operator's access to Coder; see the condition OperatorAccess")
-	case *status.ObjectNamePrefix == "":
-		return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed, "templates and workspaces are served; their names have no prefix")
-	}
-	return workload.ConditionTrue(kind, coderv1alpha1.ReasonServed,
-		fmt.Sprintf("templates and workspaces are served; their names have the prefix %q", *status.ObjectNamePrefix))
 }

@@ -48,7 +48,6 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
 }
 
-// podsToStop deletes the Deployment and returns the pods that still run.
 func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, error) {
 	if err := r.deleteDeployment(ctx, s); err != nil {
 		return nil, err
@@ -56,7 +55,6 @@ func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, er
 	return r.pods(ctx, s)
 }
 
-// coderIsGone reports whether the control plane does not exist or is being deleted.
 func (s *scope) coderIsGone() bool {
 	return s.cr.Spec.ControlPlaneRef != nil && (s.cp == nil || !s.cp.DeletionTimestamp.IsZero())
 }
@@ -113,7 +111,6 @@ func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
 	return last
 }
 
-// release removes the finalizer. The garbage collector then deletes the children.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	if err := r.kit.Release(ctx, &s.Pass); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,12 +40,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		cr.Status = statusOf(s)
 		return &cr.Status.WorkloadStatus
-	}, s.recheck())
-}
-
-// recheck returns when to reconcile a working provisioner again.
-func (s *scope) recheck() time.Duration {
-	return ensure.Sooner(workload.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter))
+	}, ensure.Sooner(workload.RestInterval, ensure.Sooner(s.key.RequeueAfter, s.replaced.RequeueAfter)))
 }
 
 // Names of the steps in addition to those of package workload.

@@ -58,7 +58,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	})
 }
 
-// references returns the Secrets and ConfigMaps that the pods refer to.
 func references(obj client.Object) []resources.Reference {
 	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
 	if !ok {
@@ -97,7 +96,6 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 	return requests
 }
 
-// connect returns a client for the Coder of a control plane with the operator's token.
 func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
 	missing := func(reason, format string, args ...any) error {
 		return ensure.Unavailable(reason, time.Minute, "CoderControlPlane %q %s", cp.Name, fmt.Sprintf(format, args...))

@@ -161,7 +161,6 @@ func checked(kind string, c metav1.Condition) metav1.Condition {
 	return c
 }
 
-// stalled reports whether a user must act.
 func (s *scope) stalled(part *metav1.Condition) bool {
 	if part.Reason == coderv1alpha1.ReasonOrganizationNotSelectable {
 		return true

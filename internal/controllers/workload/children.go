@@ -61,7 +61,11 @@ func children() []child {
 	return []child{
 		{
 			step: StepServiceAccount, kind: &corev1.ServiceAccount{}, build: built(resources.ServiceAccount),
-			unwanted: (*Toolkit).detachServiceAccounts, inUse: (*Pass).rollsOut,
+			inUse: (*Pass).rollsOut,
+			// A ServiceAccount that the operator created stays.
+			unwanted: func(t *Toolkit, ctx context.Context, p *Pass) error {
+				return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
+			},
 		},
 		{
 			step: StepDeployment, kind: &appsv1.Deployment{}, build: buildDeployment,
@@ -142,7 +146,6 @@ func buildDeployment(w resources.Workload) (client.Object, error) {
 	return d, nil
 }
 
-// deploymentOf returns the Deployment of a workload with only its name.
 func deploymentOf(w resources.Workload) client.Object {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 }
@@ -167,7 +170,6 @@ func (p *Pass) appliedRoute(obj client.Object, err error) {
 // rollsOut reports whether pods of an earlier revision may still use their ServiceAccount.
 func (p *Pass) rollsOut() bool { return p.Deployment == nil || !RolledOut(p.Deployment) }
 
-// applyChildren returns the run of a step, which applies the children of that step.
 func (t *Toolkit) applyChildren(step string) func(context.Context, *Pass) error {
 	return func(ctx context.Context, p *Pass) error {
 		for _, c := range children() {
@@ -188,7 +190,9 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 	desired, err := c.build(p.Workload)
 	switch {
 	case err != nil:
-		return p.refuse(err)
+		message := Redact(err.Error())
+		p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%s", message)
 	case desired != nil:
 		p.wanted[t.childName(desired)] = true
 	case c.unwanted != nil:
@@ -197,7 +201,8 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 		return nil
 	}
 	if !c.optional.Empty() && !t.Optional.Has(c.optional) {
-		*c.problem(p) = c.kindMissing()
+		*c.problem(p) = &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
+			"which the operator detects without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
 		return nil
 	}
 	if c.prepare != nil {
@@ -214,11 +219,6 @@ func (t *Toolkit) applyChild(ctx context.Context, p *Pass, c child) error {
 		c.applied(p, desired, ended)
 	}
 	return ended
-}
-
-func (c child) kindMissing() *Problem {
-	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("the cluster does not serve %s %s, which %s needs; install %s, "+
-		"which the operator detects without a restart, or remove the field", c.optional.GroupVersion(), c.optional.Kind, c.field, c.software)}
 }
 
 // apply applies an object in the owner's namespace. It returns the problem to report for a failure,
@@ -256,13 +256,6 @@ func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
 		return apply.ErrOwnerDeleted
 	}
 	return nil
-}
-
-// refuse ends a step whose object cannot be built from the spec.
-func (p *Pass) refuse(err error) error {
-	message := Redact(err.Error())
-	p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
-	return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%s", message)
 }
 
 // applyTrouble returns the problem to report for a failed apply, and the error with which the step

@@ -15,7 +15,8 @@ func (p *Pass) ResourcesApplied() metav1.Condition {
 	if len(p.Problems) > 0 {
 		return ConditionFalse(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
 	}
-	for _, step := range appliedSteps() {
+	// Children with a condition of their own do not count.
+	for _, step := range append(childSteps(func(c child) bool { return c.problem == nil }), StepFinalizer, StepPrune) {
 		if !p.Outcome.Succeeded(step) {
 			return ConditionUnknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
 				"not all objects that the spec requires are applied yet")

@@ -54,6 +54,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 			return &Problem{cause.Reason, redactor.Quote(cause.Message, longestQuote)}
 		}
 	}
+	p.keepsCrashing = podproblem.KeepsCrashing(status)
 	return crashTrouble(status, resources.PodContainer(p.Workload), redactor.Quote(podproblem.LastLine(words), longestQuote))
 }
 
@@ -175,19 +176,15 @@ func (t *Toolkit) secretsOf(ctx context.Context, p *Pass, pod *corev1.Pod) *reda
 		if reference.Kind != resources.KindSecret {
 			continue
 		}
-		for key, value := range t.secretData(ctx, p, reference.Name) {
+		secret := &corev1.Secret{}
+		if t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: reference.Name}, secret) != nil {
+			continue
+		}
+		for key, value := range secret.Data {
 			if reference.Keys == nil || slices.Contains(reference.Keys, key) {
 				redactor.Learn(string(value))
 			}
 		}
 	}
 	return redactor
-}
-
-func (t *Toolkit) secretData(ctx context.Context, p *Pass, name string) map[string][]byte {
-	secret := &corev1.Secret{}
-	if err := t.Live.Get(ctx, client.ObjectKey{Namespace: p.Workload.Namespace, Name: name}, secret); err != nil {
-		return nil
-	}
-	return secret.Data
 }

@@ -26,9 +26,15 @@ func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
 // was deleted with --cascade=orphan.
 func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	base := p.Object.DeepCopyObject().(client.Object)
+	// The garbage collector orphans children too, but only once and only those that it knows at that time. It
+	// may not know a child that was adopted shortly before, and would delete it with its owner. Passes over
+	// one object never run concurrently, so no child is adopted afterwards.
 	if t.LeavesChildren(p) {
-		if err := t.orphanChildren(ctx, p); err != nil {
-			return err
+		for _, kind := range t.childKinds() {
+			// The cache may not contain a child that was just adopted.
+			if err := t.detachAll(ctx, p, t.Live, kind); err != nil {
+				return err
+			}
 		}
 	}
 	if controllerutil.RemoveFinalizer(p.Object, p.Kind.Finalizer) {
@@ -42,7 +48,6 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// forget drops the state of the object and of its children in its own namespace.
 func (t *Toolkit) forget(p *Pass) {
 	t.Applier.Forget(deploymentOf(p.Workload))
 	for _, c := range children() {

@@ -71,7 +71,6 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	return nil
 }
 
-// count updates the metrics with the result of the pass.
 func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
 	reason, isReady := "", false
 	if ready != nil {

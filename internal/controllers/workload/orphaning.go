@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"context"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,19 +44,3 @@ func asksToOrphan(obj client.Object) bool {
 
 // LeavesChildren reports whether the object is being deleted and its children must be kept.
 func (t *Toolkit) LeavesChildren(p *Pass) bool { return p.Deleting() && t.orphaning.of(p.Object) }
-
-// orphanChildren removes the owner reference from all children before the owner is deleted. The
-// garbage collector does the same, but only once and only for the children that it knows at that
-// time. It may not know a child that was adopted shortly before, and an earlier pass over this
-// object may have adopted a child again since. Without this function the garbage collector would
-// delete such a child with its owner. Passes over one object never run concurrently, so no child is
-// adopted afterwards.
-func (t *Toolkit) orphanChildren(ctx context.Context, p *Pass) error {
-	for _, kind := range t.childKinds() {
-		// The cache may not contain a child that was just adopted.
-		if err := t.detachAll(ctx, p, t.Live, kind); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -63,6 +63,8 @@ type Pass struct {
 	ServiceForeign    bool
 	// Trouble is the reason why the pods are not ready, or nil if it is unknown.
 	Trouble *Problem
+	// keepsCrashing reports that Trouble is a container that does not recover by itself.
+	keepsCrashing bool
 
 	// Outcome is the result of the steps.
 	Outcome Outcome

@@ -45,7 +45,10 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 			return found, nil
 		}
 	}
-	return refusedPods(p.Deployment), nil
+	if found := podproblem.FindRefused(p.Deployment); found != nil {
+		return &Problem{coderv1alpha1.ReasonPodsRefused, found.Sentence(Quote)}, nil
+	}
+	return nil, nil
 }
 
 func firstTrouble(pods []corev1.Pod, look func(*corev1.Pod) *Problem) *Problem {
@@ -109,13 +112,4 @@ func imageTrouble(pod *corev1.Pod) *Problem {
 	return &Problem{coderv1alpha1.ReasonImagePullFailed, fmt.Sprintf(
 		"image %q of container %q cannot be pulled%s; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets",
 		found.Image, found.Container, cause)}
-}
-
-// refusedPods reports the message of the Deployment if the API server rejects its pods.
-func refusedPods(d *appsv1.Deployment) *Problem {
-	found := podproblem.FindRefused(d)
-	if found == nil {
-		return nil
-	}
-	return &Problem{coderv1alpha1.ReasonPodsRefused, found.Sentence(Quote)}
 }

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +38,6 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	return ended.err()
 }
 
-// pruned records the problem of a failed deletion.
 func (p *Pass) pruned(err error) error {
 	if err == nil {
 		return nil
@@ -70,7 +68,6 @@ func (e *ending) err() error {
 	return e.waiting
 }
 
-// inUse reports whether an object must not be pruned yet.
 func (p *Pass) inUse(obj client.Object) bool {
 	return slices.ContainsFunc(children(), func(c child) bool {
 		return c.inUse != nil && reflect.TypeOf(c.kind) == reflect.TypeOf(obj) && c.inUse(p)
@@ -100,7 +97,6 @@ func (t *Toolkit) kindOf(obj runtime.Object) string {
 	return kind.Kind
 }
 
-// owned returns the children of one kind that a reader has.
 func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
 	all, err := t.list(ctx, reader, kind, append(opts, client.InNamespace(p.Object.GetNamespace()))...)
 	if err != nil {
@@ -109,7 +105,6 @@ func (t *Toolkit) owned(ctx context.Context, p *Pass, reader client.Reader, kind
 	return slices.DeleteFunc(all, func(obj client.Object) bool { return !metav1.IsControlledBy(obj, p.Object) }), nil
 }
 
-// list returns the objects of a kind that a reader has.
 func (t *Toolkit) list(ctx context.Context, reader client.Reader, kind client.Object, opts ...client.ListOption) ([]client.Object, error) {
 	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
 	if err != nil {
@@ -145,34 +140,22 @@ func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 	return nil
 }
 
-// detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
-// created, so that they are not deleted with the owner.
-func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
-	return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
-}
-
-// detachAll detaches the children of one kind that a reader has.
+// detachAll removes the owner reference from the children of one kind that a reader has, so that they are
+// not deleted with the owner.
 func (t *Toolkit) detachAll(ctx context.Context, p *Pass, reader client.Reader, kind client.Object, opts ...client.ListOption) error {
 	owned, err := t.owned(ctx, p, reader, kind, opts...)
 	if err != nil {
 		return err
 	}
 	for _, child := range owned {
-		if err := t.detach(ctx, p, child); err != nil {
-			return err
+		base := child.DeepCopyObject().(client.Object)
+		err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme())
+		if err == nil {
+			err = client.IgnoreNotFound(t.Client.Patch(ctx, child, LockedPatch(base)))
 		}
-	}
-	return nil
-}
-
-// detach removes the owner reference from a child, so that the child is not deleted with the owner.
-func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
-	base := child.DeepCopyObject().(client.Object)
-	if err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme()); err != nil {
-		return fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err)
-	}
-	if err := t.Client.Patch(ctx, child, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
-		return Settled(fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err))
+		if err != nil {
+			return Settled(fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err))
+		}
 	}
 	return nil
 }

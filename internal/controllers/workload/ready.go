@@ -96,7 +96,7 @@ func firstFailing(s Summary) *metav1.Condition {
 // stalled reports whether a user must act. A missing Secret, image or database may still appear, so
 // these are waited for until the rollout of the Deployment exceeds its deadline.
 func (p *Pass) stalled(s Summary, part *metav1.Condition) bool {
-	if part.Type == coderv1alpha1.ConditionDeploymentAvailable && p.Deployment != nil && rolloutExpired(p.Deployment) {
+	if part.Type == coderv1alpha1.ConditionDeploymentAvailable && p.Deployment != nil && (p.keepsCrashing || rolloutExpired(p.Deployment)) {
 		return true
 	}
 	if s.Stalled != nil && s.Stalled(part) {

@@ -111,7 +111,6 @@ func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, e
 	return names, nil
 }
 
-// addTo adds the keys that a pod uses to a checksum.
 func addTo(sum hash.Hash, reference resources.Reference, known content) {
 	fmt.Fprintf(sum, "%s/%s\x00", reference.Kind, reference.Name)
 	keys := reference.Keys

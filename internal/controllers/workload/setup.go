@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
@@ -225,7 +226,6 @@ func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controlle
 	}
 }
 
-// everything returns a source that enqueues each object of a kind once.
 func (t *Toolkit) everything(r Registration) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		all, err := t.list(ctx, t.Client, r.For)
@@ -245,7 +245,6 @@ func CacheOptions() cache.Options {
 	return cache.Options{DefaultLabelSelector: ours(), ByObject: CacheByObject()}
 }
 
-// ours selects the objects that the operator created.
 func ours() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 }
@@ -260,6 +259,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coderv1alpha1.CoderControlPlane{}:   all,
 		&coderv1alpha1.CoderProvisioner{}:    all,
 		&coderv1alpha1.CoderWorkspaceProxy{}: all,
+		&metadatav1alpha1.CoderMirrorState{}: all,
 		&batchv1.Job{}:                       labelled,
 		&rbacv1.Role{}:                       labelled,
 		&rbacv1.RoleBinding{}:                labelled,

@@ -65,7 +65,6 @@ func (p *Pass) Run(ctx context.Context, list []Step) {
 	}
 }
 
-// traced runs a step as a span of the pass.
 func (s Step) traced(ctx context.Context) error {
 	ctx, span := tracing.Start(ctx, s.Name)
 	err := s.Run(ctx)
@@ -138,7 +137,6 @@ func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 	)
 }
 
-// childSteps returns the steps that apply the chosen children.
 func childSteps(chosen func(child) bool) (names []string) {
 	for _, c := range children() {
 		if chosen(c) && !slices.Contains(names, c.step) {
@@ -146,10 +144,4 @@ func childSteps(chosen func(child) bool) (names []string) {
 		}
 	}
 	return names
-}
-
-// appliedSteps returns the steps that must succeed before all children are applied, except those
-// with a condition of their own.
-func appliedSteps() []string {
-	return append(childSteps(func(c child) bool { return c.problem == nil }), StepFinalizer, StepPrune)
 }

@@ -29,7 +29,6 @@ type recorded struct {
 	resource string
 }
 
-// note records the current resource version of the object of a pass.
 func (v *versions) note(p *Pass) {
 	v.Store(versionKeyOf(p), recorded{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()})
 }

@@ -35,7 +35,6 @@ func (s *scope) accessURL() string {
 	return url
 }
 
-// controlPlaneReady returns the condition about the control plane, or nil if the spec names none.
 func controlPlaneReady(s *scope) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionControlPlaneReady
 	ref, cp := s.proxy.Spec.ControlPlaneRef, s.controlPlane

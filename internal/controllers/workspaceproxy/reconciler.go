@@ -67,7 +67,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, s.recheck())
 }
 
-// recheck returns when to reconcile a working proxy again.
 func (s *scope) recheck() time.Duration {
 	if s.registration == nil {
 		return 0

@@ -22,7 +22,6 @@ const (
 	removalTry   = 20 * time.Second
 )
 
-// register registers the proxy in Coder and keeps the registration up to date.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	healthy, err := r.podsReady(ctx, s)
 	if err != nil {

@@ -52,7 +52,6 @@ func partsOf(s *scope) []metav1.Condition {
 		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported())
 }
 
-// registered returns the condition about the registration.
 func registered(s *scope) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionRegistered
 	result := s.registration

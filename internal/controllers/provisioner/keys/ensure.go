@@ -124,7 +124,6 @@ func (p *pass) moveField(ctx context.Context) error {
 	return p.save(ctx, s)
 }
 
-// put writes the key to the Secret's data.
 func (s *stored) put() {
 	ensure.SetValue(s.secret, s.field, s.text)
 }
@@ -143,7 +142,6 @@ func (p *pass) makeStored() error {
 	return nil
 }
 
-// report sets the part of the result that describes the Secret.
 func (p *pass) report() {
 	name := resources.KeySecretName(p.cr)
 	p.result.Record, p.result.SecretRef = nil, nil
@@ -301,7 +299,6 @@ func (p *pass) check(ctx context.Context, api *coderd.Client) (*coderd.Provision
 	return &key, nil
 }
 
-// keep keeps the existing key.
 func (p *pass) keep(ctx context.Context, adopt *Record) error {
 	s := p.stored
 	changed := false
@@ -326,7 +323,6 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 	return p.save(ctx, s)
 }
 
-// settle reports that the key matches the spec.
 func (p *pass) settle(w wanted) {
 	r := p.stored.record
 	p.result.Key = workload.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,

@@ -213,7 +213,6 @@ func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w 
 	return nil
 }
 
-// statusRecord returns the key that the status names, or nil.
 func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
 	status := cr.Status
 	if status.ProvisionerKeyID == "" {
@@ -227,20 +226,15 @@ func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
 
 // nameTaken drops the intent, because the key that now has the name belongs to another owner.
 func (p *pass) nameTaken(ctx context.Context, name string, w wanted) error {
-	if err := p.dropIntent(ctx, p.stored); err != nil {
-		return err
+	if p.stored.intent != nil {
+		p.stored.intent = nil
+		if err := p.save(ctx, p.stored); err != nil {
+			return err
+		}
 	}
 	return p.refuse(coderv1alpha1.ReasonKeyNameTaken, fmt.Sprintf(
 		"organization %q of Coder has a provisioner key %q that this CoderProvisioner did not create, so it was not changed; choose another spec.key.name, or delete that key in Coder",
 		w.org.Name, name))
-}
-
-func (p *pass) dropIntent(ctx context.Context, s *stored) error {
-	if s.intent == nil {
-		return nil
-	}
-	s.intent = nil
-	return p.save(ctx, s)
 }
 
 // resolveIntent deletes the key that an intent may have left in Coder, because its text is lost.

@@ -81,7 +81,6 @@ func readStored(secret *corev1.Secret, field string) *stored {
 	return s
 }
 
-// write writes everything except the key itself to the Secret.
 func (s *stored) write() {
 	r := Record{}
 	if s.record != nil {

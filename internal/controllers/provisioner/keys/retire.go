@@ -182,7 +182,6 @@ func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
 	return len(left) == 0, nil
 }
 
-// mine reads the Secret if this provisioner owns it.
 func (p *pass) mine(ctx context.Context) (*stored, error) {
 	secret, err := p.secrets.GetMine(ctx, resources.KeySecretName(p.cr))
 	if err != nil || secret == nil {
@@ -294,7 +293,6 @@ func (p *pass) leftBehind(r Record, why string) {
 		r.Name, p.organization(r), r.ControlPlane, why))
 }
 
-// organization returns the name of a key's organization, or its id if the name is unknown.
 func (p *pass) organization(r Record) string {
 	if status := p.cr.Status; status.OrganizationID == r.OrganizationID && status.OrganizationName != "" {
 		return status.OrganizationName

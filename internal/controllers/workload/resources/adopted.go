@@ -90,7 +90,6 @@ func RememberChecksum(w *Workload, d *appsv1.Deployment) {
 	}
 }
 
-// likeAdopted sets the container name and the order of lists to those of the adopted Deployment.
 func likeAdopted(w Workload, template *corev1.PodTemplateSpec) {
 	if w.Adopted == nil {
 		return

@@ -74,7 +74,6 @@ func controlPlaneRights(cp *coderv1alpha1.CoderControlPlane) *Rights {
 	}
 }
 
-// controlPlaneAccount returns the name of the ServiceAccount of coderd's pods.
 func controlPlaneAccount(cp *coderv1alpha1.CoderControlPlane) string {
 	return cmp.Or(cp.Spec.ServiceAccount.Name, cp.Name)
 }

@@ -3,11 +3,10 @@ package resources
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 const fieldPodTemplate = "spec.podTemplate"
@@ -36,10 +35,12 @@ func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplate
 		return corev1.PodTemplateSpec{}, err
 	}
 	result.Labels = merged(result.Labels, base.Labels)
-	result.Annotations = merged(result.Annotations, ownAnnotations(w))
-	if w.Checksum == "" {
-		delete(result.Annotations, coderv1alpha1.AnnotationConfigChecksum)
-	}
+	own := ownAnnotations(w)
+	result.Annotations = merged(result.Annotations, own)
+	maps.DeleteFunc(result.Annotations, func(key, value string) bool {
+		_, ours := own[key]
+		return ours && value == ""
+	})
 	return result, nil
 }
 

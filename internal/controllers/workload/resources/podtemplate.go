@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -46,16 +48,13 @@ func podAnnotations(w Workload) map[string]string {
 	if w.Component != "" {
 		all[coderv1alpha1.LabelComponent] = w.Component
 	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }
 
-// ownAnnotations returns the annotations that roll the pods.
+// ownAnnotations returns the annotations that roll the pods. Those with an empty value must not exist.
 func ownAnnotations(w Workload) map[string]string {
-	all := merged(w.PodAnnotations)
-	if w.Checksum != "" {
-		all[coderv1alpha1.AnnotationConfigChecksum] = w.Checksum
-	}
-	return all
+	return merged(w.PodAnnotations, map[string]string{coderv1alpha1.AnnotationConfigChecksum: w.Checksum})
 }
 
 // affinity returns the affinity of the spec, or the preference of Coder's own chart for different

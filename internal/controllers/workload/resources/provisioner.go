@@ -69,8 +69,10 @@ func Provisioner(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) Worklo
 		GracePeriodSeconds: provisionerGracePeriod,
 		Adopted:            in.Adopted,
 		Live:               in.Live,
-		Spec:               specWithKeyID(p, in.KeyID),
-		Rights:             provisionerRights(p),
+		Spec:               &p.Spec.WorkloadSpec,
+		// A key is deleted only when no pod uses it.
+		PodAnnotations: map[string]string{coderv1alpha1.AnnotationProvisionerKeyID: in.KeyID},
+		Rights:         provisionerRights(p),
 	}
 }
 
@@ -97,28 +99,6 @@ func GracePeriodSeconds(p *coderv1alpha1.CoderProvisioner) int64 {
 		return *t.Spec.TerminationGracePeriodSeconds
 	}
 	return ptr.Deref(p.Spec.TerminationGracePeriodSeconds, provisionerGracePeriod)
-}
-
-// specWithKeyID returns the spec with the id of the key as an annotation of the pods, so that a key
-// is deleted only when no pod uses it. A value of the user in that annotation is overridden.
-func specWithKeyID(p *coderv1alpha1.CoderProvisioner, id string) *coderv1alpha1.WorkloadSpec {
-	spec := p.Spec.WorkloadSpec.DeepCopy()
-	given := spec.PodTemplate != nil && spec.PodTemplate.Annotations[coderv1alpha1.AnnotationProvisionerKeyID] != ""
-	if id == "" && !given {
-		return spec
-	}
-	if spec.PodTemplate == nil {
-		spec.PodTemplate = &corev1.PodTemplateSpec{}
-	}
-	if spec.PodTemplate.Annotations == nil {
-		spec.PodTemplate.Annotations = map[string]string{}
-	}
-	if id == "" {
-		delete(spec.PodTemplate.Annotations, coderv1alpha1.AnnotationProvisionerKeyID)
-	} else {
-		spec.PodTemplate.Annotations[coderv1alpha1.AnnotationProvisionerKeyID] = id
-	}
-	return spec
 }
 
 func provisionerEnvironment(p *coderv1alpha1.CoderProvisioner, in ProvisionerInputs) []corev1.EnvVar {
@@ -187,7 +167,6 @@ func provisionerName(p *coderv1alpha1.CoderProvisioner) string {
 	return cmp.Or(p.Annotations[coderv1alpha1.AnnotationWorkloadName], ProvisionerDeploymentName(p.Name))
 }
 
-// provisionerAccount returns the name of the pods' ServiceAccount.
 func provisionerAccount(p *coderv1alpha1.CoderProvisioner) string {
 	return cmp.Or(p.Spec.ServiceAccount.Name, ShortName("", p.Name, "-provisioner", maxObjectLength))
 }

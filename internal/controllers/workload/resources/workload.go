@@ -34,7 +34,8 @@ type Workload struct {
 	// an annotation of the pods, as in Coder's own chart.
 	Component string
 	// PodAnnotations are additional annotations of the pods, for example those that roll them.
-	// spec.podTemplate cannot override them.
+	// spec.podTemplate cannot override them. An empty value means that the pods must not have the
+	// annotation.
 	PodAnnotations map[string]string
 	// Container is the name of Coder's container.
 	Container string

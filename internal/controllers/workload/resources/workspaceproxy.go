@@ -49,17 +49,20 @@ func WorkspaceProxy(proxy *coderv1alpha1.CoderWorkspaceProxy, in WorkspaceProxyI
 		port = in.Adopted.HTTPPort
 	}
 	return Workload{
-		Cluster:            in.Cluster,
-		Name:               workspaceProxyName(proxy),
-		Namespace:          proxy.Namespace,
-		Labels:             WorkspaceProxyLabels(proxy),
-		Component:          "wsproxy",
-		Container:          WorkspaceProxyContainer,
-		Image:              cmp.Or(proxy.Spec.Image, in.Image, DefaultImage),
-		Command:            []string{coderProgram},
-		Args:               workspaceProxyArguments(proxy, port),
-		Env:                workspaceProxyEnvironment(in),
-		ServiceAccountName: workspaceProxyAccount(proxy),
+		Cluster:   in.Cluster,
+		Name:      workspaceProxyName(proxy),
+		Namespace: proxy.Namespace,
+		Labels:    WorkspaceProxyLabels(proxy),
+		Component: "wsproxy",
+		Container: WorkspaceProxyContainer,
+		Image:     cmp.Or(proxy.Spec.Image, in.Image, DefaultImage),
+		Command:   []string{coderProgram},
+		Args:      workspaceProxyArguments(proxy, port),
+		Env: []corev1.EnvVar{
+			{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
+			FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
+		},
+		ServiceAccountName: cmp.Or(proxy.Spec.ServiceAccount.Name, workspaceProxyName(proxy)),
 		GracePeriodSeconds: workspaceProxyGracePeriod,
 		Adopted:            in.Adopted,
 		Live:               in.Live,
@@ -78,13 +81,6 @@ func workspaceProxyArguments(proxy *coderv1alpha1.CoderWorkspaceProxy, port int3
 	return args
 }
 
-func workspaceProxyEnvironment(in WorkspaceProxyInputs) []corev1.EnvVar {
-	return []corev1.EnvVar{
-		{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
-		FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
-	}
-}
-
 const (
 	workspaceProxyPrefix = "wsproxy-"
 	tokenSecretSuffix    = "-proxy-token"
@@ -95,11 +91,6 @@ const (
 func workspaceProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	// Objects that were handed over keep their name.
 	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength))
-}
-
-// workspaceProxyAccount returns the name of the pods' ServiceAccount.
-func workspaceProxyAccount(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	return cmp.Or(proxy.Spec.ServiceAccount.Name, workspaceProxyName(proxy))
 }
 
 // TokenSecretName returns the name of the Secret in which the operator stores the session token of

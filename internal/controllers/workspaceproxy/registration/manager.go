@@ -135,7 +135,6 @@ func (p *pass) ensure(ctx context.Context) error {
 	return p.register(ctx, kept)
 }
 
-// use copies a record to the result.
 func (p *pass) use(r *record) {
 	p.result.ProxyID, p.result.ProxyName = r.ID, ""
 	if r.ID != "" {
@@ -152,7 +151,6 @@ func (p *pass) use(r *record) {
 	}
 }
 
-// isWanted reports whether the token of a record is for the Coder that the spec names.
 func (p *pass) isWanted(r *record) bool {
 	wanted := p.completed(registration{})
 	id, ok := coderd.ProxyOfToken(r.token)
@@ -162,7 +160,6 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-// recall uses the cached check, and reports whether it is still valid.
 func (p *pass) recall(about ensure.Digest) bool {
 	known, ok := p.verified.Get(p.proxy.UID, about, p.Clock.Now())
 	if !ok || !p.req.Healthy && !p.Clock.Now().Before(known.At.Add(recheckUnhealthy)) {
@@ -172,14 +169,12 @@ func (p *pass) recall(about ensure.Digest) bool {
 	return true
 }
 
-// remember caches the result of a check.
 func (p *pass) remember(about ensure.Digest, unverified *ensure.Stop) {
 	now := p.Clock.Now()
 	p.checked = ensure.Entry[*ensure.Stop]{Value: unverified, Digest: about, At: now, Until: now.Add(recheck)}
 	p.verified.Put(p.proxy.UID, p.checked)
 }
 
-// untilRecheck returns the time until the next check of a working registration.
 func (p *pass) untilRecheck() time.Duration {
 	return max(p.checked.Until.Sub(p.Clock.Now()), time.Second)
 }
@@ -229,7 +224,6 @@ var answers = ensure.Answers{
 	Other: ensure.Answer{Reason: coderv1alpha1.ReasonCoderRefused, After: retryFailed},
 }
 
-// answered converts a failed request to Coder into a stop.
 func answered(err error) error {
 	err = answers.Stop(err)
 	if stop := ensure.Stopped(err); stop != nil {

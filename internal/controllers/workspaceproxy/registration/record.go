@@ -43,7 +43,6 @@ type registration struct {
 	Since string `json:"since,omitempty"`
 }
 
-// same reports whether both describe the same proxy.
 func (r registration) same(other registration) bool {
 	if r.ID != "" || other.ID != "" {
 		return r.ID == other.ID
@@ -87,7 +86,6 @@ func readRecord(secret *corev1.Secret) *record {
 	return r
 }
 
-// write writes the record to a Secret, and reports whether that changed the Secret.
 func (r *record) write(secret *corev1.Secret) (bool, error) {
 	before := secret.DeepCopy()
 	former := ""
@@ -108,7 +106,6 @@ func (r *record) write(secret *corev1.Secret) (bool, error) {
 	return !equality.Semantic.DeepEqual(before, secret), nil
 }
 
-// copyOf returns a copy that can be changed without changing the record.
 func (r *record) copyOf() *record {
 	c := *r
 	c.former = slices.Clone(r.former)
@@ -124,7 +121,6 @@ func (r *record) replace(next registration, now string) {
 	r.former = slices.DeleteFunc(r.former, next.same)
 }
 
-// leave records a registration for removal.
 func (r *record) leave(former registration, now string) {
 	former.Since = now
 	if !former.empty() && !slices.ContainsFunc(r.former, former.same) {
@@ -132,7 +128,6 @@ func (r *record) leave(former registration, now string) {
 	}
 }
 
-// all returns the registration and the former ones.
 func (r *record) all() []registration {
 	var out []registration
 	if !r.empty() {

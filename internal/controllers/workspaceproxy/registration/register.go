@@ -16,7 +16,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// register creates and maintains a registration in the Coder that the spec names.
 func (p *pass) register(ctx context.Context, kept *record) error {
 	if kept == nil {
 		kept = &record{}
@@ -61,7 +60,6 @@ func (p *pass) digest(t *target, r *record) ensure.Digest {
 		resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
 }
 
-// verify compares the registration in Coder with the spec, and corrects it.
 func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, error) {
 	proxy, kept, err := p.find(ctx, t, kept)
 	if err != nil {
@@ -129,7 +127,6 @@ func (p *pass) hold(ctx context.Context, t *target, kept *record, proxy coderd.W
 	return p.save(ctx, kept)
 }
 
-// make creates the proxy.
 func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
 	name := resources.ProxyName(p.proxy)
 	ours, err := p.nameIsFree(ctx, t, kept, name)
@@ -147,7 +144,7 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 		return nil, nil, err
 	}
 	wanted := p.proxy.Spec.Bootstrap
-	proxy, token, err := t.api.CreateWorkspaceProxy(ctx, name, wanted.DisplayName, p.marked(wanted.Icon))
+	proxy, token, err := t.api.CreateWorkspaceProxy(ctx, name, wanted.DisplayName, cmp.Or(wanted.Icon, coderd.DefaultProxyIcon)+p.mark())
 	switch {
 	case coderd.IsConflict(err):
 		return nil, nil, nameTaken(name, t.url)
@@ -191,15 +188,10 @@ func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name str
 		return nil, nil
 	case err != nil:
 		return nil, answered(err)
-	case p.isMarked(existing), kept.knows(existing.ID.String()):
+	case p.isMarked(existing), slices.ContainsFunc(kept.all(), func(r registration) bool { return r.ID == existing.ID.String() }):
 		return &existing, nil
 	}
 	return nil, nameTaken(name, t.url)
-}
-
-// knows reports whether the operator created the registration with this id.
-func (r *record) knows(id string) bool {
-	return slices.ContainsFunc(r.all(), func(one registration) bool { return one.ID == id })
 }
 
 func nameTaken(name, url string) error {
@@ -208,7 +200,6 @@ func nameTaken(name, url string) error {
 			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
 }
 
-// keepToken ensures that the Secret contains a token of this proxy that Coder accepts.
 func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) (*coderd.WorkspaceProxy, error) {
 	accepted, err := p.accepted(ctx, t, kept, proxy.ID)
 	if err != nil {
@@ -246,7 +237,6 @@ func (p *pass) accepted(ctx context.Context, t *target, kept *record, id uuid.UU
 	return err == nil, answered(err)
 }
 
-// keepValues updates name, display name and icon in Coder if they differ from the spec.
 func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) error {
 	name, wanted := resources.ProxyName(p.proxy), p.proxy.Spec.Bootstrap
 	if proxy.Matches(name, wanted.DisplayName, wanted.Icon) {
@@ -278,13 +268,6 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 
 // mark returns the end of the icon of a proxy whose id is not stored yet.
 func (p *pass) mark() string { return "#coder-k8s-" + string(p.proxy.UID) }
-
-func (p *pass) marked(icon string) string {
-	if icon == "" {
-		icon = coderd.DefaultProxyIcon
-	}
-	return icon + p.mark()
-}
 
 func (p *pass) isMarked(proxy coderd.WorkspaceProxy) bool {
 	return p.proxy.UID != "" && strings.HasSuffix(proxy.Icon, p.mark())

@@ -146,7 +146,6 @@ func (p *pass) overdue(r registration) bool {
 	return err != nil || !p.Clock.Now().Before(since.Add(formerLimit))
 }
 
-// where returns a description of the registration for messages.
 func (r registration) where() string {
 	if r.URL == "" {
 		return fmt.Sprintf("%q", r.Name)

@@ -30,7 +30,6 @@ type target struct {
 	token   string
 }
 
-// wanted returns the Coder that the spec names.
 func (p *pass) wanted(ctx context.Context) (*target, error) {
 	spec := p.proxy.Spec
 	if spec.ControlPlaneRef != nil {
