@@ -17,9 +17,9 @@ const (
 	// The type of the terminal, and its initial size until the client reports its own.
 	terminalType                  = "xterm-256color"
 	terminalRows, terminalColumns = 24, 80
-	// hangupTimeout is how long a command may handle SIGHUP. After that, the agent kills a command
-	// that has a terminal.
-	hangupTimeout = 2 * time.Second
+	// hangupTimeout is how long a command may handle SIGHUP, for example to write its history on a busy
+	// machine. After that, the agent kills a command that has a terminal.
+	hangupTimeout = 10 * time.Second
 )
 
 // Command is a command to run in a workspace.
