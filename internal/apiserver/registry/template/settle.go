@@ -31,7 +31,7 @@ func (k *Kind) Settle(
 	if record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
 		return k.settleDeletion(ctx, connection, item, record)
 	}
-	p, _, err := k.versions.read(ctx, connection, item)
+	p, _, err := k.versions.read(ctx, connection, item, in.Release)
 	if err != nil {
 		return false, err
 	}
