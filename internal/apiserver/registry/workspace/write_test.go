@@ -426,7 +426,11 @@ func TestRefusedSpecs(t *testing.T) {
 		"unknown preset":    {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateVersionPreset = "small" }, "spec.templateVersionPreset", `"big"`, false, false},
 		"automatic updates": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutomaticUpdates = "often" }, "spec.automaticUpdates", "always", false, false},
 		"short life":        {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](5) }, "spec.ttlMillis", "60000", false, false},
-		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "", false, false},
+		"long life":         {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](31 * 86_400_000) }, "spec.ttlMillis", "30 days", false, false},
+		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "5 fields", false, false},
+		"bad time zone": {func(ws *aggregationv1alpha1.CoderWorkspace) {
+			ws.Spec.AutostartSchedule = ptr.To("CRON_TZ=Mars/Base 30 9 * * *")
+		}, "spec.autostartSchedule", "unknown time zone Mars/Base", false, false},
 		"another template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "other" }, "spec.templateName", "", false, false},
 		"unknown template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "none" }, "spec.templateName", "no such template", true, false},
 		"template's object": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "coder.starter" }, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`, true, false},
@@ -447,7 +451,7 @@ func TestRefusedSpecs(t *testing.T) {
 				_, err := w.update(context.Background(), devName, c.change)
 				wantInvalid(t, err, c.at, c.hint)
 			}
-			if _, ok := w.coder.Requests()["POST /api/v2/users/{user}/workspaces"]; ok && name != "bad schedule" {
+			if _, ok := w.coder.Requests()["POST /api/v2/users/{user}/workspaces"]; ok {
 				t.Errorf("Coder was told: %v", w.coder.Requests())
 			}
 			if n := len(w.records.All()); n != 0 {
