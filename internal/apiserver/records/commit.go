@@ -246,10 +246,10 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case next.lost && record.Files != "":
 			// The record may have all this already. A write that changes nothing is no event, so the other
 			// replicas would not load the files.
-			repairing := *record
-			repairing.State = "Repairing"
-			if err = s.config.Cluster.Update(ctx, &repairing); err == nil {
-				record.Revision = repairing.Revision
+			first := *record
+			first.State = repairing
+			if err = s.config.Cluster.Update(ctx, &first); err == nil {
+				record.Revision = first.Revision
 				err = s.config.Cluster.Update(ctx, record)
 			}
 		default:
