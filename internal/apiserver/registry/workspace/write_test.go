@@ -304,17 +304,12 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 			w.coder.AddWorkspace("ada", w.template, "dev")
 			w.mirror()
 			w.mustUpdate(devName, c.first)
-			connection := &w.provider.connection
-			connection.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{UserName: "alice"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "ada"}}}
-			w.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(w.provider, "replica", w.clock), Clock: w.clock})
-			ctx := withAction(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}), asked)
+			ctx := withAction(w.asAda(), asked)
 			_, err := w.update(ctx, devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
 				_ = (&actionREST{action: asked}).change(ctx, ws)
 			})
 			w.must(err)
-			ada, err := connection.Client.UserByName(t.Context(), "ada")
-			w.must(err)
-			w.must(connection.Client.SetPassword(t.Context(), ada, "Secret-Passw0rd"))
+			w.deleteTokensOfAda()
 			w.coder.FinishBuilds()
 			if _, err := w.look(); !coderd.IsUnauthorized(err) {
 				t.Errorf("with the deleted token: %v", err)
@@ -325,6 +320,23 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asAda returns the context of a caller who is mapped to the Coder user ada.
+func (w *fixture) asAda() context.Context {
+	w.provider.connection.Rules = []coderv1alpha1.IdentityRule{{
+		Match: coderv1alpha1.IdentityMatch{UserName: "alice"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "ada"},
+	}}
+	w.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(w.provider, "replica", w.clock), Clock: w.clock})
+	return request.WithUser(w.t.Context(), &user.DefaultInfo{Name: "alice"})
+}
+
+// deleteTokensOfAda makes Coder delete the tokens of ada.
+func (w *fixture) deleteTokensOfAda() {
+	client := w.provider.connection.Client
+	ada, err := client.UserByName(w.t.Context(), "ada")
+	w.must(err)
+	w.must(client.SetPassword(w.t.Context(), ada, "Secret-Passw0rd"))
 }
 
 func TestMetadataWithoutCoder(t *testing.T) {
