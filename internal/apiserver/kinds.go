@@ -92,7 +92,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	users.WriteWith(s.users)
 	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndPublish)
 	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
-	s.states.leading = s.leader.leading.Load
+	s.states.leading, s.states.held = s.leader.leading.Load, s.leader.held
 	s.states.known = func(controlPlane types.NamespacedName) bool {
 		return slices.ContainsFunc([]*records.Store{workspaces, templates, users}, func(store *records.Store) bool {
 			return store.Table.Count(controlPlane) > 0

@@ -77,7 +77,7 @@ func (s *storage) mirrorAndPublish(ctx context.Context) {
 }
 
 // sweep periodically removes unused objects: files of templates, and heartbeats of replicas that
-// were killed.
+// were killed. It also stores files again that were deleted by hand.
 func (s *storage) sweep(ctx context.Context) {
 	unused := map[types.NamespacedName]time.Time{}
 	ticker := time.NewTicker(sweepEvery)
@@ -89,7 +89,7 @@ func (s *storage) sweep(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := s.stores[template.Plural].Sweep(ctx, time.Now(), unused); err != nil {
-			log.FromContext(ctx).Info("Could not remove unused template files", "error", err.Error())
+			log.FromContext(ctx).Info("Could not check the stored files of templates", "error", err.Error())
 		}
 		for _, store := range s.stores {
 			if err := store.SweepHeartbeats(ctx, time.Now()); err != nil {

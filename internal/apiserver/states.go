@@ -35,6 +35,9 @@ const (
 	statesEvery, statesRetry = time.Second, 500 * time.Millisecond
 )
 
+// errNotHeld means that another replica may be mirroring meanwhile.
+var errNotHeld = errors.New("the Lease of the replica that mirrors was not renewed in time")
+
 // states publishes the board of the replica that mirrors as CoderMirrorStates. The other replicas
 // read them, and so does the next one after a restart.
 type states struct {
@@ -43,8 +46,9 @@ type states struct {
 	informer informers.GenericInformer
 	factory  dynamicinformer.DynamicSharedInformerFactory
 	members  func(context.Context) ([]connections.Member, error)
-	// leading reports whether this replica mirrors, so that it publishes its board.
-	leading func() bool
+	// leading reports whether this replica mirrors, so that it publishes its board. held reports
+	// whether it is certain that no other replica does.
+	leading, held func() bool
 	// known reports whether there are objects of a control plane.
 	known func(types.NamespacedName) bool
 	// caughtUp waits until this replica has all writes that were acknowledged before the call.
@@ -213,6 +217,10 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 		if wanted[name] {
 			continue
 		}
+		if !s.held() {
+			errs = append(errs, errNotHeld)
+			break
+		}
 		err := s.client.Resource(mirrorStates).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
@@ -238,6 +246,11 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	object := &unstructured.Unstructured{Object: untyped}
 	states := s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace)
 	found, err := states.Get(ctx, p.ControlPlane.Name, metav1.GetOptions{})
+	if !s.held() {
+		// Another replica may have written a newer state before it was read. If another one writes it
+		// from now on, the update conflicts.
+		return errNotHeld
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = states.Create(ctx, object, metav1.CreateOptions{})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	kubetesting "k8s.io/client-go/testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -461,6 +462,33 @@ func TestRolesAreRestoredAsWhoSetThem(t *testing.T) {
 	if u, _ := f.coder.User("bob"); slices.Contains(u.Roles, "owner") {
 		t.Error("bob is an Owner again")
 	}
+}
+
+// TestUserOfADeletedToken checks that Coder deleting the tokens of a mapped user does not count as a
+// refusal of what that user has set.
+func TestUserOfADeletedToken(t *testing.T) {
+	f := newFixture(t)
+	client, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: f.coder.AddUser("root", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.coder.AddUser("keeper", "owner")
+	f.coder.AddUser("bob")
+	f.rules(t, `[{match: {userName: "person:king"}, coderUser: {username: keeper}}]`)
+	until(t, f.users(), "bob", func(*unstructured.Unstructured) bool { return true })
+	patch := []byte(`{"spec":{"roles":["auditor"]}}`)
+	if _, err := f.as(t, "person:king", usersGVR).Patch(t.Context(), "bob", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	keeper, err := client.UserByName(t.Context(), "keeper")
+	if err == nil {
+		err = client.SetPassword(t.Context(), keeper, "Secret-Passw0rd")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.coder.EditUser("bob", "", false)
+	f.userIs(t, "bob", "corrected", func(u coderdtest.UserState) bool { return slices.Equal(u.Roles, []string{"auditor"}) })
 }
 
 // TestSecretsOfPasswords are read for callers who may read them.

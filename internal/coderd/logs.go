@@ -32,6 +32,11 @@ type LogLine struct {
 	Output string
 }
 
+// size returns the approximate size of the line in memory, in bytes.
+func (l *LogLine) size() int64 {
+	return int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
+}
+
 // LogStream returns the lines of a log one by one. It is not safe for concurrent use, and must be
 // closed.
 type LogStream struct {
@@ -42,9 +47,10 @@ type LogStream struct {
 
 	// after is the ID of the last line that was returned.
 	after int64
-	// lines are the lines that were read but not returned yet. complete reports that no lines will
-	// follow.
+	// lines are the lines that were read but not returned yet, and size is their size. complete
+	// reports that no lines will follow.
 	lines    []LogLine
+	size     int64
 	complete bool
 	// held is the part of the client's heldLogs for lines.
 	held atomic.Int64
@@ -148,9 +154,7 @@ func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 			line := s.lines[0]
 			s.lines[0] = LogLine{} // The array would keep its texts.
 			s.lines = s.lines[1:]
-			if len(s.lines) == 0 {
-				s.release()
-			}
+			s.dropped(line)
 			s.after, s.idle = line.ID, 0
 			return line, nil
 		case s.complete:
@@ -227,21 +231,32 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 // of this Coder together exceed maxHeldLogBytes.
 func (s *LogStream) hold() error {
 	s.release()
-	size := int64(0)
-	for _, l := range s.lines {
-		size += int64(lineBytes + len(l.Stage) + len(l.Level) + len(l.Source) + len(l.Output))
-	}
-	if size <= smallBytes {
+	if s.size <= smallBytes {
 		return nil
 	}
-	all := s.client.recorder.heldLogs.Add(size)
-	s.held.Store(size)
+	all := s.client.recorder.heldLogs.Add(s.size)
+	s.held.Store(s.size)
 	if all > maxHeldLogBytes {
 		s.release()
-		s.lines = nil
+		s.lines, s.size = nil, 0
 		return &Error{Op: s.op, StatusCode: http.StatusTooManyRequests, Message: "too many large logs are being read now; try again later"}
 	}
 	return nil
+}
+
+// dropped reduces what hold counts by lines that are not kept any more.
+func (s *LogStream) dropped(lines ...LogLine) {
+	for i := range lines {
+		s.size -= lines[i].size()
+	}
+	left := s.size
+	if left <= smallBytes {
+		left = 0
+	}
+	// If release was called concurrently, nothing is counted any more.
+	if before := s.held.Load(); left < before && s.held.CompareAndSwap(before, left) {
+		s.client.recorder.heldLogs.Add(left - before)
+	}
 }
 
 // release ends what hold counts. It may be called concurrently.
@@ -279,6 +294,7 @@ func (s *LogStream) Close() error {
 // Tail drops all but the last lines of those that were already read.
 func (s *LogStream) Tail(lines int64) {
 	if most := int64(len(s.lines)); lines < most {
+		s.dropped(s.lines[:most-lines]...)
 		// Clone, so that the dropped lines can be freed.
 		s.lines = slices.Clone(s.lines[most-lines:])
 	}
@@ -293,7 +309,7 @@ func (s *LogStream) takeNew(l sdkLogLine) {
 
 func (s *LogStream) take(l sdkLogLine) {
 	if line, wanted := s.source.line(l); wanted {
-		s.lines = append(s.lines, line)
+		s.lines, s.size = append(s.lines, line), s.size+line.size()
 	} else {
 		s.after = max(s.after, l.ID)
 	}

@@ -104,6 +104,29 @@ func TestLargeLogsInMemoryAreLimited(t *testing.T) {
 	}
 }
 
+// TestOnlyKeptLinesCount checks that lines of a large log count until they are returned, or dropped
+// by Tail.
+func TestOnlyKeptLinesCount(t *testing.T) {
+	s := newLogFixture(t)
+	large := strings.Repeat("x", smallBytes)
+	s.server.WriteLog(s.build, "Planning infrastructure", large, large, "last")
+	all := s.client.recorder.heldLogs
+	whole := s.open(t, false)
+	before := all.Load()
+	expectLine(t, whole, large)
+	if now := all.Load(); now > before-smallBytes || now < smallBytes {
+		t.Errorf("%d bytes count after one of two large lines, %d before", now, before)
+	}
+	expectLine(t, whole, large)
+	if now := all.Load(); now != 0 {
+		t.Errorf("%d bytes count while a small line is left", now)
+	}
+	s.open(t, false).Tail(1)
+	if now := all.Load(); now != 0 {
+		t.Errorf("%d bytes count after Tail", now)
+	}
+}
+
 // TestDroppedLog checks that a large log which nobody reads or closes counts only until its request
 // ends.
 func TestDroppedLog(t *testing.T) {

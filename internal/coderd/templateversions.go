@@ -116,9 +116,10 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 	var out []TemplateVersion
 	var bytes int64
 	request.Limit = versionsPerPage
+	op := fmt.Sprintf("listing the versions of template %s", request.TemplateID)
 	for {
 		read := 0
-		err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", request.TemplateID), func(ctx context.Context) error {
+		err := c.call(ctx, op, func(ctx context.Context) error {
 			versions, err := c.sdk.TemplateVersionsByTemplate(ctx, request)
 			for _, v := range versions {
 				out = append(out, newTemplateVersion(v))
@@ -126,21 +127,18 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 				request.AfterID = v.ID
 			}
 			read = len(versions)
-			if err == nil && bytes > maxListBytes {
-				// Each page may be that large, so all pages together must be limited too.
-				err = &LimitError{Method: http.MethodGet, Endpoint: "/api/v2/templates/{}/versions", Limit: "is larger than " + size(maxListBytes)}
-			}
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
+		// Each page may have maxListBytes, so all pages together must be limited too.
+		if bytes > maxListBytes || len(out) > maxVersions {
+			return nil, &Error{Op: op, Message: fmt.Sprintf(
+				"it has more than %d versions, or versions of more than %s; archive versions that are not needed", maxVersions, size(maxListBytes))}
+		}
 		if read < versionsPerPage {
 			break
-		}
-		if len(out) > maxVersions {
-			err := fmt.Errorf("it has more than %d versions", maxVersions)
-			return nil, &Error{Op: fmt.Sprintf("listing the versions of template %s", request.TemplateID), Message: err.Error(), Err: err}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b TemplateVersion) int {

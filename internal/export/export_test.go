@@ -211,9 +211,12 @@ func TestMaskedParameters(t *testing.T) {
 		refused  int
 		exported bool
 	}{
-		"source known":           {exported: true},
-		"renamed in Coder":       {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Name = "coder.earlier" }, exported: true},
-		"source not all shown":   {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.Source.Inline = false }},
+		"source known":       {exported: true},
+		"renamed in Coder":   {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Name = "coder.earlier" }, exported: true},
+		"with a binary file": {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.Source.Inline = false }, exported: true},
+		"source too large to show": {change: func(tmpl *aggregationv1alpha1.CoderTemplate) {
+			tmpl.Status.Source.Inline, tmpl.Spec.Files = false, nil
+		}},
 		"source not read":        {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.Source = nil }},
 		"of another template":    {change: func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Status.TemplateName = "other" }},
 		"templates not readable": {refused: http.StatusForbidden},

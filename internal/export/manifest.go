@@ -79,7 +79,8 @@ func (o *options) manifests(all found, r *report) []manifest {
 		}
 	}
 	for _, t := range all.templates {
-		if source := t.Status.Source; source != nil && source.Inline {
+		// spec.files has either all text files or none. Binary files declare no parameters.
+		if t.Status.Source != nil && len(t.Spec.Files) > 0 {
 			masked[newTemplateID(t.ObjectMeta, t.Status.OrganizationName, t.Status.TemplateName)] = declarationsIn(t.Spec.Files).masked
 		}
 		switch {

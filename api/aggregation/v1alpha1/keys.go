@@ -23,7 +23,8 @@ const (
 	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is true if a user must act: a build failed or was canceled, a startup script
-	// failed, or Coder rejects the spec (kstatus).
+	// failed, Coder rejects the spec, or a pod of a workspace that was built has had a problem for a
+	// minute that does not resolve itself (kstatus).
 	ConditionStalled = "Stalled"
 	// ConditionBuildSucceeded is true if the newest build of a workspace, or of the newest version
 	// of a template, succeeded. It is Unknown while the build is pending or running.

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
@@ -83,7 +84,7 @@ func (h *health) resume(known syncstatus.Status, now time.Time) {
 	if h.state == syncstatus.Syncing {
 		h.began = since
 	}
-	if h.state == syncstatus.Stale || h.state == syncstatus.Quarantined {
+	if h.seen && (h.state == syncstatus.Stale || h.state == syncstatus.Quarantined) {
 		h.outage, h.published = since, known.Message
 	}
 }
@@ -131,12 +132,9 @@ func (h *health) update(now time.Time) bool {
 
 func (h *health) updateUnseen(now time.Time) {
 	worst, _ := h.worst(now)
-	switch {
-	case h.state == syncstatus.Quarantined:
-	case worst != nil && worst.fault == refused, now.Sub(h.began) >= h.timing.QuarantineAfter:
-		h.turn(syncstatus.Quarantined, now, h.explain(worst))
-	default:
-		h.message = h.explain(worst)
+	h.message = h.explain(worst)
+	if worst != nil && worst.fault == refused || now.Sub(h.began) >= h.timing.QuarantineAfter {
+		h.turn(syncstatus.Quarantined, now, h.message)
 	}
 }
 
@@ -150,7 +148,10 @@ func (h *health) explain(worst *failure) string {
 			return f.message
 		}
 	}
-	return "its objects are being read for the first time"
+	if h.inherited && h.message != "" {
+		return h.message
+	}
+	return cmp.Or(h.published, "its objects are being read for the first time")
 }
 
 func (h *health) updateSeen(now time.Time) {

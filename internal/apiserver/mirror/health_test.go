@@ -144,6 +144,38 @@ func TestOutageIsToldOnce(t *testing.T) {
 	}
 }
 
+// TestReasonBeforeTheFirstRead checks that the status of a control plane that was never read names
+// the current problem, also after it was quarantined or another replica became the writer.
+func TestReasonBeforeTheFirstRead(t *testing.T) {
+	var timing Timing
+	timing.complete()
+	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	h := newHealth(&timing, now)
+	check := func(h *health, state syncstatus.State, message string) {
+		t.Helper()
+		now = now.Add(6 * time.Second)
+		if h.update(now); h.state != state || h.message != message {
+			t.Errorf("it is %s with the message %q, want %s and %q", h.state, h.message, state, message)
+		}
+	}
+	const reading = "its objects are being read for the first time"
+	check(h, syncstatus.Syncing, reading)
+	h.failed(callCount, refused, now, "the token is refused")
+	check(h, syncstatus.Quarantined, "the token is refused")
+	next := newHealth(&timing, now)
+	next.resume(syncstatus.Status{State: h.state, Since: metav1.Time{Time: h.since}, Message: h.message}, now)
+	check(next, syncstatus.Quarantined, "the token is refused")
+	for _, h := range []*health{h, next} {
+		h.succeeded(callCount)
+		check(h, syncstatus.Quarantined, reading)
+		h.failed(callSync, unreachable, now, "the quota is used up")
+		check(h, syncstatus.Quarantined, "the quota is used up")
+		h.succeeded(callSync)
+		h.quarantine(now, "Coder hides objects")
+		check(h, syncstatus.Quarantined, "Coder hides objects")
+	}
+}
+
 // TestReasonAfterAnOutage checks that the status names what prevents a full read while Coder
 // answers, and that the objects keep the message of the outage.
 func TestReasonAfterAnOutage(t *testing.T) {

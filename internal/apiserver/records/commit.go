@@ -39,12 +39,6 @@ func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object)
 		return s.create(ctx, key, wanted)
 	}
 	current := s.Table.get(key)
-	if s.writer == nil && (current == nil || current.revision < b.revision) {
-		// The record is the system of record, and etcd compares the revisions.
-		if current, err = s.heldOf(ctx, key, b); err != nil {
-			return nil, err
-		}
-	}
 	if current == nil || current.entry == nil || current.revision != b.revision {
 		return nil, ErrChanged
 	}
@@ -59,18 +53,6 @@ func changedOr(err error) error {
 		return err
 	}
 	return ErrChanged
-}
-
-// heldOf converts the basis of a write to the form that a Table holds.
-func (s *Store) heldOf(ctx context.Context, key string, b *basis) (*held, error) {
-	text, err := s.encode(b.object.DeepCopyObject())
-	if err != nil {
-		return nil, err
-	}
-	namespace, name := s.Locate(key)
-	record := &Record{Namespace: namespace, Name: name, Revision: b.revision}
-	record.Object = text
-	return s.hold(ctx, record)
 }
 
 // waitFor waits while another replica writes the record.
@@ -101,9 +83,6 @@ func (s *Store) mine(claim string) bool { return strings.HasPrefix(claim, s.conf
 
 // create writes a new object to the system of record.
 func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, error) {
-	if s.writer == nil {
-		return s.put(ctx, key, nil, wanted, "")
-	}
 	if err := s.Learn(ctx, key); err != nil {
 		return nil, err
 	}
@@ -150,9 +129,6 @@ func (s *Store) Learn(ctx context.Context, key string) error {
 
 // change writes an update or a deletion to the system of record.
 func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held, error) {
-	if s.writer == nil {
-		return s.settleOn(ctx, current, wanted)
-	}
 	w := s.newSession(current.key, current)
 	object, err := w.write(ctx, current.entry.Object, wanted)
 	if err != nil {
@@ -169,11 +145,8 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 
 // settleOn writes or deletes the record as the last step of a write.
 func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held, error) {
-	switch {
-	case object == nil:
+	if object == nil {
 		return nil, s.remove(ctx, last)
-	case s.writer == nil:
-		return s.put(ctx, last.key, last, object, "")
 	}
 	natural := object.GetName()
 	if _, name := s.Locate(last.key); natural == name && last.spec.CoderName != "" {
@@ -246,10 +219,10 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case next.lost && record.Files != "":
 			// The record may have all this already. A write that changes nothing is no event, so the other
 			// replicas would not load the files.
-			repairing := *record
-			repairing.State = "Repairing"
-			if err = s.config.Cluster.Update(ctx, &repairing); err == nil {
-				record.Revision = repairing.Revision
+			first := *record
+			first.State = repairing
+			if err = s.config.Cluster.Update(ctx, &first); err == nil {
+				record.Revision = first.Revision
 				err = s.config.Cluster.Update(ctx, record)
 			}
 		default:
@@ -259,7 +232,7 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), isAbsent(err) && record.Revision != 0:
 			return nil, ErrChanged
 		case err != nil:
-			return nil, s.refused(ctx, next, err)
+			return nil, unavailable(ctx, "writing "+next.key, err)
 		}
 		// Decode the written text: the object in memory may have more than the text.
 		return s.hold(ctx, record)
@@ -282,14 +255,6 @@ func (s *Store) unchanged(current *held, object Object) bool {
 	is := object.DeepCopyObject()
 	return s.versioner.PrepareObjectForStorage(was) == nil && s.versioner.PrepareObjectForStorage(is) == nil &&
 		equality.Semantic.DeepEqual(was, is)
-}
-
-// refused returns the error for a record that kube-apiserver did not accept.
-func (s *Store) refused(ctx context.Context, next *held, err error) error {
-	if next.revision == 0 && s.writer == nil && !answered(err) && ctx.Err() == nil {
-		return uncertain(next.key, err)
-	}
-	return unavailable(ctx, "writing "+next.key, err)
 }
 
 // remove deletes the record as the last step of a deletion.

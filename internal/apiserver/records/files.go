@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ const (
 	maxFiles = 16 << 20
 	// unusedFor is how long a part is kept that no record refers to.
 	unusedFor = time.Hour
+	// repairing is the state of a record while its parts are written again.
+	repairing = "Repairing"
 )
 
 // errNoPart means that a part is missing, or that its content does not match its name.
@@ -151,20 +154,29 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 	return files, nil
 }
 
-// Sweep deletes parts that no record of the Store has referred to for unusedFor. unused holds the
-// time since when each part is unused. The caller keeps it between calls.
+// Sweep deletes parts that no record of the Store has referred to for unusedFor, and writes parts
+// again that were deleted. unused holds the time since when each part is unused. The caller keeps it
+// between calls.
 func (s *Store) Sweep(ctx context.Context, now time.Time, unused map[types.NamespacedName]time.Time) error {
-	used := s.Table.files()
+	inUse := s.Table.withFiles()
+	// found reports for each part that is in use whether it exists.
+	found := map[types.NamespacedName]bool{}
+	for _, h := range inUse {
+		for _, part := range h.parts() {
+			found[part] = false
+		}
+	}
 	var errs []error
 	for part, err := range every(ctx, s.config.Files.cluster, Query{Limit: partsAtOnce}) {
 		if err != nil {
-			errs = append(errs, fmt.Errorf("looking for files of templates that are not needed: %w", err))
-			break
+			return fmt.Errorf("looking for files of templates that are not needed: %w", errors.Join(append(errs, err)...))
 		}
 		key := types.NamespacedName{Namespace: part.Namespace, Name: part.Name}
 		since, missed := unused[key]
+		_, used := found[key]
 		switch {
-		case used[key]:
+		case used:
+			found[key] = true
 			delete(unused, key)
 		case !missed:
 			unused[key] = now
@@ -175,5 +187,30 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, unused map[types.Names
 			}
 		}
 	}
+	for _, h := range inUse {
+		if h.spec.State == repairing || slices.ContainsFunc(h.parts(), func(part types.NamespacedName) bool { return !found[part] }) {
+			errs = append(errs, s.repair(ctx, h))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// repair writes the parts of a record again, from the files in memory. If the record is being changed,
+// the next Sweep repairs it.
+func (s *Store) repair(ctx context.Context, h *held) error {
+	unlock, ok := s.TryLock(h.key)
+	if !ok {
+		return nil
+	}
+	defer unlock()
+	current := s.Table.get(h.key)
+	if current == nil || current.revision != h.revision || current.damaged || current.entry == nil {
+		return nil
+	}
+	next := *current
+	next.lost, next.spec.Files = true, ""
+	if _, err := s.update(ctx, &next, nil); err != nil && !errors.Is(err, ErrChanged) {
+		return fmt.Errorf("writing the lost files of %s again: %w", h.key, err)
+	}
+	return nil
 }

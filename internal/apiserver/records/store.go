@@ -94,7 +94,7 @@ func NewStore(config Config) *Store {
 }
 
 // WriteWith sets the Writer that applies writes to the system of record. It is called before the
-// store is used. Without a Writer, the records are the system of record.
+// store is used.
 func (s *Store) WriteWith(writer Writer) { s.writer = writer }
 
 // Kind returns the kind of the objects.

@@ -122,10 +122,23 @@ func newRaw(tb testing.TB) *Store {
 
 func newStore(tb testing.TB, c Cluster, replica string) *Store {
 	tb.Helper()
-	return NewStore(Config{
+	s := NewStore(Config{
 		Cluster: c, Prefix: podPrefix, Codec: codec(), NewObject: func() Object { return &example.Pod{} },
 		Kind: "Pod", Replica: replica, HeartbeatNamespace: heartbeats,
 	})
+	s.WriteWith(plain{})
+	return s
+}
+
+// plain is a Writer without a system of record.
+type plain struct{}
+
+// Write implements Writer.
+func (plain) Write(_ context.Context, _ string, _, wanted Object) (Object, error) {
+	if wanted == nil {
+		return nil, nil
+	}
+	return wanted.DeepCopyObject().(Object), nil
 }
 
 func attributes(object runtime.Object) (labels.Set, fields.Set, error) {

@@ -282,17 +282,26 @@ func (t *Table) all(controlPlane types.NamespacedName) []*held {
 	return out
 }
 
-// files returns the parts that records refer to.
-func (t *Table) files() map[types.NamespacedName]bool {
+// withFiles returns the known states of the records that refer to parts.
+func (t *Table) withFiles() []*held {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
-	used := map[types.NamespacedName]bool{}
+	var out []*held
 	for _, h := range t.byKey {
-		for _, name := range strings.Fields(h.spec.Files) {
-			used[types.NamespacedName{Namespace: h.controlPlane.Namespace, Name: name}] = true
+		if h.spec.Files != "" {
+			out = append(out, h)
 		}
 	}
-	return used
+	return out
+}
+
+// parts returns the parts that the record refers to.
+func (h *held) parts() []types.NamespacedName {
+	var all []types.NamespacedName
+	for _, name := range strings.Fields(h.spec.Files) {
+		all = append(all, types.NamespacedName{Namespace: h.controlPlane.Namespace, Name: name})
+	}
+	return all
 }
 
 // foreign reports whether another replica is writing a record now. It returns a channel that is

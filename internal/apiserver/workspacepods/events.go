@@ -98,7 +98,7 @@ func (w *Watcher) take(s stuckPod, problem *podproblem.Problem) []uuid.UUID {
 		return nil
 	}
 	before := r.problem
-	r.set(s.namespace.name, problem)
+	r.set(s.namespace.name, problem, w.config.Clock.Now())
 	if before != nil && *before == *r.problem {
 		r.problem = before
 		return nil

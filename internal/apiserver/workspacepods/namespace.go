@@ -57,6 +57,8 @@ type record struct {
 	subject  string
 	detailed bool
 	problem  *Problem
+	// since is the time since when the pod has a problem of this kind.
+	since time.Time
 	// stuck is the time since when no container was created, and look the time of the next read of
 	// its Events.
 	stuck, look time.Time
@@ -66,12 +68,12 @@ func newNamespace(name string) *namespace {
 	return &namespace{name: name, pods: map[string]*record{}, groups: map[uuid.UUID]*group{}}
 }
 
-// problem returns the problem of the oldest pod that has one. A pod that failed as a whole counts
+// broken returns the oldest pod that has a problem, or nil. A pod that failed as a whole counts
 // only until there is a younger pod.
-func (g *group) problem() *Problem {
+func (g *group) broken() *record {
 	for i, r := range g.records {
 		if r.problem != nil && (!r.ended || i == len(g.records)-1) {
-			return r.problem
+			return r
 		}
 	}
 	return nil
@@ -156,7 +158,7 @@ func newRecord(namespace string, id uuid.UUID, pod *corev1.Pod, now time.Time) *
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 	if p := podproblem.Find(pod); p != nil {
-		r.set(namespace, p)
+		r.set(namespace, p, now)
 	}
 	if podproblem.IsStuck(pod) {
 		r.stuck, r.look = now, now.Add(firstLook)
@@ -165,7 +167,10 @@ func newRecord(namespace string, id uuid.UUID, pod *corev1.Pod, now time.Time) *
 }
 
 // set sets the problem.
-func (r *record) set(namespace string, p *podproblem.Problem) {
+func (r *record) set(namespace string, p *podproblem.Problem, now time.Time) {
+	if r.problem == nil || r.kind != p.Kind {
+		r.since = now
+	}
 	r.kind, r.subject = p.Kind, p.Container+" "+p.Image
 	r.detailed = p.Kind != podproblem.ImagePull || p.PullCause() != podproblem.PullCauseUnknown
 	r.problem = &Problem{
@@ -184,6 +189,9 @@ func (r *record) inherit(before *record) {
 	case r.problem != nil && before.problem != nil && *r.problem == *before.problem,
 		r.kind == podproblem.ImagePull && before.kind == r.kind && before.subject == r.subject && (before.detailed || !r.detailed):
 		r.detailed, r.problem = before.detailed, before.problem
+	}
+	if r.problem != nil && before.problem != nil && r.kind == before.kind {
+		r.since = before.since
 	}
 	if !r.stuck.IsZero() && !before.stuck.IsZero() {
 		r.stuck, r.look = before.stuck, before.look

@@ -26,6 +26,9 @@ const (
 	// settledAfter is how long after a change of its pods a workspace is read again while the
 	// states of its agents and its pods disagree.
 	settledAfter = time.Minute
+	// lastingAfter is how long a problem must last so that a user must act. A shorter one may be
+	// an image that another build is pushing, or a StatefulSet that replaces its pod.
+	lastingAfter = time.Minute
 )
 
 // Config configures a Watcher.
@@ -40,7 +43,11 @@ type Config struct {
 }
 
 // Problem is the reason and the message of a condition about the pods of a workspace.
-type Problem struct{ Reason, Message string }
+type Problem struct {
+	Reason, Message string
+	// Lasting is true if the workspace has had the problem for a minute.
+	Lasting bool
+}
 
 // Watcher watches the pods. It is safe for concurrent use.
 type Watcher struct {
@@ -95,8 +102,8 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 	}
 	last, alive := (*gone)(nil), false
 	for _, g := range groups {
-		if p := g.problem(); p != nil {
-			return p
+		if r := g.broken(); r != nil {
+			return w.since(r.since, r.problem, shown)
 		}
 		alive = alive || len(g.records) > 0
 		if g.gone != nil && (last == nil || g.gone.at.After(last.at)) {
@@ -106,7 +113,14 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 	if alive || last == nil || builtAt.IsZero() || !last.at.After(builtAt) || w.config.Clock.Since(last.at) < replacedWithin {
 		return nil
 	}
-	return last.problem
+	return w.since(last.at, last.problem, shown)
+}
+
+// since returns a problem with Lasting. The replica that was the writer before may have seen it
+// begin, and has shown that it lasts.
+func (w *Watcher) since(at time.Time, p, shown *Problem) *Problem {
+	lasts := w.config.Clock.Since(at) >= lastingAfter || shown != nil && shown.Reason == p.Reason && shown.Lasting
+	return &Problem{p.Reason, p.Message, lasts}
 }
 
 // Unsettled reports whether a running workspace should be read again soon: its pods changed
@@ -116,7 +130,7 @@ func (w *Watcher) Unsettled(controlPlane types.NamespacedName, workspace uuid.UU
 	defer w.mu.Unlock()
 	for _, g := range w.groups(controlPlane, workspace) {
 		age := w.config.Clock.Since(g.changed)
-		healthy := len(g.records) > 0 && g.problem() == nil
+		healthy := len(g.records) > 0 && g.broken() == nil
 		if age < replacedWithin && len(g.records) == 0 || age < settledAfter && connected != healthy {
 			return true
 		}

@@ -139,10 +139,17 @@ func TestAProblemIsReportedAndEnds(t *testing.T) {
 	}
 	// The kubelet's message differs from attempt to attempt.
 	before := f.reported(dev)
+	f.clock.Step(lastingAfter - time.Second)
 	p.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "Back-off pulling image")
 	f.put(p)
 	p.Status.ContainerStatuses[0].State = waits("ErrImagePull", "not found")
 	f.put(p)
+	lasts := func(shown *Problem) bool { return f.Problem(cp, dev, began, shown).Lasting }
+	if lasts(nil) || !lasts(&Problem{Reason: "ImagePullFailed", Lasting: true}) || lasts(&Problem{Reason: "PodGone", Lasting: true}) {
+		t.Error("a problem of 59 seconds lasts, unless another replica has shown it longer")
+	}
+	f.clock.Step(time.Second)
+	f.eventually("the problem lasts", func() bool { return lasts(nil) })
 	p.Status.ContainerStatuses[0].State = runs()
 	f.put(p)
 	f.becomes("")

@@ -2,11 +2,11 @@ package coderdtest
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
 
+	"github.com/coder/coder/v2/coderd/schedule/cron"
 	"github.com/coder/coder/v2/codersdk"
 )
 
@@ -95,20 +95,13 @@ func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
 	return ptr.To(whole.Milliseconds()), ""
 }
 
-// scheduleProblem implements a small part of Coder's validation of a weekly schedule.
+// scheduleProblem returns why Coder does not accept an autostart schedule, or "".
 func scheduleProblem(schedule *string) string {
 	if schedule == nil || *schedule == "" {
 		return ""
 	}
-	fields := strings.Fields(*schedule)
-	if len(fields) > 0 && strings.HasPrefix(fields[0], "CRON_TZ=") {
-		fields = fields[1:]
-	}
-	switch {
-	case len(fields) != 5:
-		return "validate weekly schedule: expected schedule to consist of 5 fields with an optional CRON_TZ=<timezone> prefix"
-	case fields[2] != "*" || fields[3] != "*":
-		return "validate weekly schedule: expected month and dom to be *"
+	if _, err := cron.Weekly(*schedule); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -244,50 +244,92 @@ func TestFilesOfTemplates(t *testing.T) {
 	sweep(t, r, parts)
 }
 
-// TestALostPartIsWrittenAgain deletes a part of the files of a template by hand.
-func TestALostPartIsWrittenAgain(t *testing.T) {
-	r := recordstest.New(t)
-	ctx := t.Context()
-	r.Templates.WriteWith(&coder{})
-	const key = "/aggregation.coder.com/codertemplates/team/coder.docker"
-	complete := func() *aggregationv1alpha1.CoderTemplate {
-		return &aggregationv1alpha1.CoderTemplate{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "coder.docker", UID: "2"},
-			Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{"main.tf": "# docker"}},
-			Status:     aggregationv1alpha1.CoderTemplateStatus{Source: &aggregationv1alpha1.TemplateSource{Inline: true}},
-		}
+const dockerKey = "/aggregation.coder.com/codertemplates/team/coder.docker"
+
+func docker() *aggregationv1alpha1.CoderTemplate {
+	return &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "coder.docker", UID: "2"},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{"main.tf": "# docker"}},
+		Status:     aggregationv1alpha1.CoderTemplateStatus{Source: &aggregationv1alpha1.TemplateSource{Inline: true}},
 	}
-	if err := r.Templates.Create(ctx, key, complete(), nil, 0); err != nil {
+}
+
+// losePart creates a template, and deletes a part of its files by hand.
+func losePart(t *testing.T, r *recordstest.Records) *recordstest.Cluster {
+	t.Helper()
+	r.Templates.WriteWith(&coder{})
+	if err := r.Templates.Create(t.Context(), dockerKey, docker(), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	cluster := r.Cluster("CoderTemplateSource")
 	part := cluster.All()[0]
-	if err := cluster.Delete(ctx, part.Namespace, part.Name, part.Revision); err != nil {
+	if err := cluster.Delete(t.Context(), part.Namespace, part.Name, part.Revision); err != nil {
 		t.Fatal(err)
 	}
-	// The replicas have restarted since.
+	return cluster
+}
+
+// shownDocker reads the template, and checks the number of its files.
+func shownDocker(t *testing.T, r *recordstest.Records, want int) *records.Entry {
+	t.Helper()
+	if err := r.Templates.Learn(t.Context(), dockerKey); err != nil {
+		t.Fatal(err)
+	}
+	entry := r.Templates.Table.Get(dockerKey)
+	tmpl := entry.Object.(*aggregationv1alpha1.CoderTemplate)
+	if len(tmpl.Spec.Files) != want || (tmpl.Status.Source != nil) != (want > 0) {
+		t.Errorf("it has %d files, want %d, and the source %+v", len(tmpl.Spec.Files), want, tmpl.Status.Source)
+	}
+	return entry
+}
+
+// TestALostPartIsWrittenAgain covers a lost part if all replicas have restarted since.
+func TestALostPartIsWrittenAgain(t *testing.T) {
+	r := recordstest.New(t)
+	ctx := t.Context()
+	cluster := losePart(t, r)
 	leader, other := r.Replica(), r.Replica()
-	shown := func(r *recordstest.Records, want int) *records.Entry {
-		t.Helper()
-		if err := r.Templates.Learn(ctx, key); err != nil {
-			t.Fatal(err)
-		}
-		entry := r.Templates.Table.Get(key)
-		tmpl := entry.Object.(*aggregationv1alpha1.CoderTemplate)
-		if len(tmpl.Spec.Files) != want || (tmpl.Status.Source != nil) != (want > 0) {
-			t.Errorf("it has %d files, want %d, and the source %+v", len(tmpl.Spec.Files), want, tmpl.Status.Source)
-		}
-		return entry
-	}
-	shown(other, 0)
-	entry := shown(leader, 0)
-	if err := leader.Templates.Propose(ctx, records.Proposal{Key: key, Expect: entry.Revision, Object: complete(), Natural: "coder.docker"}); err != nil {
+	shownDocker(t, other, 0)
+	entry := shownDocker(t, leader, 0)
+	if err := leader.Templates.Propose(ctx, records.Proposal{Key: dockerKey, Expect: entry.Revision, Object: docker(), Natural: "coder.docker"}); err != nil {
 		t.Fatal(err)
 	}
-	shown(leader, 1)
-	shown(other, 1)
+	shownDocker(t, leader, 1)
+	shownDocker(t, other, 1)
 	if left := len(cluster.All()); left != 1 {
 		t.Errorf("there are %d parts", left)
+	}
+}
+
+// TestALostPartThatIsInMemory covers a lost part whose files the leader has in memory, and a leader
+// that ended while it wrote a part again.
+func TestALostPartThatIsInMemory(t *testing.T) {
+	leader := recordstest.New(t)
+	cluster := losePart(t, leader)
+	record := func() records.Record { return leader.Cluster("CoderTemplate").All()[0] }
+	before, other := record(), leader.Replica()
+	shownDocker(t, other, 0)
+	sweep := func() {
+		t.Helper()
+		if err := leader.Templates.Sweep(t.Context(), time.Now(), map[types.NamespacedName]time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if left := len(cluster.All()); left != 1 || record().State != before.State || record().Files != before.Files {
+			t.Errorf("there are %d parts, and the record is %+v, want %+v", left, record(), before)
+		}
+	}
+	sweep()
+	shownDocker(t, other, 1)
+	ended := record()
+	ended.State = "Repairing"
+	if err := leader.Cluster("CoderTemplate").Update(t.Context(), &ended); err != nil {
+		t.Fatal(err)
+	}
+	shownDocker(t, leader, 1)
+	sweep()
+	repaired := record().Revision
+	if sweep(); record().Revision != repaired {
+		t.Error("a record is written that has all of its parts")
 	}
 }
 

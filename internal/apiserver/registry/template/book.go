@@ -65,6 +65,15 @@ func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	return p.active, id == p.active.ID
 }
 
+// has reports whether the version of a release that is open is known, if it was created.
+func (p page) has(r *release) bool {
+	if !r.open(p.active.ID) || r.VersionID == uuid.Nil {
+		return true
+	}
+	_, found := p.find(r.VersionID)
+	return found
+}
+
 const (
 	// maxTemplates limits how many templates a cache remembers.
 	maxTemplates = 10_000
@@ -95,10 +104,13 @@ type pageKey struct {
 }
 
 // read returns the versions of a template. Fresh reports whether they were read from Coder just
-// now.
-func (b *versionCache) read(ctx context.Context, connection connections.Connection, t coderd.Template) (p page, fresh bool, err error) {
+// now. The requested release may be nil. Its version may have been created by another replica after
+// the versions were cached, so they are read again if it is missing.
+func (b *versionCache) read(
+	ctx context.Context, connection connections.Connection, t coderd.Template, requested *release,
+) (p page, fresh bool, err error) {
 	key := pageKey{connection.ControlPlane, t.ID}
-	if p, ok := b.known(key, t); ok {
+	if p, ok := b.known(key, t); ok && p.has(requested) {
 		return p, false, nil
 	}
 	p = page{of: t, readAt: b.clock.Now()}

@@ -31,7 +31,7 @@ func (k *Kind) Settle(
 	if record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
 		return k.settleDeletion(ctx, connection, item, record)
 	}
-	p, _, err := k.versions.read(ctx, connection, item)
+	p, _, err := k.versions.read(ctx, connection, item, in.Release)
 	if err != nil {
 		return false, err
 	}
@@ -136,9 +136,9 @@ func (w *settling) as(ctx context.Context, r *release) (context.Context, error) 
 	return w.kind.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
 }
 
+// logRelease logs a step. The mirror's logger has the control plane.
 func (w *settling) logRelease(ctx context.Context, what string, r release) {
-	log.FromContext(ctx).Info(what, "controlPlane", w.connection.ControlPlane, "template", w.template.Name,
-		"version", r.Name, "refused", r.Refused)
+	log.FromContext(ctx).Info(what, "template", w.template.Name, "version", r.Name, "refused", r.Refused)
 }
 
 // promote makes the requested version active if its build succeeded, and marks the release as
@@ -197,8 +197,7 @@ func (w *settling) archive(ctx context.Context) error {
 		if err != nil && !coderd.IsInvalid(err) && !coderd.IsConflict(err) {
 			return err
 		}
-		log.FromContext(ctx).V(1).Info("Archived a template version", "controlPlane", w.connection.ControlPlane,
-			"template", w.template.Name, "version", v.Name)
+		log.FromContext(ctx).V(1).Info("Archived a template version", "template", w.template.Name, "version", v.Name)
 		// If Coder refuses to archive it now, it is tried again after the page expires.
 		w.changed = w.changed || err == nil
 	}
@@ -252,8 +251,7 @@ func (w *settling) rotate(ctx context.Context) error {
 	}
 	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Could not read the variables of a template; retrying later", "controlPlane", w.connection.ControlPlane,
-			"template", w.template.Name, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Could not read the variables of a template; retrying later", "template", w.template.Name, "reason", err.Error())
 		return nil
 	}
 	hash := content{file: r.FileID, variables: variables, tags: r.Tags}.hash(w.intent.Salt)

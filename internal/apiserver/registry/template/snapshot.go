@@ -48,7 +48,7 @@ func (k *Kind) load(
 	if err != nil {
 		return nil, err
 	}
-	p, fresh, err := k.versions.read(ctx, connection, t)
+	p, fresh, err := k.versions.read(ctx, connection, t, in.Release)
 	if err != nil {
 		return nil, err
 	}

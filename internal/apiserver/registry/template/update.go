@@ -92,7 +92,7 @@ func (u *updating) read(ctx context.Context, id uuid.UUID) (err error) {
 		return err
 	}
 	u.kind.versions.forget(u.connection.ControlPlane, id)
-	u.page, _, err = u.kind.versions.read(ctx, u.connection, u.template)
+	u.page, _, err = u.kind.versions.read(ctx, u.connection, u.template, u.intent.Release)
 	return err
 }
 

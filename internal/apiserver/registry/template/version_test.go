@@ -141,3 +141,21 @@ func TestBuildFailsDuringARead(t *testing.T) {
 		t.Errorf("Ready is %q, and the latest version is %q with the error %q", got, tmpl.Status.LatestVersionStatus, tmpl.Status.LatestVersionError)
 	}
 }
+
+// TestVersionOfAnotherReplica: another replica served the update while this one had the versions in
+// its cache. The status shows the new version at once.
+func TestVersionOfAnotherReplica(t *testing.T) {
+	f := newFixture(t)
+	f.sync()
+	leader := f.kind
+	f.restart()
+	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "no such image"})
+	f.must(f.update("coder.starter", files("# two")))
+	f.kind = leader
+	f.pass()
+	f.mustBe("coder.starter", "False BuildFailed", "# two")
+	status := f.get("coder.starter").Status
+	if status.LatestVersionID == status.ActiveVersionID || status.LatestVersionStatus != buildFailed || status.LatestVersionError != "no such image" {
+		t.Errorf("the latest version is %q with the error %q", status.LatestVersionStatus, status.LatestVersionError)
+	}
+}

@@ -58,10 +58,11 @@ func (k *Kind) Settle(
 	}
 	as, err := k.Actors.Later(ctx, connection, in.By, s)
 	if err == nil {
-		err = k.Fault(record.Name, converge(as, connection.Client, now, in.Owned))
+		err = converge(as, connection.Client, now, in.Owned)
 	}
-	no := ""
-	if err != nil && isRefusal(err) {
+	// The next attempt creates another token, if Coder does not accept this one.
+	temporary, no := coderd.IsUnauthorized(err), ""
+	if err = k.Fault(record.Name, err); isRefusal(err) && !temporary {
 		no = err.Error()
 	}
 	log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)

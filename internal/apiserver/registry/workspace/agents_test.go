@@ -65,6 +65,34 @@ func TestLabelKeepsDeletedPod(t *testing.T) {
 	}
 }
 
+// TestPodsThatStall checks that a problem of the pods needs a user if it lasts, and that another
+// replica keeps this.
+func TestPodsThatStall(t *testing.T) {
+	for name, c := range map[string]struct {
+		build string
+		pods  workspacepods.Problem
+		want  string
+	}{
+		"it just began":       {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed}, "False ImagePullFailed"},
+		"it lasts":            {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "True ImagePullFailed"},
+		"a node may be added": {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonUnschedulable, Lasting: true}, "False Unschedulable"},
+		"it is built":         {"starting", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "False BuildRunning"},
+	} {
+		k, _ := newKind(t)
+		c.pods.Message = "pod x: no image"
+		k.pods = &fixedPods{problem: &c.pods}
+		w := workspaceWith("start", c.build, coderd.Agent{Name: "a", Status: "connecting"})
+		ws := k.mustConvert(t, w, nil, nil)
+		if got := conditionOf(ws, "Stalled"); got != c.want {
+			t.Errorf("%s: Stalled is %s, want %s", name, got, c.want)
+		}
+		k.pods = &fixedPods{blind: true}
+		if diff := cmp.Diff(ws, k.mustConvert(t, w, nil, ws)); diff != "" {
+			t.Errorf("%s: on another replica (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	image := &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Message: "pod x: no image"}
 	connected, connecting := coderd.Agent{Name: "a", Status: "connected"}, coderd.Agent{Name: "a", Status: "connecting", Unhealthy: "no"}

@@ -183,7 +183,11 @@ func shownProblem(s situation, previous object) *workspacepods.Problem {
 	if c == nil {
 		return nil
 	}
-	return &workspacepods.Problem{Reason: c.Reason, Message: c.Message}
+	stalled := meta.FindStatusCondition(previous.Status.Conditions, aggregationv1alpha1.ConditionStalled)
+	return &workspacepods.Problem{
+		Reason: c.Reason, Message: c.Message,
+		Lasting: stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == c.Reason,
+	}
 }
 
 func (s situation) podsVerdict() registry.Verdict {
@@ -285,6 +289,20 @@ func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 		return registry.True(build.Reason, build.Message)
 	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
 		return registry.True(ready.Reason, ready.Message)
+	case s.pods != nil && s.pods.Lasting && ready.Reason == s.pods.Reason && podRemedies[ready.Reason] != "":
+		return registry.True(ready.Reason, ready.Message+"; "+podRemedies[ready.Reason])
 	}
 	return registry.False(ready.Reason, "no action needed")
+}
+
+// podRemedies maps the problems of pods that a user must solve to what to do. The others may resolve
+// themselves: a cluster autoscaler adds a node for a pod that no node accepts, and a volume may still
+// be attached to another node.
+var podRemedies = map[string]string{
+	aggregationv1alpha1.ReasonImagePullFailed:        "correct the image in the template, or give the pod pull secrets for the registry",
+	aggregationv1alpha1.ReasonContainerConfigInvalid: "create the Secret, ConfigMap or key that is missing, or correct the template",
+	aggregationv1alpha1.ReasonOutOfMemory:            "raise the memory limit in the template",
+	aggregationv1alpha1.ReasonContainerCrashed:       "see its log with kubectl coder logs --agent --previous, and correct the template",
+	aggregationv1alpha1.ReasonPodEvicted:             "restart the workspace; if it happens again, raise the requests of the pod in the template",
+	aggregationv1alpha1.ReasonPodGone:                "a Deployment in the template would replace it",
 }

@@ -53,6 +53,10 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if err == nil || coderd.IsConflict(err) {
 		return n, true, nil
 	}
+	if coderd.IsUnauthorized(err) {
+		// The next attempt creates another token.
+		return n, false, err
+	}
 	if err = fault(s.name, err); !isRefusal(err) {
 		return n, false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -122,6 +123,29 @@ func TestDeletionIsRefused(t *testing.T) {
 	w.pass(time.Minute)
 	w.mirror()
 	if got := w.transitions(ws); got != "start delete" {
+		t.Errorf("builds %s", got)
+	}
+}
+
+// TestDeletionWithADeletedToken checks that Coder deleting the tokens of a mapped user does not count
+// as a refusal of the deletion.
+func TestDeletionWithADeletedToken(t *testing.T) {
+	w := newFixture(t, coderdtest.WithManualBuilds())
+	w.coder.AddWorkspace("ada", w.template, "dev")
+	w.mirror()
+	w.mustUpdate(devName, running(false))
+	w.must(w.deleteAs(w.asAda(), devName))
+	w.deleteTokensOfAda()
+	w.coder.FinishBuilds()
+	if _, err := w.look(); !coderd.IsUnauthorized(err) {
+		t.Errorf("with the deleted token: %v", err)
+	}
+	ws := w.object(devName)
+	if c := meta.FindStatusCondition(ws.Status.Conditions, "DeletionFailed"); c != nil {
+		t.Errorf("%+v", c)
+	}
+	w.must(w.drive())
+	if got := w.transitions(ws); got != "start stop delete" {
 		t.Errorf("builds %s", got)
 	}
 }

@@ -339,7 +339,12 @@ func (w *fixture) update(ctx context.Context, name string, change func(*aggregat
 // delete does what the library's Store does with a deletion.
 func (w *fixture) delete(name string) error {
 	w.t.Helper()
-	_, err := w.update(context.Background(), name, func(ws *aggregationv1alpha1.CoderWorkspace) {
+	return w.deleteAs(context.Background(), name)
+}
+
+func (w *fixture) deleteAs(ctx context.Context, name string) error {
+	w.t.Helper()
+	_, err := w.update(ctx, name, func(ws *aggregationv1alpha1.CoderWorkspace) {
 		if ws.DeletionTimestamp == nil {
 			now := metav1.NewTime(w.clock.Now())
 			ws.DeletionTimestamp, ws.DeletionGracePeriodSeconds = &now, new(int64)

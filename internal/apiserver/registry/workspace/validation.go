@@ -10,10 +10,14 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// minTTLMillis is the shortest TTL that Coder accepts.
-const minTTLMillis = 60_000
+// minTTLMillis and maxTTLMillis are the shortest and the longest TTL that Coder accepts.
+const (
+	minTTLMillis = 60_000
+	maxTTLMillis = 30 * 24 * 60 * minTTLMillis
+)
 
 var (
 	specPath       = field.NewPath("spec")
@@ -68,9 +72,16 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 			errs = append(errs, field.Invalid(versionPath, spec.TemplateVersionID, "must be a UUID, such as status.activeVersionID of a CoderTemplate"))
 		}
 	}
-	if ttl := spec.TTLMillis; ttl != nil && *ttl < minTTLMillis {
-		errs = append(errs, field.Invalid(specPath.Child("ttlMillis"), *ttl,
-			fmt.Sprintf("must be at least %d (one minute), or 0 for never", minTTLMillis)))
+	ttl := spec.TTLMillis
+	if ttl != nil && (*ttl < minTTLMillis || *ttl > maxTTLMillis) && !ptr.Equal(ttl, old.TTLMillis) {
+		errs = append(errs, field.Invalid(specPath.Child("ttlMillis"), *ttl, fmt.Sprintf(
+			"must be from %d (one minute) to %d (30 days), or 0 for never", minTTLMillis, maxTTLMillis)))
+	}
+	if schedule := ptr.Deref(spec.AutostartSchedule, ""); schedule != "" && schedule != ptr.Deref(old.AutostartSchedule, "") {
+		if err := coderd.CheckSchedule(schedule); err != nil {
+			errs = append(errs, field.Invalid(specPath.Child("autostartSchedule"), schedule, fmt.Sprintf(
+				`must be minute, hour, * * and day of week, such as "CRON_TZ=Europe/Berlin 30 9 * * 1-5": %v`, err)))
+		}
 	}
 	switch spec.AutomaticUpdates {
 	case "", updatesAlways, updatesNever:

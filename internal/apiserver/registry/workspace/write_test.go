@@ -304,17 +304,12 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 			w.coder.AddWorkspace("ada", w.template, "dev")
 			w.mirror()
 			w.mustUpdate(devName, c.first)
-			connection := &w.provider.connection
-			connection.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{UserName: "alice"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "ada"}}}
-			w.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(w.provider, "replica", w.clock), Clock: w.clock})
-			ctx := withAction(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}), asked)
+			ctx := withAction(w.asAda(), asked)
 			_, err := w.update(ctx, devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
 				_ = (&actionREST{action: asked}).change(ctx, ws)
 			})
 			w.must(err)
-			ada, err := connection.Client.UserByName(t.Context(), "ada")
-			w.must(err)
-			w.must(connection.Client.SetPassword(t.Context(), ada, "Secret-Passw0rd"))
+			w.deleteTokensOfAda()
 			w.coder.FinishBuilds()
 			if _, err := w.look(); !coderd.IsUnauthorized(err) {
 				t.Errorf("with the deleted token: %v", err)
@@ -325,6 +320,23 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asAda returns the context of a caller who is mapped to the Coder user ada.
+func (w *fixture) asAda() context.Context {
+	w.provider.connection.Rules = []coderv1alpha1.IdentityRule{{
+		Match: coderv1alpha1.IdentityMatch{UserName: "alice"}, CoderUser: &coderv1alpha1.CoderUserReference{Username: "ada"},
+	}}
+	w.kind.Actors = impersonation.New(impersonation.Config{Sessions: usertokens.NewSessions(w.provider, "replica", w.clock), Clock: w.clock})
+	return request.WithUser(w.t.Context(), &user.DefaultInfo{Name: "alice"})
+}
+
+// deleteTokensOfAda makes Coder delete the tokens of ada.
+func (w *fixture) deleteTokensOfAda() {
+	client := w.provider.connection.Client
+	ada, err := client.UserByName(w.t.Context(), "ada")
+	w.must(err)
+	w.must(client.SetPassword(w.t.Context(), ada, "Secret-Passw0rd"))
 }
 
 func TestMetadataWithoutCoder(t *testing.T) {
@@ -426,7 +438,11 @@ func TestRefusedSpecs(t *testing.T) {
 		"unknown preset":    {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateVersionPreset = "small" }, "spec.templateVersionPreset", `"big"`, false, false},
 		"automatic updates": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutomaticUpdates = "often" }, "spec.automaticUpdates", "always", false, false},
 		"short life":        {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](5) }, "spec.ttlMillis", "60000", false, false},
-		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "", false, false},
+		"long life":         {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](31 * 86_400_000) }, "spec.ttlMillis", "30 days", false, false},
+		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "5 fields", false, false},
+		"bad time zone": {func(ws *aggregationv1alpha1.CoderWorkspace) {
+			ws.Spec.AutostartSchedule = ptr.To("CRON_TZ=Mars/Base 30 9 * * *")
+		}, "spec.autostartSchedule", "unknown time zone Mars/Base", false, false},
 		"another template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "other" }, "spec.templateName", "", false, false},
 		"unknown template":  {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "none" }, "spec.templateName", "no such template", true, false},
 		"template's object": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateName = "coder.starter" }, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`, true, false},
@@ -447,7 +463,7 @@ func TestRefusedSpecs(t *testing.T) {
 				_, err := w.update(context.Background(), devName, c.change)
 				wantInvalid(t, err, c.at, c.hint)
 			}
-			if _, ok := w.coder.Requests()["POST /api/v2/users/{user}/workspaces"]; ok && name != "bad schedule" {
+			if _, ok := w.coder.Requests()["POST /api/v2/users/{user}/workspaces"]; ok {
 				t.Errorf("Coder was told: %v", w.coder.Requests())
 			}
 			if n := len(w.records.All()); n != 0 {
