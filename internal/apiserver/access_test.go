@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,16 +68,20 @@ func TestExec(t *testing.T) {
 	_, _ = rand.Read(binary)
 	for name, c := range map[string]struct {
 		command        []string
+		shell          bool
 		stdin          []byte
 		stdout, stderr string
 		code           int
 	}{
 		"output and errors apart": {command: []string{"sh", "-c", "echo out; echo err >&2; exit 7"}, stdout: "out\n", stderr: "err\n", code: 7},
 		"arguments as they are":   {command: []string{"printf", "%s|", "a b", "it's", "$HOME", "*", "", `\n`}, stdout: `a b|it's|$HOME|*||\n|`},
+		"a line for the shell":    {command: []string{"x='a  b';", `echo "$x"`, "|", "tr", "a", "c"}, shell: true, stdout: "c  b\n"},
 		"a shell":                 {stdin: []byte("echo $((6*7))\n"), stdout: "42\n"},
 		"bytes both ways":         {command: []string{"cat"}, stdin: binary, stdout: string(binary)},
 	} {
-		for protocol, executor := range f.executors(t, f.config, execQuery(c.command...)) {
+		query := execQuery(c.command...)
+		query.Set("shell", strconv.FormatBool(c.shell))
+		for protocol, executor := range f.executors(t, f.config, query) {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				var stdout, stderr bytes.Buffer
 				err := executor.StreamWithContext(polltest.Context(t), remotecommand.StreamOptions{Stdin: bytes.NewReader(c.stdin), Stdout: &stdout, Stderr: &stderr})

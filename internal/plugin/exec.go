@@ -19,6 +19,8 @@ import (
 type execution struct {
 	target
 	stdin, tty bool
+	// shell lets the user's shell in the workspace interpret the command.
+	shell bool
 	// stdio reports that standard input and output carry the SSH protocol. suffix is then the host
 	// suffix of config-ssh, if the host has one.
 	stdio  bool
@@ -31,7 +33,8 @@ func newExecCommand(s *Session) *cobra.Command {
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a workspace",
 		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name is sufficient if it is\n" +
-			"unique. The command is not read by a shell on this machine: quote as for kubectl exec.\n\n" +
+			"unique. Each argument reaches the command unchanged, as with kubectl exec; use sh -c or kubectl coder ssh for a line that\n" +
+			"a shell interprets.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
 			"Exit codes: that of the command; 1 the command could not be run or its result is not known; 2 wrong command line.",
 		Example: "  kubectl coder exec dev -- git status\n  kubectl coder exec coder.ada.dev -it -- bash\n" +
@@ -57,12 +60,12 @@ func newSSHCommand(s *Session) *cobra.Command {
 		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
 		Short: "Open a shell in a workspace",
 		Long: "Opens the login shell of a running workspace's user, or runs a command with standard input. If standard input is a\n" +
-			"terminal, the shell has one too. No SSH key and no client of Coder is needed: it is kubectl coder exec with another\n" +
-			"default, and needs the same rights.\n\n" +
+			"terminal, the shell has one too. The words of the command are joined with spaces, and the user's shell in the workspace\n" +
+			"interprets the line, as with OpenSSH. No SSH key and no client of Coder is needed.\n\n" +
 			"With --stdio it connects standard input and output to the SSH server of the agent, as OpenSSH's ProxyCommand expects it.\n" +
 			"kubectl coder config-ssh writes such a configuration.\n\n" +
 			"Exit codes: those of kubectl coder exec.",
-		Example: "  kubectl coder ssh dev\n  echo 'uname -a' | kubectl coder ssh dev\n" +
+		Example: "  kubectl coder ssh dev\n  kubectl coder ssh dev -- 'cd project && git status | head'\n  echo 'uname -a' | kubectl coder ssh dev\n" +
 			"  sftp -o ProxyCommand='kubectl coder ssh --stdio dev' dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -71,7 +74,7 @@ func newSSHCommand(s *Session) *cobra.Command {
 			case e.stdio && len(args) > 1:
 				return cli.Usage("--stdio takes no command: the SSH client sends it")
 			}
-			e.tty = e.Interactive && e.Screen
+			e.tty, e.shell = e.Interactive && e.Screen, len(args) > 1
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
@@ -115,7 +118,11 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	}
 	// As in kubectl exec, piped input is not treated as typed.
 	command.TTY = e.tty && cli.IsTerminal(command.Stdin)
-	return run(ctx, cluster, ws, map[string]string{"agent": e.agent}, command)
+	parameters := map[string]string{"agent": e.agent}
+	if e.shell {
+		parameters["shell"] = "true"
+	}
+	return run(ctx, cluster, ws, parameters, command)
 }
 
 func newPortForwardCommand(s *Session) *cobra.Command {

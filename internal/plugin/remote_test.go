@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -293,6 +294,21 @@ func TestStartBeforeEntering(t *testing.T) {
 				t.Errorf("it wrote %q", api.writes)
 			}
 		})
+	}
+}
+
+// TestShell checks that ssh lets the user's shell interpret the command, and that exec does not.
+func TestShell(t *testing.T) {
+	api := sampleAPI(t)
+	i := newInside(t, api, "coder.ada.dev")
+	newHarness().run(t, api, "-n", "coder", "ssh", "ada.dev", "--", "true;", "true")
+	newHarness().run(t, api, "-n", "coder", "exec", "ada.dev", "--", "true;", "true")
+	want := []string{
+		"command=true%3B&command=true&shell=true&stderr=true&stdin=true&stdout=true",
+		"command=true%3B&command=true&stderr=true&stdout=true",
+	}
+	if !slices.Equal(i.asked, want) {
+		t.Errorf("it asked for %q, want %q", i.asked, want)
 	}
 }
 

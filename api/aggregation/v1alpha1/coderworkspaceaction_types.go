@@ -67,6 +67,10 @@ type CoderWorkspaceExecOptions struct {
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
+	// shell passes command to the user's shell as one line, its elements separated by spaces, as an
+	// SSH client does. Otherwise each argument reaches the program unchanged.
+	// +optional
+	Shell bool `json:"shell,omitempty"`
 	// stdin is true if the client sends the standard input of the command.
 	// +optional
 	Stdin bool `json:"stdin,omitempty"`

@@ -26,6 +26,9 @@ const (
 type Command struct {
 	// Args are the program and its arguments. Empty means the user's login shell.
 	Args []string
+	// Shell passes Args, separated by spaces, to the user's shell as one line. Otherwise each
+	// argument reaches the program unchanged.
+	Shell bool
 	// TTY allocates a terminal for the command. Its standard error is then part of Stdout.
 	TTY bool
 
@@ -71,10 +74,10 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 		return err
 	}
 	session.Stdout, session.Stderr = output(c.Stdout, cancel), output(c.Stderr, cancel)
-	if len(c.Args) == 0 {
+	if line := c.line(); line == "" {
 		err = session.Shell()
 	} else {
-		err = session.Start(quote(c.Args))
+		err = session.Start(line)
 	}
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)
@@ -138,11 +141,14 @@ func exitOf(err error) error {
 	return err
 }
 
-// quote returns the arguments as one line for the user's shell, because SSH transmits a command as
-// a line. Each argument reaches the program unchanged.
-func quote(args []string) string {
-	quoted := make([]string, len(args))
-	for i, arg := range args {
+// line returns the command as one line for the user's shell, because SSH transmits a command as a
+// line.
+func (c Command) line() string {
+	if c.Shell {
+		return strings.Join(c.Args, " ")
+	}
+	quoted := make([]string, len(c.Args))
+	for i, arg := range c.Args {
 		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
 	return strings.Join(quoted, " ")

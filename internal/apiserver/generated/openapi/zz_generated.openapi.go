@@ -1918,6 +1918,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref com
 							},
 						},
 					},
+					"shell": {
+						SchemaProps: spec.SchemaProps{
+							Description: "shell passes command to the user's shell as one line, its elements separated by spaces, as an SSH client does. Otherwise each argument reaches the program unchanged.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"stdin": {
 						SchemaProps: spec.SchemaProps{
 							Description: "stdin is true if the client sends the standard input of the command.",

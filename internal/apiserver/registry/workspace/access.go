@@ -101,7 +101,7 @@ func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alp
 	}
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
 		return agents.Run(ctx, client, agents.Command{
-			Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
+			Args: asked.Command, Shell: asked.Shell, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
 		})
 	}, client.Close, nil
 }
