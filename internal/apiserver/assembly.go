@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/generated/openapi"
@@ -64,9 +65,11 @@ func assemble(
 	if certificate != nil {
 		serving.ServerCert.GeneratedCert = certificate.Provider()
 	}
-	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+	if err := serving.ApplyTo(&config.SecureServing); err != nil {
 		return fmt.Errorf("preparing to serve the aggregated API at %s port %d: %w", serving.BindAddress, serving.BindPort, err)
 	}
+	// The library requires a client of this server, with all permissions and a new RSA key. Nothing uses it.
+	config.LoopbackClientConfig = &restclient.Config{}
 	if err := k.delegate(&config.Config); err != nil {
 		return err
 	}
