@@ -22,7 +22,8 @@ func controlPlaneRules() []rule[*controlPlaneFacts] {
 		byReason(coderv1alpha1.ConditionLicenseApplied, refused, missingLicense),
 		byReason(coderv1alpha1.ConditionExposed, refused, missingExposure),
 		byReason(coderv1alpha1.ConditionWorkspaceAccess, refused, missingWorkspaceAccess),
-		byReason(coderv1alpha1.ConditionMetricsExported, refused, missingMetrics), unserved,
+		byReason(coderv1alpha1.ConditionMetricsExported, refused, missingMetrics),
+		byReason(coderv1alpha1.ConditionDatabaseExclusive, refused, sharedDatabase), unserved,
 		unreadyProvisioners, failedVersions, behind,
 	}
 }
@@ -243,5 +244,6 @@ var (
 	missingWorkspaceAccess = beside("Coder lacks permissions for workspaces in a namespace of spec.rbac",
 		"create the missing namespace, or ask an administrator to allow the permissions of spec.rbac")
 	missingMetrics = beside("the metrics are not exported", "see the message, or disable spec.metrics")
+	sharedDatabase = beside("another control plane uses the same database", "give each control plane its own database, or delete one")
 	notServed      = beside("its templates and workspaces are not served", "wait until the operator has access to Coder")
 )

@@ -287,6 +287,10 @@ func TestControlPlaneRules(t *testing.T) {
 			factsOf(aControlPlane(append(working()[1:], no("Ready", "LicenseExpired", "x"), no("LicenseApplied", "LicenseExpired", "the license ended on 2026-01-01"))...), aPod("1", runs(true))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: "the license has expired: the license ended on 2026-01-01", do: "licenseSecretRef"},
 		},
+		"shared database": {
+			factsOf(aControlPlane(append(working(), no("DatabaseExclusive", "DatabaseShared", `CoderControlPlane "old" uses the same database`))...), aPod("1", runs(true))),
+			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "same database", do: "its own database", healthy: true},
+		},
 		"license ends soon": {
 			factsOf(aControlPlane(append(working(), yes("LicenseApplied", "LicenseExpiring", "it ends in 3 days"))...), aPod("1", runs(true))),
 			expectation{severity: "warning", where: "CoderControlPlane/coder", what: "expires soon", healthy: true},
