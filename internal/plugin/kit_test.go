@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,13 +49,15 @@ type harness struct {
 	interactive bool
 	live        bool
 	input       string
-	problems    []installation.Problem
-	checkError  error
-	forward     Forwarder
-	browsed     []string
-	copied      []string
-	copyError   error
-	ctx         context.Context
+	// out replaces the buffer for standard output.
+	out        io.Writer
+	problems   []installation.Problem
+	checkError error
+	forward    Forwarder
+	browsed    []string
+	copied     []string
+	copyError  error
+	ctx        context.Context
 }
 
 func newHarness() *harness { return &harness{clock: &fakeClock{now: noon}} }
@@ -71,6 +74,9 @@ func (d *harness) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var out, errs bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(d.input), Out: &out, ErrOut: &errs}
+	if d.out != nil {
+		streams.Out = d.out
+	}
 	s := NewSession(streams)
 	s.Clock, s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = d.clock, cli.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
 	s.Browse = func(_ context.Context, url string) error { d.browsed = append(d.browsed, url); return nil }

@@ -312,6 +312,23 @@ func TestShell(t *testing.T) {
 	}
 }
 
+// TestOutputThatCannotBeWritten checks that a command whose output is lost does not succeed.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	api := sampleAPI(t)
+	newInside(t, api, "coder.ada.dev")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full")
+	}
+	defer func() { _ = full.Close() }()
+	h := newHarness()
+	h.out = full
+	got := h.run(t, api, "-n", "coder", "exec", "ada.dev", "--", "echo", "lost")
+	if got.code != 1 || !strings.Contains(got.err, "writing the output of the command: write /dev/full: no space left on device") {
+		t.Errorf("code %d, %s", got.code, got.err)
+	}
+}
+
 // TestSSHStdio checks that data from OpenSSH's ProxyCommand reaches the agent of the host.
 func TestSSHStdio(t *testing.T) {
 	api := sampleAPI(t)

@@ -9,9 +9,11 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 	utilexec "k8s.io/utils/exec"
 )
@@ -77,11 +79,17 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	if err != nil {
 		return err
 	}
-	options := remotecommand.StreamOptions{Stdin: c.Stdin, Stdout: c.Stdout, Tty: c.TTY, TerminalSizeQueue: c.Sizes}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	options := remotecommand.StreamOptions{Stdin: c.Stdin, Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes}
 	if !c.TTY {
-		options.Stderr = c.Stderr
+		options.Stderr = checked(c.Stderr, fail)
 	}
-	err = executor.StreamWithContext(ctx, options)
+	// The library logs what went wrong with a stream, and returns nothing about it.
+	err = executor.StreamWithContext(klog.NewContext(ctx, logr.Discard()), options)
+	if cause := context.Cause(ctx); errors.As(cause, new(*writeError)) {
+		return cause
+	}
 	var exit utilexec.ExitError
 	if err != nil && lost(err) {
 		return fmt.Errorf("the connection to the aggregated API ended before an answer came, so the command may run: %w", err)
@@ -105,4 +113,37 @@ func statusOf(err error) error {
 // MayFallBack reports whether SPDY may work if a WebSocket does not.
 func MayFallBack(err error) bool {
 	return httpstream.IsUpgradeFailure(err) && !lost(err) || httpstream.IsHTTPSProxyError(err)
+}
+
+// writeError means that output of the command could not be written on this machine.
+type writeError struct{ error }
+
+// Unwrap returns the error of the writer.
+func (e *writeError) Unwrap() error { return e.error }
+
+// Error implements error.
+func (e *writeError) Error() string {
+	return fmt.Sprintf("writing the output of the command: %v", e.error)
+}
+
+// checked returns a writer that calls fail if it cannot write. It returns nil for a nil writer.
+func checked(to io.Writer, fail context.CancelCauseFunc) io.Writer {
+	if to == nil {
+		return nil
+	}
+	return &checkedWriter{to, fail}
+}
+
+type checkedWriter struct {
+	io.Writer
+	fail context.CancelCauseFunc
+}
+
+// Write implements io.Writer.
+func (w *checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		w.fail(&writeError{err})
+	}
+	return n, err
 }

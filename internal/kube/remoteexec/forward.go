@@ -114,6 +114,9 @@ func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, erro
 		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), l.err)
 	}
 	if l.err != nil {
+		if cause, found := strings.CutPrefix(l.err.Error(), refusedSPDY); found {
+			l.err = errors.New(cause)
+		}
 		return nil, "", l.err
 	}
 	return unclosed{l.conn}, protocol, nil
