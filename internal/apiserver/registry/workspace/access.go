@@ -154,7 +154,7 @@ func (r *subresource) open(ctx context.Context, name, agent string) (*agents.Ses
 		return nil, err
 	}
 	session, err := r.kind.agents.Open(ctx, client, chosen.ID)
-	if errors.Is(err, agents.ErrTooManySessions) {
+	if errors.Is(err, agents.ErrLimit) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
 	}
 	return session, fault(name, err)
