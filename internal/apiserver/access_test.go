@@ -280,7 +280,7 @@ func TestExecSSH(t *testing.T) {
 			}
 		})
 	}
-	for name, and := range map[string]string{"no stdin": "&stdin=false", "a command": "&command=true", "a terminal": "&tty=true", "errors": "&stderr=true"} {
+	for name, and := range map[string]string{"no stdin": "&stdin=false", "a command": "&command=true", "a terminal": "&tty=true", "a shell": "&shell=true", "errors": "&stderr=true"} {
 		t.Run(name, func(t *testing.T) {
 			got := f.do(t, http.MethodGet, f.path("coderworkspaces/coder.ada.dev/exec?ssh=true&stdout=true"+and), nil, "")
 			if got.status != http.StatusBadRequest || !strings.Contains(got.body, "ssh needs stdin and stdout, and excludes") {

@@ -13,6 +13,9 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestPortForwardOpensNoShell checks that a user cannot reach the agent's own SSH server, which
@@ -120,5 +123,52 @@ func TestPortForward(t *testing.T) {
 				_ = conn.Close()
 			}
 		})
+	}
+}
+
+// TestPortForwardClientGone checks that the connection to a port ends when that of the user has ended,
+// even if the program at the port ignores the end of its input.
+func TestPortForwardClientGone(t *testing.T) {
+	f := newFixture(t)
+	enterable(t, f)
+	chatter, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = chatter.Close() }()
+	ended := make(chan error, 1)
+	go func() {
+		conn, err := chatter.Accept()
+		for err == nil {
+			_, err = conn.Write(make([]byte, 1<<10))
+		}
+		ended <- err
+	}()
+	to, err := url.Parse(f.config.Host + f.path("coderworkspaces/coder.ada.dev/portforward"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, out := io.Pipe()
+	port := fmt.Sprintf("0:%d", chatter.Addr().(*net.TCPAddr).Port)
+	go func() { _ = remoteexec.Forward(t.Context(), f.config, to, []string{port}, out, io.Discard) }()
+	var local int
+	if _, err := fmt.Fscanf(read, "Forwarding from 127.0.0.1:%d", &local); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, read) }()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", local))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	// The end of the input reaches the port before the failure of writing to this connection.
+	_ = conn.(*net.TCPConn).CloseWrite()
+	_ = conn.Close()
+	select {
+	case <-ended:
+	case <-polltest.Context(t).Done():
+		t.Error("the connection to the port is still open")
 	}
 }

@@ -142,7 +142,7 @@ func (u *transfer) outcome(mine, theirs error) error {
 	switch {
 	case mine == nil:
 		mine = theirs
-	case theirs != nil && !errors.Is(mine, theirs) && !errors.Is(theirs, context.Canceled):
+	case theirs != nil && !errors.Is(mine, theirs) && !errors.Is(theirs, mine) && !errors.Is(theirs, context.Canceled):
 		mine = errors.Join(mine, theirs)
 	}
 	return errors.Join(fmt.Errorf("the copy is not complete: %w", mine), u.missing(), u.report.Left())

@@ -221,6 +221,17 @@ func TestCopyIncomplete(t *testing.T) {
 	newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 1, "", "in workspace coder.ada.dev: the workspace has no tar")
 }
 
+// TestCopyRefusedHere checks that an error of this machine is shown once, although it also ends the
+// command in the workspace.
+func TestCopyRefusedHere(t *testing.T) {
+	refused := errors.New("the path is refused")
+	u := &transfer{target: &target{Session: &Session{}}, report: &copyReport{}}
+	err := u.outcome(refused, fmt.Errorf("writing the output of the command: %w", refused))
+	if strings.Count(err.Error(), refused.Error()) != 1 {
+		t.Errorf("want it once: %v", err)
+	}
+}
+
 // building sets the build of a workspace, and its agent.
 func building(api *fakeAPI, name, status string, number int64, agent string, conditions ...any) {
 	agents := []any{}

@@ -86,7 +86,7 @@ type CoderWorkspaceExecOptions struct {
 	TTY bool `json:"tty,omitempty"`
 	// ssh connects stdin and stdout to the SSH server of the agent, which requires no password,
 	// instead of running a command. It is for an SSH client on the user's machine. It requires
-	// stdin and stdout, and cannot be combined with stderr, tty or command.
+	// stdin and stdout, and cannot be combined with stderr, tty, shell or command.
 	// +optional
 	SSH bool `json:"ssh,omitempty"`
 }

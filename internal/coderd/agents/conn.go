@@ -129,7 +129,7 @@ func (a *relayed) Close() error { return a.conn.Close() }
 const pooledTimeout = 5 * time.Second
 
 // Dial connects to a TCP port of the workspace's own loopback address. The connection counts as a
-// session until it is closed.
+// forwarded connection until it is closed.
 //
 // It refuses the ports on which the agent serves a shell, files and its own HTTP API without
 // authentication, because a caller may have permission to connect to ports but not to run commands.
@@ -138,7 +138,7 @@ func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		return nil, fmt.Errorf("port %d belongs to the agent itself, which runs commands there without a password: "+
 			"use the subresource exec, as kubectl coder ssh does", port)
 	}
-	own, err := s.another()
+	own, err := s.forwarded()
 	if err != nil {
 		return nil, err
 	}
@@ -147,17 +147,17 @@ func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		own.End()
 		return nil, err
 	}
-	return forwarded{conn, own}, nil
+	return forwardedConn{conn, own}, nil
 }
 
-// forwarded is a connection to a port, and its session.
-type forwarded struct {
+// forwardedConn is a connection to a port, and its session.
+type forwardedConn struct {
 	net.Conn
 	session *Session
 }
 
 // CloseWrite closes the write side, if the connection can do that.
-func (f forwarded) CloseWrite() error {
+func (f forwardedConn) CloseWrite() error {
 	if half, ok := f.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -165,7 +165,7 @@ func (f forwarded) CloseWrite() error {
 }
 
 // Close implements net.Conn.
-func (f forwarded) Close() error {
+func (f forwardedConn) Close() error {
 	f.session.End()
 	return f.Conn.Close()
 }

@@ -8,7 +8,8 @@
 //
 //   - A connection belongs to one coderd.Client. If a Coder claims the agent id of another Coder,
 //     it never gets the other's connection.
-//   - The number of sessions is limited, per process and per agent.
+//   - The number of sessions is limited, per process and per agent. The connections that forwards open have
+//     the same limits of their own.
 //   - Session.Dial refuses the ports that the agent serves itself, which require no password. Only
 //     DialSSH and SSH connect to them, for callers with permission to run commands.
 //   - Close ends all sessions.

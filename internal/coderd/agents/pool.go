@@ -19,7 +19,8 @@ const (
 	dialTimeout, firstAttempt = 15 * time.Second, 800 * time.Millisecond
 	// idleTimeout is how long a connection without sessions stays open.
 	idleTimeout = 2 * time.Minute
-	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent.
+	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent. The same
+	// limits apply again to the connections that forwards open, so that these cannot use up all sessions.
 	maxSessions, maxAgentSessions = 400, 100
 	// checkInterval is how often an open connection is checked. An agent that has not responded for
 	// silenceTimeout is considered stopped. Coder's relay may restart within that time.
@@ -41,8 +42,8 @@ type Conn interface {
 // Dialer connects to an agent.
 type Dialer func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error)
 
-// ErrTooManySessions is returned if a limit of sessions is reached.
-var ErrTooManySessions = errors.New("too many sessions")
+// ErrLimit is returned if a limit of sessions or of forwarded connections is reached.
+var ErrLimit = errors.New("limit reached")
 
 var errClosed = errors.New("this replica is stopping")
 
@@ -51,10 +52,25 @@ type Pool struct {
 	dial Dialer
 	idle time.Duration
 
-	mu       sync.Mutex
-	entries  map[key]*entry
-	sessions int
-	closed   bool
+	mu      sync.Mutex
+	entries map[key]*entry
+	used    [uses]int
+	closed  bool
+}
+
+// use is what a session is for.
+type use int
+
+const (
+	// useSession is a command or a forward, and useForwarded a connection that a forward opened.
+	useSession use = iota
+	useForwarded
+	uses
+)
+
+// String returns the plural noun for messages.
+func (u use) String() string {
+	return [uses]string{"sessions", "forwarded connections"}[u]
 }
 
 type key struct {
@@ -65,14 +81,17 @@ type key struct {
 // entry is one connection. Its fields are guarded by Pool.mu, except conn and err,
 // which do not change after opened is closed.
 type entry struct {
-	opened   chan struct{}
-	closing  sync.Once
-	closed   chan struct{}
-	conn     Conn
-	err      error
-	sessions int
-	expiry   *time.Timer
+	opened  chan struct{}
+	closing sync.Once
+	closed  chan struct{}
+	conn    Conn
+	err     error
+	used    [uses]int
+	expiry  *time.Timer
 }
+
+// unused reports whether the connection has no session.
+func (e *entry) unused() bool { return e.used == [uses]int{} }
 
 // NewPool returns an empty pool. A nil dialer connects through Coder's relay.
 func NewPool(dialer Dialer) *Pool {
@@ -88,6 +107,7 @@ type Session struct {
 	pool  *Pool
 	key   key
 	entry *entry
+	use   use
 	once  sync.Once
 }
 
@@ -120,7 +140,7 @@ func (p *Pool) join(s *Session) error {
 	if !open {
 		e = &entry{opened: make(chan struct{}), closed: make(chan struct{})}
 	}
-	if err := p.count(e); err != nil {
+	if err := p.count(e, s.use); err != nil {
 		return err
 	}
 	if !open {
@@ -136,28 +156,30 @@ func (p *Pool) join(s *Session) error {
 }
 
 // count adds a session to a connection, unless a limit is reached. The caller holds p.mu.
-func (p *Pool) count(e *entry) error {
+func (p *Pool) count(e *entry, u use) error {
 	switch {
 	case p.closed:
 		return errClosed
-	case p.sessions >= maxSessions:
-		return fmt.Errorf("%w: this replica has %d, which is the most it serves", ErrTooManySessions, maxSessions)
-	case e.sessions >= maxAgentSessions:
-		return fmt.Errorf("%w: the workspace has %d, which is the most it may have", ErrTooManySessions, maxAgentSessions)
+	case p.used[u] >= maxSessions:
+		return fmt.Errorf("%w: this replica of the operator has %d %s, which is the most it serves: try again later",
+			ErrLimit, maxSessions, u)
+	case e.used[u] >= maxAgentSessions:
+		return fmt.Errorf("%w: the agent of the workspace has %d %s, which is the most it may have: end some of them",
+			ErrLimit, maxAgentSessions, u)
 	}
-	p.sessions++
-	e.sessions++
+	p.used[u]++
+	e.used[u]++
 	return nil
 }
 
-// another starts one more session with the same connection.
-func (s *Session) another() (*Session, error) {
+// forwarded starts a session for a connection to a port, with the same connection to the agent.
+func (s *Session) forwarded() (*Session, error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	if err := s.pool.count(s.entry); err != nil {
+	if err := s.pool.count(s.entry, useForwarded); err != nil {
 		return nil, err
 	}
-	return &Session{Conn: s.Conn, pool: s.pool, key: s.key, entry: s.entry}, nil
+	return &Session{Conn: s.Conn, pool: s.pool, key: s.key, entry: s.entry, use: useForwarded}, nil
 }
 
 // open opens a connection. It does not depend on the request of the first session, because other
@@ -246,10 +268,10 @@ func (s *Session) end() {
 	p, e := s.pool, s.entry
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sessions--
-	e.sessions--
+	p.used[s.use]--
+	e.used[s.use]--
 	switch {
-	case e.sessions > 0:
+	case !e.unused():
 	case p.entries[s.key] != e:
 		go e.close()
 	default:
@@ -260,7 +282,7 @@ func (s *Session) end() {
 // expire closes a connection that no session uses.
 func (p *Pool) expire(k key, e *entry) {
 	p.mu.Lock()
-	unused := e.sessions == 0 && p.entries[k] == e
+	unused := e.unused() && p.entries[k] == e
 	if unused {
 		delete(p.entries, k)
 	}

@@ -129,36 +129,37 @@ func TestLimits(t *testing.T) {
 	for range maxAgentSessions {
 		open(t, p, client, agent)
 	}
-	if _, err := p.Open(t.Context(), client, agent); !errors.Is(err, ErrTooManySessions) || !strings.Contains(err.Error(), fmt.Sprint(maxAgentSessions)) {
+	if _, err := p.Open(t.Context(), client, agent); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), fmt.Sprint(maxAgentSessions)) {
 		t.Errorf("one more with the same agent: %v", err)
 	}
 	last := open(t, p, client, uuid.New())
-	for p.sessions < maxSessions {
+	for p.used[useSession] < maxSessions {
 		open(t, p, client, uuid.New())
 	}
-	if _, err := p.Open(t.Context(), client, uuid.New()); !errors.Is(err, ErrTooManySessions) {
+	if _, err := p.Open(t.Context(), client, uuid.New()); !errors.Is(err, ErrLimit) {
 		t.Errorf("one more than the replica serves: %v", err)
 	}
 	last.End()
 	open(t, p, client, uuid.New())
 }
 
-// TestForwardedConnectionsAreLimited checks that each connection to a port counts as a session until it
-// is closed.
+// TestForwardedConnectionsAreLimited checks that each connection to a port counts until it is closed, and
+// not as a session.
 func TestForwardedConnectionsAreLimited(t *testing.T) {
 	p, _ := dialed(t)
 	s := open(t, p, &coderd.Client{}, uuid.New())
 	var conns []net.Conn
-	for range maxAgentSessions - 1 {
+	for range maxAgentSessions {
 		conn, err := s.Dial(t.Context(), 80)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conns = append(conns, conn)
 	}
-	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrTooManySessions) {
+	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), "100 forwarded connections") {
 		t.Fatalf("one more: %v", err)
 	}
+	open(t, p, s.key.client, s.key.agent).End()
 	for range 2 {
 		_ = conns[0].Close()
 	}
@@ -166,15 +167,15 @@ func TestForwardedConnectionsAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after one was closed: %v", err)
 	}
-	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrTooManySessions) {
+	if _, err := s.Dial(t.Context(), 80); !errors.Is(err, ErrLimit) {
 		t.Errorf("a connection that was closed twice counts twice: %v", err)
 	}
 	s.End()
 	for _, conn := range append(conns[1:], again) {
 		_ = conn.Close()
 	}
-	if p.sessions != 0 {
-		t.Errorf("%d sessions are counted, and there is none", p.sessions)
+	if p.used != [uses]int{} {
+		t.Errorf("%d are counted, and there is none", p.used)
 	}
 }
 
@@ -199,8 +200,8 @@ func TestFailuresAreNotKept(t *testing.T) {
 		}
 		return err
 	})
-	if p.sessions != 0 {
-		t.Errorf("%d sessions are counted, and there is none", p.sessions)
+	if p.used != [uses]int{} {
+		t.Errorf("%d are counted, and there is none", p.used)
 	}
 	p.Close()
 	if _, err := p.Open(t.Context(), client, agent); err == nil {

@@ -55,9 +55,10 @@ func (c Command) query(to *url.URL) *url.URL {
 func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
 	err := Retry(ctx, unreached, func() error { return run(ctx, cfg, subresource, c) })
 	if err != nil && unreached(err) {
-		return fmt.Errorf("no replica of the aggregated API was reached within %s, and nothing ran; try again: %w", patience(), err)
+		return fmt.Errorf("no replica of the aggregated API was reached within %s, and nothing ran; try again: %w",
+			patience(), message(err))
 	}
-	return err
+	return message(err)
 }
 
 func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {

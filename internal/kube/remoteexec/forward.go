@@ -63,7 +63,7 @@ func ForwardPod(ctx context.Context, cfg *rest.Config, subresource *url.URL, loc
 	select {
 	case err := <-ended:
 		// It ends without an error if the context is done.
-		return errors.Join(err, ctx.Err())
+		return errors.Join(message(err), ctx.Err())
 	case <-ctx.Done():
 		// A dial that hangs cannot be interrupted.
 		return ctx.Err()
@@ -111,12 +111,10 @@ func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, erro
 		return err
 	})
 	if l.err != nil && unanswered(l.err) {
-		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), l.err)
+		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), message(l.err))
 	}
 	if l.err != nil {
-		if cause, found := strings.CutPrefix(l.err.Error(), refusedSPDY); found {
-			l.err = errors.New(cause)
-		}
+		l.err = message(l.err)
 		return nil, "", l.err
 	}
 	return unclosed{l.conn}, protocol, nil

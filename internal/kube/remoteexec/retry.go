@@ -45,6 +45,7 @@ func Retry(ctx context.Context, again func(error) bool, try func() error) error 
 const (
 	refusedSocket = "(503 Service Unavailable): "
 	refusedSPDY   = "unable to upgrade connection: "
+	refusedPod    = "error upgrading connection: "
 	noEndpoint    = "service unavailable"
 	dialError     = "error dialing backend: "
 )
@@ -68,4 +69,15 @@ func lost(err error) bool {
 		return true
 	}
 	return strings.Contains(err.Error(), refusedSocket) && !unreached(err)
+}
+
+// message returns an error with the server's message only, without what client-go writes before it.
+func message(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text, found := strings.CutPrefix(strings.TrimPrefix(err.Error(), refusedPod), refusedSPDY); found {
+		return errors.New(text)
+	}
+	return err
 }

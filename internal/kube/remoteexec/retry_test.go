@@ -96,6 +96,34 @@ func TestReplicaGone(t *testing.T) {
 	}
 }
 
+// TestRefusal checks that the error is the server's message and nothing else.
+func TestRefusal(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			http.Error(w, "no WebSockets here", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the workspace is stopped","code":409}`)
+	}))
+	t.Cleanup(server.Close)
+	to, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &rest.Config{Host: server.URL}
+	for name, err := range map[string]error{
+		"Run":        Run(t.Context(), cfg, to, Command{Args: []string{"true"}, Stdout: io.Discard}),
+		"Forward":    Forward(t.Context(), cfg, to, []string{"0:7"}, io.Discard, io.Discard),
+		"ForwardPod": ForwardPod(t.Context(), cfg, to, 0, 7, func(int) {}),
+	} {
+		if err == nil || err.Error() != "the workspace is stopped" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestRetryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, tries := time.Now(), 0

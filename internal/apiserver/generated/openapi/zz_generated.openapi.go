@@ -1955,7 +1955,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref com
 					},
 					"ssh": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ssh connects stdin and stdout to the SSH server of the agent, which requires no password, instead of running a command. It is for an SSH client on the user's machine. It requires stdin and stdout, and cannot be combined with stderr, tty or command.",
+							Description: "ssh connects stdin and stdout to the SSH server of the agent, which requires no password, instead of running a command. It is for an SSH client on the user's machine. It requires stdin and stdout, and cannot be combined with stderr, tty, shell or command.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

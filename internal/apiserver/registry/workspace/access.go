@@ -62,8 +62,8 @@ func (r *subresource) exec(ctx context.Context, name string, asked *aggregationv
 	if !asked.Stdin && !asked.Stdout && !asked.Stderr {
 		return nil, apierrors.NewBadRequest("at least one of stdin, stdout and stderr must be true")
 	}
-	if asked.SSH && (!asked.Stdin || !asked.Stdout || asked.Stderr || asked.TTY || len(asked.Command) > 0) {
-		return nil, apierrors.NewBadRequest("ssh needs stdin and stdout, and excludes stderr, tty and command, which the SSH client sends itself")
+	if asked.SSH && (!asked.Stdin || !asked.Stdout || asked.Stderr || asked.TTY || asked.Shell || len(asked.Command) > 0) {
+		return nil, apierrors.NewBadRequest("ssh needs stdin and stdout, and excludes stderr, tty, shell and command, which the SSH client sends itself")
 	}
 	session, err := r.open(ctx, name, asked.Agent)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *subresource) open(ctx context.Context, name, agent string) (*agents.Ses
 		return nil, err
 	}
 	session, err := r.kind.agents.Open(ctx, client, chosen.ID)
-	if errors.Is(err, agents.ErrTooManySessions) {
+	if errors.Is(err, agents.ErrLimit) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
 	}
 	return session, fault(name, err)
