@@ -146,9 +146,11 @@ func mcpTemplate(t *testing.T, a *assistant) {
 			t.Errorf("%s does not say %q: %.1500s", c.tool, c.want, said)
 		}
 	}
-	failed := a.confirmed(t, "push_template", map[string]any{"name": name, "files": files("var.nothing"), "wait": true})
-	if !containsAll(fmt.Sprint(failed["logs"]), "Reference to undeclared input variable") || field(failed, "template", "activeVersionID") != second {
-		t.Errorf("a version that cannot be built: %v", failed)
+	failed := a.confirmedResult(t, "push_template", map[string]any{"name": name, "files": files("var.nothing"), "wait": true})
+	answer, _ := failed.StructuredContent.(map[string]any)
+	if !failed.IsError || !containsAll(words(failed), "failed: ", "get_build_logs shows the whole log") ||
+		!containsAll(fmt.Sprint(answer["logs"]), "Reference to undeclared input variable") || field(answer, "template", "activeVersionID") != second {
+		t.Errorf("a version that cannot be built: error %t, %s", failed.IsError, words(failed))
 	}
 	mcpWorkspace(t, a, name, first)
 }

@@ -55,6 +55,7 @@ func addTemplates(s *toolset.Set) {
 		Description: "Makes a built version active, also to roll back.",
 		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource)},
 	}, promoteTemplateVersion)
 }
 
