@@ -28,7 +28,9 @@ const (
 type pushTemplateInput struct {
 	Namespace       string            `json:"namespace"`
 	Name            string            `json:"name"`
-	Files           map[string]string `json:"files,omitempty" jsonschema:"the whole source, text by path; the whole call may have 1 MiB as JSON"`
+	Files           map[string]string `json:"files,omitempty"`
+	KeepFiles       bool              `json:"keepFiles,omitempty"`
+	RemoveFiles     []string          `json:"removeFiles,omitempty"`
 	Variables       map[string]string `json:"variables,omitempty"`
 	SecretVariables map[string]string `json:"secretVariables,omitempty" jsonschema:"as SECRET/KEY"`
 	VersionName     string            `json:"versionName,omitempty"`
@@ -54,6 +56,9 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		return pushTemplateOutput{}, err
 	}
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
+	if err == nil {
+		err = in.checkFiles(tmpl)
+	}
 	out := pushTemplateOutput{}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
@@ -89,8 +94,8 @@ func (in pushTemplateInput) validate() error {
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return err
 	}
-	if len(in.Files)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
-		return toolset.UsageError("give files, variables, or a new versionName to retry a failed build")
+	if len(in.Files)+len(in.RemoveFiles)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
+		return toolset.UsageError("give files, removeFiles, variables, or a new versionName to retry a failed build")
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
 		secret, key, _ := strings.Cut(in.SecretVariables[name], "/")
@@ -139,9 +144,7 @@ func (in pushTemplateInput) changes(spec aggregationv1alpha1.CoderTemplateSpec) 
 // apply sets the arguments in a spec. A version name can be used only once, so a previous
 // one is overwritten even if the new one is empty.
 func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
-	if len(in.Files) > 0 {
-		spec.Files = in.Files
-	}
+	spec.Files = in.source(spec.Files)
 	spec.VersionName, spec.VersionMessage = in.VersionName, in.Message
 	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
 		setVariable(spec, aggregationv1alpha1.TemplateVariable{Name: name, Value: in.Variables[name]})
@@ -170,6 +173,9 @@ func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*ag
 		return nil, err
 	}
 	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	if err := in.checkFiles(tmpl); err != nil {
+		return nil, err
+	}
 	in.apply(&tmpl.Spec)
 	if err := call.Kube.Create(ctx, tmpl, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
 		return nil, callError("create", templateResource, in.Namespace, in.Name, err)

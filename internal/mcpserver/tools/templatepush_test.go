@@ -56,7 +56,7 @@ func TestPushTemplate(t *testing.T) {
 			`file "main.tf" contains [redacted]`},
 		"a variable as it was read": {func(in *pushTemplateInput) { in.Variables = map[string]string{"image": "[redacted]"} }, nil,
 			`the value of variable "image" contains [redacted]`},
-		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or a new versionName"},
+		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, removeFiles, variables, or a new versionName"},
 		"a variable twice": {func(in *pushTemplateInput) {
 			in.Variables, in.SecretVariables = map[string]string{"a": "b"}, map[string]string{"a": "s/k"}
 		}, nil, `variable "a" is in variables and in secretVariables`},

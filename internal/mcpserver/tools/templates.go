@@ -31,7 +31,7 @@ func addTemplates(s *toolset.Set) {
 	}, listTemplates)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_template", Title: "Template",
-		Description: "Shows conditions, file names, parameters and the newest versions.",
+		Description: "Shows conditions, parameters, the newest versions, and files.",
 		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
