@@ -282,10 +282,15 @@ func (a *assistant) callAnywhere(t *testing.T, tool string, arguments map[string
 // does calls a tool that must succeed, and returns its result.
 func (a *assistant) does(t *testing.T, tool string, arguments map[string]any) map[string]any {
 	t.Helper()
-	result := a.call(t, tool, arguments)
+	return answerOf(t, tool, a.call(t, tool, arguments))
+}
+
+// answerOf returns the answer in the result of a call that must have succeeded.
+func answerOf(t *testing.T, tool string, result *mcp.CallToolResult) map[string]any {
+	t.Helper()
 	answer, ok := result.StructuredContent.(map[string]any)
 	if result.IsError || !ok {
-		t.Fatalf("%s with %v: %s", tool, arguments, words(result))
+		t.Fatalf("%s: %s", tool, words(result))
 	}
 	return answer
 }
@@ -304,6 +309,12 @@ func (a *assistant) refused(t *testing.T, tool string, arguments map[string]any)
 // the client supports it, and otherwise requires the name of the object.
 func (a *assistant) confirmed(t *testing.T, tool string, arguments map[string]any) map[string]any {
 	t.Helper()
+	return answerOf(t, tool, a.confirmedResult(t, tool, arguments))
+}
+
+// confirmedResult is confirmed for calls that may fail.
+func (a *assistant) confirmedResult(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+	t.Helper()
 	name, asked := fmt.Sprint(arguments["name"]), a.asked.Load()
 	if !a.asks {
 		if said := a.refused(t, tool, arguments); !containsAll(said, "ask the user", `confirm: "`+name+`"`) {
@@ -311,11 +322,11 @@ func (a *assistant) confirmed(t *testing.T, tool string, arguments map[string]an
 		}
 		arguments["confirm"] = name
 	}
-	answer := a.does(t, tool, arguments)
+	result := a.call(t, tool, arguments)
 	if a.asks && a.asked.Load() != asked+1 {
 		t.Errorf("%s: the user was asked %d times", tool, a.asked.Load()-asked)
 	}
-	return answer
+	return result
 }
 
 // words returns the text of a result.

@@ -139,16 +139,20 @@ func mcpTemplate(t *testing.T, a *assistant) {
 		want      []string
 	}{
 		{"list_templates", map[string]any{}, []string{name, "coder.hello", second}},
-		{"get_template", map[string]any{"name": name}, []string{first, second, `"path":"main.tf"`}},
+		{"get_template", map[string]any{"name": name, "files": []string{"*.tf"}}, []string{first, second, `"path":"main.tf"`, `input = \"large\"`}},
 		{"get_build_logs", map[string]any{"template": name, "versionID": first}, []string{`"status":"succeeded"`, first, "terraform_data.machine"}},
 	} {
 		if said := words(a.call(t, c.tool, c.arguments)); !containsAll(said, c.want...) {
 			t.Errorf("%s does not say %q: %.1500s", c.tool, c.want, said)
 		}
 	}
-	failed := a.confirmed(t, "push_template", map[string]any{"name": name, "files": files("var.nothing"), "wait": true})
-	if !containsAll(fmt.Sprint(failed["logs"]), "Reference to undeclared input variable") || field(failed, "template", "activeVersionID") != second {
-		t.Errorf("a version that cannot be built: %v", failed)
+	failed := a.confirmedResult(t, "push_template", map[string]any{
+		"name": name, "files": map[string]any{"other.tf": "resource \"terraform_data\" \"other\" {\n  input = var.nothing\n}\n"}, "keepFiles": true, "wait": true,
+	})
+	answer, _ := failed.StructuredContent.(map[string]any)
+	if !failed.IsError || !containsAll(words(failed), "failed: ", "get_build_logs shows the whole log") ||
+		!containsAll(fmt.Sprint(answer["logs"]), "Reference to undeclared input variable") || field(answer, "template", "activeVersionID") != second {
+		t.Errorf("a version that cannot be built: error %t, %s", failed.IsError, words(failed))
 	}
 	mcpWorkspace(t, a, name, first)
 }

@@ -100,6 +100,6 @@ Arguments that mean the same everywhere:
 - limit, cursor: lists, events and logs are cut. truncated: true means there is more: call again with cursor set to nextCursor, or with narrower arguments.
 - dryRun: asks whether the change would be accepted, and changes nothing. Use it when in doubt.
 - confirm: a tool that ends, deletes or replaces something asks the user. If the client cannot ask, ask the user yourself and then repeat the call with confirm set to the name of the object.
-- wait, timeoutSeconds: with wait: true the call returns when the work is done or after timeoutSeconds (120 if not given, 600 at most), with progress in between. Without it the call returns at once; look at the object again later.
+- wait, timeoutSeconds: with wait: true the call returns when the work is done or after timeoutSeconds (120 if not given, 600 at most), with progress in between. If the work fails, the result is an error with the reason and the next tool to call. Without it the call returns at once; look at the object again later.
 
 Errors are one sentence that says what was wrong and what to do differently: change the arguments accordingly before you try again.`

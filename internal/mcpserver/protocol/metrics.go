@@ -36,7 +36,7 @@ func NewMetrics(registerer prometheus.Registerer, tools []string) (*Metrics, err
 		tools: sets.New(tools...),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_tool_calls_total",
-			Help: "Calls of MCP tools, by tool (unknown if there is no tool of that name) and outcome: ok, invalid, denied, notfound, conflict, unavailable, timeout, cancelled, declined, needsinput or error.",
+			Help: "Calls of MCP tools, by tool (unknown if there is no tool of that name) and outcome: ok, invalid, denied, notfound, conflict, unavailable, timeout, cancelled, declined, needsinput, failed (the work that the call waited for) or error.",
 		}, []string{"tool", "outcome"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_mcp_tool_duration_seconds",

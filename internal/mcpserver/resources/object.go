@@ -167,7 +167,7 @@ func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 	}
 	switch {
 	case utf8.Valid(content):
-		shown := redactSource(a.file, string(content))
+		shown := toolset.CleanSource(a.file, string(content))
 		if tooLong {
 			shown += fmt.Sprintf("\n(the rest is left out: the file has more than %d KiB)\n", maxBytes>>10)
 		}

@@ -149,7 +149,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	var left []string
 	room := mostFileBytes
 	for _, path := range paths {
-		content := redactSource(path, tmpl.Spec.Files[path])
+		content := toolset.CleanSource(path, tmpl.Spec.Files[path])
 		what := fmt.Sprintf("file %q", clean(path))
 		if len(content) > room {
 			left = append(left, fmt.Sprintf("%q (%d bytes)", clean(path), len(content)))
@@ -188,3 +188,5 @@ func language(path string) string {
 	}
 	return ""
 }
+
+func isTerraform(path string) bool { return strings.HasSuffix(path, ".tf") }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -14,9 +15,10 @@ import (
 
 const (
 	// Default size of a log excerpt, and its maximum.
-	defaultBuildLogLines = 200
-	defaultBuildLogBytes = 64 << 10
-	maxBuildLogBytes     = 256 << 10
+	defaultLogLines = 200
+	maxLogLines     = 5000
+	defaultLogBytes = 64 << 10
+	maxLogBytes     = 256 << 10
 
 	workspaceLogResource = workspacePlural + "/log"
 	templateLogResource  = templatePlural + "/log"
@@ -74,7 +76,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	}
 	switch {
 	case out.Truncated:
-		out.Message = fmt.Sprintf("only the newest lines are shown, at most %d KiB; a greater tailLines may return more", maxBuildLogBytes>>10)
+		out.Message = fmt.Sprintf("only the newest lines are shown, at most %d KiB; a greater tailLines may return more", maxLogBytes>>10)
 	case out.Logs == "":
 		out.Message = "nothing has been written yet, or the log is not kept any more"
 	}
@@ -170,18 +172,30 @@ func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int
 		return "", false, err
 	}
 	defer body.Close()
-	if kept, cut, err = toolset.ReadTail(body, lines, bytes); err != nil {
+	if kept, cut, err = readTail(body, lines, bytes); err != nil {
 		return "", false, l.failed(err)
 	}
-	return toolset.CleanText(kept), cut, nil
+	return kept, cut, nil
+}
+
+// readTail returns the newest lines of a log, cleaned. cut reports whether older ones were
+// left out.
+func readTail(log io.Reader, lines, bytes int) (kept string, cut bool, err error) {
+	raw, cut, err := toolset.ReadTail(log, lines, bytes)
+	if err != nil {
+		return "", false, err
+	}
+	// Redaction can make a text longer.
+	kept, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(raw)), lines, bytes)
+	return kept, cut || cutAgain, err
 }
 
 // buildLogSize returns the limits for a log excerpt. The byte limit grows in proportion to
 // the number of lines that are requested.
 func buildLogSize(tailLines int) (lines, bytes int) {
 	if tailLines <= 0 {
-		tailLines = defaultBuildLogLines
+		tailLines = defaultLogLines
 	}
 	lines = min(tailLines, maxLogLines)
-	return lines, min(max(defaultBuildLogBytes, lines*(defaultBuildLogBytes/defaultBuildLogLines)), maxBuildLogBytes)
+	return lines, min(max(defaultLogBytes, lines*(defaultLogBytes/defaultLogLines)), maxLogBytes)
 }

@@ -61,7 +61,7 @@ func TestGetBuildLogsKeepsTheNewestAndNoSecret(t *testing.T) {
 		}
 	}
 	kube = fakeKube(t, interceptor.Funcs{}, rawTexts{devPath + "/log": strings.Repeat(strings.Repeat("x", 1023)+"\n", 2048)}, devWorkspace("Running"))
-	for lines, most := range map[int]int{0: defaultBuildLogBytes, 100_000: maxBuildLogBytes} {
+	for lines, most := range map[int]int{0: defaultLogBytes, 100_000: maxLogBytes} {
 		out, err := getBuildLogs(t.Context(), &toolset.Call{Kube: kube}, getBuildLogsInput{Namespace: "coder", Workspace: devName, TailLines: lines})
 		if err != nil || !out.Truncated || len(out.Logs) > most || len(out.Logs) < most-1024 {
 			t.Errorf("%d lines give %d bytes, truncated %v, %v; want about %d", lines, len(out.Logs), out.Truncated, err, most)

@@ -83,12 +83,16 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 		out.After.Image, out.After.Replicas = change.controlPlane.Spec.Image, wantedReplicas(change.controlPlane)
 	}
 	if in.Wait && !in.DryRun {
-		if err := change.wait(ctx, call, time.Duration(in.TimeoutSeconds)*time.Second); err != nil {
-			return changeControlPlaneOutput{}, err
-		}
+		err = change.wait(ctx, call, time.Duration(in.TimeoutSeconds)*time.Second)
 	}
 	out.Ready, out.Message = settled(change.controlPlane)
-	return out, nil
+	switch {
+	case in.DryRun && len(change.steps) == 0:
+		out.Message = "dry run: it already has these values; nothing would change"
+	case in.DryRun:
+		out.Message = wouldBeAccepted("whether the image can be pulled, and whether the pods can be scheduled and become ready")
+	}
+	return out, err
 }
 
 type controlPlaneChange struct {
@@ -224,9 +228,15 @@ func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneC
 func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeout time.Duration) error {
 	start := call.Now()
 	if c.deployment != nil {
-		gone, err := call.Until(ctx, c.deployment, timeout, func() (bool, string) { return rolledOut(c.deployment) })
+		gone, err := call.Until(ctx, c.deployment, timeout, func() (bool, string) {
+			ok, message := rolledOut(c.deployment)
+			return ok || rolloutProblem(c.deployment) != "", message
+		})
 		if gone || err != nil {
 			return vanished(gone, "Deployment", c.controlPlane, err)
+		}
+		if problem := rolloutProblem(c.deployment); problem != "" {
+			return toolset.Failed(problem + "; diagnose_control_plane says what to do")
 		}
 		// The status that was read before the rollout describes the old pods, so the
 		// control plane is read again.
@@ -237,9 +247,15 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 	}
 	gone, err := call.Until(ctx, c.controlPlane, timeout, func() (bool, string) {
 		ready, message := settled(c.controlPlane)
-		return ready || stalledMessage(c.controlPlane.Status.Conditions) != "", message
+		return ready || c.problem() != "", message
 	})
-	return vanished(gone, "control plane", c.controlPlane, err)
+	if gone || err != nil {
+		return vanished(gone, "control plane", c.controlPlane, err)
+	}
+	if problem := c.problem(); problem != "" {
+		return toolset.Failed(problem)
+	}
+	return nil
 }
 
 // vanished returns err, or an error that says that the awaited object was deleted.
@@ -247,7 +263,36 @@ func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err e
 	if !gone {
 		return err
 	}
-	return toolset.UsageError(fmt.Sprintf("the change was made, but the %s %s/%s was deleted in the meantime", noun, cp.Namespace, cp.Name))
+	return toolset.Failed(fmt.Sprintf("the %s %s/%s was deleted in the meantime; list_control_planes shows which exist", noun, cp.Namespace, cp.Name))
+}
+
+// problem returns why the control plane cannot become ready without another action, and the
+// tool to call next. It returns "" if waiting can help.
+func (c *controlPlaneChange) problem() string {
+	ready, _ := settled(c.controlPlane)
+	stalled := stalledMessage(c.controlPlane.Status.Conditions)
+	switch {
+	case ready:
+		return ""
+	case c.controlPlane.DeletionTimestamp != nil:
+		return "the control plane is being deleted; get_control_plane_status shows its state"
+	case stalled != "" && c.controlPlane.Status.ObservedGeneration >= c.controlPlane.Generation:
+		return stalled + "; diagnose_control_plane says what to do"
+	default:
+		return ""
+	}
+}
+
+// rolloutProblem returns why the Deployment's controller gave up the newest rollout, or "".
+func rolloutProblem(d *appsv1.Deployment) string {
+	for i := range d.Status.Conditions {
+		c := &d.Status.Conditions[i]
+		// See kubectl rollout status.
+		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && d.Status.ObservedGeneration >= d.Generation {
+			return excerpt(c.Message)
+		}
+	}
+	return ""
 }
 
 // rolledOut reports whether all pods have the newest revision and the desired number of

@@ -38,7 +38,6 @@ type readWorkspaceFileOutput struct {
 	Size      int64  `json:"size"`
 	Version   string `json:"version,omitempty"`
 	Binary    bool   `json:"binary,omitempty"`
-	Untrusted string `json:"untrusted"`
 	Content   string `json:"content"`
 	Truncated bool   `json:"truncated"`
 	NextLine  int64  `json:"nextLine,omitempty"`
@@ -60,7 +59,7 @@ func readWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Workspa
 	if err != nil {
 		return readWorkspaceFileOutput{}, err
 	}
-	out := readWorkspaceFileOutput{Path: in.Path, Size: content.Size, Version: content.Version, Untrusted: untrusted}
+	out := readWorkspaceFileOutput{Path: in.Path, Size: content.Size, Version: content.Version}
 	out.describe(content.Part(r, lines, most), most)
 	return out, nil
 }
@@ -167,7 +166,6 @@ type workspaceFile struct {
 }
 
 type listWorkspaceFilesOutput struct {
-	Untrusted  string          `json:"untrusted"`
 	Items      []workspaceFile `json:"items"`
 	Truncated  bool            `json:"truncated"`
 	NextCursor string          `json:"nextCursor,omitempty"`
@@ -185,7 +183,7 @@ func listWorkspaceFiles(ctx context.Context, call *toolset.Call, w inside.Worksp
 	}
 	slices.SortFunc(entries, func(a, b inside.Entry) int { return cmp.Compare(a.Path, b.Path) })
 	shown, next := toolset.Cut(page, entries, "")
-	out := listWorkspaceFilesOutput{Untrusted: untrusted, Items: make([]workspaceFile, 0, len(shown)), Truncated: next != "" || more, NextCursor: next}
+	out := listWorkspaceFilesOutput{Items: make([]workspaceFile, 0, len(shown)), Truncated: next != "" || more, NextCursor: next}
 	for _, e := range shown {
 		out.Items = append(out.Items, workspaceFile{
 			Path: toolset.CleanText(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339),

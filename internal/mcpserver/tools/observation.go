@@ -32,13 +32,13 @@ func addObservation(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_events", Title: "Events",
 		Description: "Shows events, newest first, of the object with this name and kind.",
-		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
 		Rights: []callers.Right{{Verb: "list", Resource: "events"}},
 	}, getEvents)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_pod_logs", Title: "Pod log",
 		Description: "Shows the newest lines of a container; previous: before its restart.",
-		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
 		Rights: []callers.Right{{Verb: "get", Resource: "pods/log"}},
 		Uses:   []callers.Right{{Verb: "get", Resource: "pods"}},
 	}, getPodLogs)
@@ -174,16 +174,8 @@ func describeEvent(e *corev1.Event) event {
 	}
 }
 
-const (
-	defaultLogLines = 200
-	maxLogLines     = 5000
-	defaultLogBytes = 64 << 10
-	maxLogBytes     = 1 << 20
-
-	// defaultContainerAnnotation is the annotation in which a pod names its default
-	// container.
-	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
-)
+// defaultContainerAnnotation is the annotation in which a pod names its default container.
+const defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
 
 type getPodLogsInput struct {
 	Namespace    string `json:"namespace"`
@@ -283,11 +275,6 @@ func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, contai
 		return "", false, callError("get", "pods/log", in.Namespace, in.Name, err)
 	}
 	defer stream.Close()
-	kept, cut, err := toolset.ReadTail(stream, lines, bytes)
-	if err != nil {
-		return "", false, callError("get", "pods/log", in.Namespace, in.Name, err)
-	}
-	// Redaction can make a text longer.
-	logs, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(kept)), lines, bytes)
-	return logs, cut || cutAgain, err
+	logs, cut, err = readTail(stream, lines, bytes)
+	return logs, cut, callError("get", "pods/log", in.Namespace, in.Name, err)
 }

@@ -258,6 +258,14 @@ func TestGetPodLogsKeepsTheNewestCleaned(t *testing.T) {
 	}
 }
 
+func TestGetPodLogsHasABound(t *testing.T) {
+	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{logPath: strings.Repeat(strings.Repeat("x", 1023)+"\n", 1024)}, podWith("coder"))
+	out, err := getPodLogs(t.Context(), &toolset.Call{Kube: kube}, getPodLogsInput{Namespace: "coder", Name: "coder-1", TailLines: 5000, LimitBytes: 1 << 30})
+	if err != nil || len(out.Logs) != 256<<10 || !out.Truncated || !strings.Contains(out.Note, "limitBytes up to 262144") {
+		t.Errorf("%d bytes, truncated %v, note %q, %v", len(out.Logs), out.Truncated, out.Note, err)
+	}
+}
+
 func TestGetPodLogsStaysWithinItsBytesWhenCleaned(t *testing.T) {
 	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{logPath: strings.Repeat("token=x\n", 1000)}, podWith("coder"))
 	out, err := getPodLogs(t.Context(), &toolset.Call{Kube: kube}, getPodLogsInput{Namespace: "coder", Name: "coder-1", TailLines: 5000, LimitBytes: 8000})

@@ -218,7 +218,7 @@ func TestNothingIsNull(t *testing.T) {
 func TestAnEmptyClusterGivesEmptyLists(t *testing.T) {
 	session := operatorTools(t, fakeKube(t, interceptor.Funcs{}, nil))
 	for _, tool := range []string{"list_control_planes", "list_provisioners", "list_workspace_proxies", "get_events"} {
-		if answer, _ := tell(t, session, tool, operatorCalls()[tool]); answer != `{"items":[],"truncated":false}` {
+		if answer, _ := tell(t, session, tool, operatorCalls()[tool]); !strings.HasSuffix(answer, `"items":[],"truncated":false}`) {
 			t.Errorf("%s: %s", tool, answer)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,11 +16,16 @@ import (
 
 // Maximum numbers of items in an answer.
 const (
-	shownFiles      = 200
 	shownVersions   = 10
 	shownParameters = 100
 	shownOptions    = 50
 )
+
+type getTemplateInput struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Files     []string `json:"files,omitempty"`
+}
 
 type getTemplateOutput struct {
 	Template templateDetails `json:"template"`
@@ -47,7 +51,7 @@ type template struct {
 	UpdatedAt           string `json:"updatedAt,omitempty"`
 }
 
-// templateDetails contains neither the contents of files nor the values of variables. Notes
+// templateDetails contains the text of the requested files, and no values of variables. Notes
 // lists the parts that could not be shown.
 type templateDetails struct {
 	template
@@ -66,23 +70,19 @@ type templateDetails struct {
 	Notes        []string            `json:"notes"`
 }
 
-type templateFile struct {
-	Path  string `json:"path"`
-	Bytes int    `json:"bytes"`
-}
-
 // templateVariable is the name of a variable and the source of its value, never the value.
 type templateVariable struct {
 	Name   string `json:"name"`
 	Secret string `json:"secret,omitempty"`
 }
 
-func getTemplate(ctx context.Context, call *toolset.Call, in objectInput) (getTemplateOutput, error) {
+func getTemplate(ctx context.Context, call *toolset.Call, in getTemplateInput) (getTemplateOutput, error) {
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	if err != nil {
 		return getTemplateOutput{}, err
 	}
 	details := describeTemplateDetails(tmpl)
+	details.addFiles(tmpl, in.Files)
 	if err := details.addParameters(ctx, call, tmpl); err != nil {
 		return getTemplateOutput{}, err
 	}
@@ -120,16 +120,6 @@ func describeTemplateDetails(tmpl *aggregationv1alpha1.CoderTemplate) templateDe
 	}
 	if ttl := tmpl.Spec.DefaultTTLMillis; ttl != nil && *ttl > 0 {
 		details.DefaultTTL = (time.Duration(*ttl) * time.Millisecond).String()
-	}
-	if source := tmpl.Status.Source; source != nil {
-		details.FileCount, details.SizeBytes = int(source.FileCount), source.SizeBytes
-	}
-	for _, path := range slices.Sorted(maps.Keys(tmpl.Spec.Files)) {
-		if len(details.Files) == shownFiles {
-			details.Notes = append(details.Notes, "files are more than are shown: fileCount says how many")
-			break
-		}
-		details.Files = append(details.Files, templateFile{Path: toolset.CleanText(path), Bytes: len(tmpl.Spec.Files[path])})
 	}
 	for _, v := range tmpl.Spec.Variables {
 		variable := templateVariable{Name: v.Name}

@@ -58,7 +58,7 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 		templatePath + "/versions?archived=true&limit=10": asJSON(t, templateVersions()),
 		templatePath + "/parameters":                      asJSON(t, templateParameters()),
 	}, tmpl)
-	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, objectInput{Namespace: "coder", Name: dockerName})
+	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
 			kube.Raw = refusing{tt.err}
-			out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, objectInput{Namespace: "coder", Name: dockerName})
+			out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 			if err != nil || len(out.Template.Notes) != 2 || out.Template.Notes[1] != tt.want {
 				t.Errorf("the notes are %q, %v; want %q", out.Template.Notes, err, tt.want)
 			}
@@ -114,7 +114,7 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 	}
 	kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
 	kube.Raw = refusing{context.Canceled}
-	_, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, objectInput{Namespace: "coder", Name: dockerName})
+	_, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that is cancelled ends with %v", err)
 	}
@@ -132,7 +132,7 @@ func TestGetTemplateIsBounded(t *testing.T) {
 	}
 	versions := aggregationv1alpha1.CoderTemplateVersionList{Items: make([]aggregationv1alpha1.CoderTemplateVersion, shownVersions+1)}
 	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{templatePath + "/versions": asJSON(t, versions), templatePath + "/parameters": asJSON(t, parameters)}, tmpl)
-	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, objectInput{Namespace: "coder", Name: dockerName})
+	out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,9 @@ const (
 type pushTemplateInput struct {
 	Namespace       string            `json:"namespace"`
 	Name            string            `json:"name"`
-	Files           map[string]string `json:"files,omitempty" jsonschema:"the whole source, text by path; the whole call may have 1 MiB as JSON"`
+	Files           map[string]string `json:"files,omitempty"`
+	KeepFiles       bool              `json:"keepFiles,omitempty"`
+	RemoveFiles     []string          `json:"removeFiles,omitempty"`
 	Variables       map[string]string `json:"variables,omitempty"`
 	SecretVariables map[string]string `json:"secretVariables,omitempty" jsonschema:"as SECRET/KEY"`
 	VersionName     string            `json:"versionName,omitempty"`
@@ -54,6 +56,9 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		return pushTemplateOutput{}, err
 	}
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
+	if err == nil {
+		err = in.checkFiles(tmpl)
+	}
 	out := pushTemplateOutput{}
 	switch {
 	case apierrors.IsNotFound(err) && !in.Create:
@@ -73,26 +78,24 @@ func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput)
 		return pushTemplateOutput{}, err
 	}
 	if in.DryRun && out.Message == "" {
-		out.Message = wouldBeAccepted
+		out.Message = wouldBeAccepted("whether the version can be built")
 	}
 	if in.Wait && !in.DryRun {
-		if err := awaitTemplate(ctx, call, tmpl, in.TimeoutSeconds); err != nil {
-			return pushTemplateOutput{}, err
-		}
+		err = awaitTemplate(ctx, call, tmpl, in.TimeoutSeconds)
 	}
 	out.Template = describeTemplate(tmpl)
 	if !in.DryRun {
 		out.explain(ctx, call, tmpl)
 	}
-	return out, nil
+	return out, err
 }
 
 func (in pushTemplateInput) validate() error {
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return err
 	}
-	if len(in.Files)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
-		return toolset.UsageError("give files, variables, or a new versionName to retry a failed build")
+	if len(in.Files)+len(in.RemoveFiles)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
+		return toolset.UsageError("give files, removeFiles, variables, or a new versionName to retry a failed build")
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
 		secret, key, _ := strings.Cut(in.SecretVariables[name], "/")
@@ -141,9 +144,7 @@ func (in pushTemplateInput) changes(spec aggregationv1alpha1.CoderTemplateSpec) 
 // apply sets the arguments in a spec. A version name can be used only once, so a previous
 // one is overwritten even if the new one is empty.
 func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
-	if len(in.Files) > 0 {
-		spec.Files = in.Files
-	}
+	spec.Files = in.source(spec.Files)
 	spec.VersionName, spec.VersionMessage = in.VersionName, in.Message
 	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
 		setVariable(spec, aggregationv1alpha1.TemplateVariable{Name: name, Value: in.Variables[name]})
@@ -172,6 +173,9 @@ func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*ag
 		return nil, err
 	}
 	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	if err := in.checkFiles(tmpl); err != nil {
+		return nil, err
+	}
 	in.apply(&tmpl.Spec)
 	if err := call.Kube.Create(ctx, tmpl, &client.CreateOptions{DryRun: dryRun(in.DryRun)}); err != nil {
 		return nil, callError("create", templateResource, in.Namespace, in.Name, err)
@@ -252,12 +256,19 @@ func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1a
 	gone, err := call.Until(ctx, tmpl, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
 		conditions := tmpl.Status.Conditions
 		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady)
-		return ready || stalledMessage(conditions) != "", progressMessage(conditions)
+		return ready || stalledMessage(conditions) != "" || tmpl.DeletionTimestamp != nil, progressMessage(conditions)
 	})
-	if gone {
-		return toolset.UsageError(fmt.Sprintf("template %s was deleted in the meantime", tmpl.Name))
+	stalled := stalledMessage(tmpl.Status.Conditions)
+	switch {
+	case err != nil:
+		return err
+	case gone || tmpl.DeletionTimestamp != nil:
+		return toolset.Failed(fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name))
+	case stalled != "":
+		return toolset.Failed(stalled + "; get_build_logs shows the whole log")
+	default:
+		return nil
 	}
-	return err
 }
 
 // explain adds the error and the end of the build log if the build failed. If the caller
@@ -298,9 +309,10 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 	case tmpl.Status.ActiveVersionID == version:
 		return templateResult{Template: describeTemplate(tmpl), Message: "this version is active already; nothing was changed"}, nil
 	}
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: fmt.Sprintf(
-		"Make version %s the active one of template %s, in place of %s? Workspaces are built from it from now on.",
-		version, tmpl.Name, tmpl.Status.ActiveVersionName)}
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm}
+	if !in.DryRun {
+		ask.question = promotionQuestion(ctx, call, tmpl, version)
+	}
 	err = updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
 		spec.VersionID = version
 		return true
@@ -310,7 +322,18 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 	}
 	out := templateResult{Template: describeTemplate(tmpl), Updated: !in.DryRun}
 	if in.DryRun {
-		out.Message = wouldBeAccepted
+		out.Message = wouldBeAccepted("whether workspaces can be built from the version")
 	}
 	return out, nil
+}
+
+// promotionQuestion returns the question to confirm a promotion. It names the versions, if the
+// caller may read them.
+func promotionQuestion(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, id string) string {
+	name := "version " + id
+	if v, err := findTemplateVersion(ctx, call, tmpl.Namespace, tmpl.Name, id); err == nil && v.Name != "" {
+		name = fmt.Sprintf("version %q (%s)", toolset.CleanText(v.Name), id)
+	}
+	return fmt.Sprintf("Make %s the active one of template %s, in place of version %q, which is active now? Workspaces are built from it from now on.",
+		name, tmpl.Name, tmpl.Status.ActiveVersionName)
 }

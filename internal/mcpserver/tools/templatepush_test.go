@@ -56,7 +56,7 @@ func TestPushTemplate(t *testing.T) {
 			`file "main.tf" contains [redacted]`},
 		"a variable as it was read": {func(in *pushTemplateInput) { in.Variables = map[string]string{"image": "[redacted]"} }, nil,
 			`the value of variable "image" contains [redacted]`},
-		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or a new versionName"},
+		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, removeFiles, variables, or a new versionName"},
 		"a variable twice": {func(in *pushTemplateInput) {
 			in.Variables, in.SecretVariables = map[string]string{"a": "b"}, map[string]string{"a": "s/k"}
 		}, nil, `variable "a" is in variables and in secretVariables`},
@@ -128,7 +128,7 @@ func TestPushTemplateTriesOnly(t *testing.T) {
 	in.Confirm, in.DryRun, in.Wait, in.Create = "", true, true, true
 	for name, objects := range map[string][]client.Object{"an existing one": {dockerTemplate()}, "a new one": nil} {
 		out, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil, objects...)}, in)
-		if err != nil || out.Updated || out.Message != wouldBeAccepted {
+		if err != nil || out.Updated || !strings.HasPrefix(out.Message, wouldBeAccepted("")) {
 			t.Errorf("%s: the answer is %+v, %v", name, out, err)
 		}
 	}
@@ -209,7 +209,8 @@ func TestPushTemplateSaysWhyTheBuildFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := &steps{t: t, after: []func(client.Object){failure}}
 			out, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, building(api), tt.raw, dockerTemplate())}, in)
-			if err != nil || out.Message != `building version "v2" failed: no provider` || out.Logs != tt.want || !out.Updated {
+			wantError(t, err, `building version "v2" failed: no provider; get_build_logs shows the whole log`)
+			if out.Message != `building version "v2" failed: no provider` || out.Logs != tt.want || !out.Updated {
 				t.Errorf("the answer is %+v, %v", out, err)
 			}
 		})
@@ -257,10 +258,26 @@ func TestPromoteTemplateVersion(t *testing.T) {
 	}
 }
 
+func TestPromoteTemplateVersionNamesBothVersions(t *testing.T) {
+	versions := rawTexts{templatePath + "/versions?archived=true&limit=200": asJSON(t, templateVersions())}
+	for name, tt := range map[string]struct {
+		raw  rawTexts
+		want string
+	}{
+		"by their names":                     {versions, `Make version "v2" (` + newID + `) the active one of template coder.docker, in place of version "v1", which is active now?`},
+		"as far as the caller may read them": {nil, `Make version ` + newID + ` the active one of template coder.docker, in place of version "v1", which is active now?`},
+	} {
+		got := promotionQuestion(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, tt.raw)}, dockerTemplate(), newID)
+		if !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: the question is %s", name, got)
+		}
+	}
+}
+
 func TestPromoteTemplateVersionTriesOnly(t *testing.T) {
 	in := promoteTemplateVersionInput{Namespace: "coder", Name: dockerName, VersionID: newID, DryRun: true}
 	out, err := promoteTemplateVersion(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil, dockerTemplate())}, in)
-	if err != nil || out.Updated || out.Message != wouldBeAccepted {
+	if err != nil || out.Updated || !strings.HasPrefix(out.Message, wouldBeAccepted("")) {
 		t.Errorf("the answer is %+v, %v", out, err)
 	}
 }

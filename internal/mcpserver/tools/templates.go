@@ -31,8 +31,8 @@ func addTemplates(s *toolset.Set) {
 	}, listTemplates)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_template", Title: "Template",
-		Description: "Shows conditions, file names, parameters and the newest versions.",
-		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
+		Description: "Shows conditions, parameters, the newest versions, and files.",
+		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
 	}, getTemplate)
@@ -45,7 +45,7 @@ func addTemplates(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "push_template", Title: "Push a template",
 		Description: "Makes a new version, which becomes active once it is built.",
-		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true, Untrusted: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 		OneOf:  []callers.Right{callers.AggregatedRight("create", templatePlural), callers.AggregatedRight("update", templatePlural)},
 		Uses:   []callers.Right{callers.AggregatedRight("watch", templatePlural), callers.AggregatedRight("get", templateLogResource)},
@@ -55,6 +55,7 @@ func addTemplates(s *toolset.Set) {
 		Description: "Makes a built version active, also to roll back.",
 		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("update", templatePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource)},
 	}, promoteTemplateVersion)
 }
 

@@ -127,6 +127,12 @@ func dryRun(only bool) []string {
 	return nil
 }
 
+// wouldBeAccepted returns the message of a dry run that succeeded. unchecked is what a dry run
+// cannot check.
+func wouldBeAccepted(unchecked string) string {
+	return "dry run: this would be accepted; nothing was changed. Not checked: " + unchecked
+}
+
 // updateSpec applies change to obj, which was read before, and updates it in the API. On a
 // conflict it reads the object again and repeats the change. It does not write if change
 // returns false. On success, obj is the object that the API returned.

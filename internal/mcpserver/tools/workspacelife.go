@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -44,19 +43,16 @@ func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspac
 }
 
 // after returns the answer with the state of the workspace after the change. If wait is set,
-// it waits until the workspace runs or is stopped.
+// it waits until the workspace runs or is stopped, and the error says why it does not.
 func (out workspaceResult) after(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, wait, running bool, timeoutSeconds int,
 ) (workspaceResult, error) {
+	var err error
 	if wait {
-		message, err := awaitWorkspace(ctx, call, ws, running, timeoutSeconds)
-		if err != nil {
-			return workspaceResult{}, err
-		}
-		out.Message = cmp.Or(message, out.Message)
+		err = awaitWorkspace(ctx, call, ws, running, timeoutSeconds)
 	}
 	out.Workspace = describeWorkspace(ws)
-	return out, nil
+	return out, err
 }
 
 // runsAsWanted reports whether nothing needs to be done. A workspace whose last build
@@ -87,27 +83,53 @@ func startOrStop(
 }
 
 // awaitWorkspace waits until the workspace is ready in the phase Running or Stopped, or
-// until a user must act. It updates ws. message is not empty if the workspace was deleted
-// or is stalled.
+// until it cannot become so without another action. It updates ws.
 func awaitWorkspace(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
-) (message string, err error) {
+) error {
 	phase := "Stopped"
 	if running {
 		phase = "Running"
 	}
+	problem := ""
 	gone, err := call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
 		conditions := ws.Status.Conditions
 		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phase
-		return ready || stalledMessage(conditions) != "", ws.Status.Phase + ": " + progressMessage(conditions)
+		if problem = ""; !ready {
+			problem = workspaceProblem(ws, running)
+		}
+		return ready || problem != "", ws.Status.Phase + ": " + progressMessage(conditions)
 	})
-	if gone {
-		return "the workspace was deleted in the meantime", err
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return toolset.Failed(fmt.Sprintf("workspace %s was deleted in the meantime; list_workspaces shows which exist", ws.Name))
+	case problem != "":
+		return toolset.Failed(problem)
+	default:
+		return nil
 	}
-	if stalled := stalledMessage(ws.Status.Conditions); stalled != "" {
-		return fmt.Sprintf("%s; get_build_logs shows the whole log", stalled), err
+}
+
+// workspaceProblem returns why the workspace cannot start or stop without another action, and
+// the tool to call next. It returns "" if waiting can help.
+func workspaceProblem(ws *aggregationv1alpha1.CoderWorkspace, running bool) string {
+	stalled := stalledMessage(ws.Status.Conditions)
+	switch phase := ws.Status.Phase; {
+	case ws.DeletionTimestamp != nil, phase == "Deleting", phase == "Deleted":
+		return fmt.Sprintf("workspace %s is being deleted; get_workspace shows its state", ws.Name)
+	case stalled != "" && (phase == "Failed" || phase == "Canceled"):
+		return stalled + "; get_build_logs shows the whole log"
+	case stalled != "":
+		return stalled + "; diagnose_workspace says what to do"
 	}
-	return "", err
+	for _, agent := range ws.Status.Agents {
+		if running && ws.Status.Phase == "Running" && agent.Status == "timeout" {
+			return fmt.Sprintf("agent %q did not connect in time; diagnose_workspace says what to do", agent.Name)
+		}
+	}
+	return ""
 }
 
 type createWorkspaceInput struct {
@@ -135,13 +157,10 @@ func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspace
 		return workspaceResult{}, callError("create", workspaceResource, in.Namespace, ws.Name, err)
 	}
 	if in.DryRun {
-		return workspaceResult{Workspace: describeWorkspace(ws), Message: wouldBeAccepted}, nil
+		return workspaceResult{Workspace: describeWorkspace(ws), Message: wouldBeAccepted("the build")}, nil
 	}
 	return workspaceResult{Updated: true}.after(ctx, call, ws, in.Wait, ptr.Deref(in.Running, true), in.TimeoutSeconds)
 }
-
-// wouldBeAccepted is the message of a dry run that succeeded.
-const wouldBeAccepted = "dry run: this would be accepted; nothing was changed"
 
 // workspace returns the requested object. The prefix of its name,
 // [control-plane.]organization, is that of the template's name.
@@ -228,16 +247,14 @@ func deleteWorkspace(ctx context.Context, call *toolset.Call, in deleteWorkspace
 		out.Updated = !in.DryRun
 	}
 	if in.DryRun {
-		out.Message = wouldBeAccepted
+		out.Message = wouldBeAccepted("the build that destroys its resources")
 		return out, nil
 	}
 	if in.Wait {
-		if out.Gone, out.Message, err = awaitDeletion(ctx, call, ws, in.TimeoutSeconds); err != nil {
-			return deleteWorkspaceOutput{}, err
-		}
+		out.Gone, err = awaitDeletion(ctx, call, ws, in.TimeoutSeconds)
 		out.Workspace = describeWorkspace(ws)
 	}
-	return out, nil
+	return out, err
 }
 
 // delete deletes the workspace. The UID precondition prevents the deletion of a new workspace
@@ -256,7 +273,7 @@ func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, w
 // awaitDeletion waits until the workspace no longer exists or its deletion has failed.
 func awaitDeletion(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, timeoutSeconds int,
-) (gone bool, message string, err error) {
+) (gone bool, err error) {
 	failure := func() string {
 		failed := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionDeletionFailed)
 		if failed == nil {
@@ -267,8 +284,8 @@ func awaitDeletion(
 	gone, err = call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
 		return failure() != "", ws.Status.Phase + ": " + progressMessage(ws.Status.Conditions)
 	})
-	if !gone && failure() != "" {
-		message = fmt.Sprintf("the deletion failed: %s; get_build_logs shows the whole log", failure())
+	if err == nil && !gone {
+		err = toolset.Failed(fmt.Sprintf("the deletion failed: %s; get_build_logs shows the whole log", failure()))
 	}
-	return gone, message, err
+	return gone, err
 }

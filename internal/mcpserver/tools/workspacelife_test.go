@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,27 +32,28 @@ func TestSetWorkspaceRunning(t *testing.T) {
 		wantStarted []string
 		wantUpdated bool
 		wantPhase   string
-		wantMessage string
 		wantError   string
 	}{
-		"starts a stopped one":            {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
-		"leaves one that runs":            {phase: "Running", in: setWorkspaceRunningInput{Running: true}, wantPhase: "Running"},
-		"leaves one that is stopped":      {phase: "Stopped", in: setWorkspaceRunningInput{}, wantPhase: "Stopped"},
-		"leaves one that is starting":     {phase: "Starting", in: setWorkspaceRunningInput{Running: true}, wantPhase: "Starting"},
-		"builds again what failed":        {phase: "Failed", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
-		"builds again what was canceled":  {phase: "Canceled", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
-		"stops when told to":              {phase: "Running", in: setWorkspaceRunningInput{Confirm: devName}, wantStarted: []string{"stop"}, wantUpdated: true, wantPhase: "Pending"},
-		"stops nothing unasked":           {phase: "Running", in: setWorkspaceRunningInput{}, wantError: "nothing was done yet: ask the user"},
-		"stops nothing for another":       {phase: "Running", in: setWorkspaceRunningInput{Confirm: "coder.ada.other"}, wantError: "nothing was done: confirm is"},
-		"says that it is forbidden":       {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, refuse: forbidden("coderworkspaces/start"), wantError: "create coderworkspaces/start.aggregation.coder.com coder/coder.ada.dev"},
-		"asks nobody what is forbidden":   {phase: "Running", in: setWorkspaceRunningInput{}, refuse: forbidden("coderworkspaces/stop"), wantError: "create coderworkspaces/stop.aggregation.coder.com coder/coder.ada.dev"},
-		"passes a conflict on":            {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, refuse: conflict("coderworkspaces"), wantError: "somebody else has changed it"},
-		"waits until it runs":             {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Starting", ""), inPhase("Running", "")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Running"},
-		"waits for what is under way":     {phase: "Starting", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Running", "")}, wantPhase: "Running"},
-		"waits until it is stopped":       {phase: "Running", in: setWorkspaceRunningInput{Confirm: devName, Wait: true}, after: []func(client.Object){inPhase("Stopping", ""), inPhase("Stopped", "")}, wantStarted: []string{"stop"}, wantUpdated: true, wantPhase: "Stopped"},
-		"says why the build failed":       {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Starting", ""), inPhase("Failed", "no quota")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Failed", wantMessage: "the start build failed: no quota; get_build_logs shows the whole log"},
-		"says that it vanished meanwhile": {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){nil}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending", wantMessage: "the workspace was deleted in the meantime"},
-		"says how far it is":              {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true, TimeoutSeconds: 1}, wantStarted: []string{"start"}, wantError: "last seen: Pending: the build is in progress"},
+		"starts a stopped one":             {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
+		"leaves one that runs":             {phase: "Running", in: setWorkspaceRunningInput{Running: true}, wantPhase: "Running"},
+		"leaves one that is stopped":       {phase: "Stopped", in: setWorkspaceRunningInput{}, wantPhase: "Stopped"},
+		"leaves one that is starting":      {phase: "Starting", in: setWorkspaceRunningInput{Running: true}, wantPhase: "Starting"},
+		"builds again what failed":         {phase: "Failed", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
+		"builds again what was canceled":   {phase: "Canceled", in: setWorkspaceRunningInput{Running: true}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending"},
+		"stops when told to":               {phase: "Running", in: setWorkspaceRunningInput{Confirm: devName}, wantStarted: []string{"stop"}, wantUpdated: true, wantPhase: "Pending"},
+		"stops nothing unasked":            {phase: "Running", in: setWorkspaceRunningInput{}, wantError: "nothing was done yet: ask the user"},
+		"stops nothing for another":        {phase: "Running", in: setWorkspaceRunningInput{Confirm: "coder.ada.other"}, wantError: "nothing was done: confirm is"},
+		"says that it is forbidden":        {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, refuse: forbidden("coderworkspaces/start"), wantError: "create coderworkspaces/start.aggregation.coder.com coder/coder.ada.dev"},
+		"asks nobody what is forbidden":    {phase: "Running", in: setWorkspaceRunningInput{}, refuse: forbidden("coderworkspaces/stop"), wantError: "create coderworkspaces/stop.aggregation.coder.com coder/coder.ada.dev"},
+		"passes a conflict on":             {phase: "Stopped", in: setWorkspaceRunningInput{Running: true}, refuse: conflict("coderworkspaces"), wantError: "somebody else has changed it"},
+		"waits until it runs":              {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Starting", ""), inPhase("Running", "")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Running"},
+		"waits for what is under way":      {phase: "Starting", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Running", "")}, wantPhase: "Running"},
+		"waits until it is stopped":        {phase: "Running", in: setWorkspaceRunningInput{Confirm: devName, Wait: true}, after: []func(client.Object){inPhase("Stopping", ""), inPhase("Stopped", "")}, wantStarted: []string{"stop"}, wantUpdated: true, wantPhase: "Stopped"},
+		"says why the build failed":        {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Starting", ""), inPhase("Failed", "no quota")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Failed", wantError: "the start build failed: no quota; get_build_logs shows the whole log"},
+		"says that it vanished meanwhile":  {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){nil}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Pending", wantError: "workspace coder.ada.dev was deleted in the meantime; list_workspaces shows"},
+		"ends when it is deleted":          {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){inPhase("Deleting", "")}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Deleting", wantError: "workspace coder.ada.dev is being deleted; get_workspace"},
+		"ends when an agent does not come": {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true}, after: []func(client.Object){agentTimeout}, wantStarted: []string{"start"}, wantUpdated: true, wantPhase: "Running", wantError: `agent "main" did not connect in time; diagnose_workspace`},
+		"says how far it is":               {phase: "Stopped", in: setWorkspaceRunningInput{Running: true, Wait: true, TimeoutSeconds: 1}, wantStarted: []string{"start"}, wantError: "last seen: Pending: the build is in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &steps{t: t, after: tt.after, refuse: tt.refuse}
@@ -64,18 +67,48 @@ func TestSetWorkspaceRunning(t *testing.T) {
 			}
 			if tt.wantError != "" {
 				wantError(t, err, tt.wantError)
-				return
-			}
-			if err != nil {
+			} else if err != nil {
 				t.Fatal(err)
 			}
-			if out.Updated != tt.wantUpdated || out.Workspace.Phase != tt.wantPhase || out.Message != tt.wantMessage || out.Workspace.Running != tt.in.Running {
+			if tt.wantPhase == "" {
+				return
+			}
+			if out.Updated != tt.wantUpdated || out.Workspace.Phase != tt.wantPhase || out.Message != "" || out.Workspace.Running != tt.in.Running {
 				t.Errorf("the answer is %+v", out)
 			}
 		})
 	}
 	_, err := setWorkspaceRunning(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil)}, setWorkspaceRunningInput{Namespace: "coder", Name: devName})
 	wantError(t, err, `"coder.ada.dev" not found`)
+}
+
+// agentTimeout is the state of a workspace that was built, and whose agent never connected.
+func agentTimeout(obj client.Object) {
+	inPhase("Running", "")(obj)
+	status := &obj.(*aggregationv1alpha1.CoderWorkspace).Status
+	status.Agents = []aggregationv1alpha1.WorkspaceAgent{{Name: "main", Status: "timeout"}}
+	setCondition(&status.Conditions, aggregationv1alpha1.ConditionReady, metav1.ConditionFalse, "AgentsUnavailable", `agent "main" is not connected (timeout)`)
+}
+
+// The client gets the reason, the next tool, and the state of the workspace.
+func TestABuildThatFailsIsAnError(t *testing.T) {
+	for tool, arguments := range map[string]map[string]any{
+		"set_workspace_running": {"name": devName, "running": true},
+		"create_workspace":      {"owner": "ada", "name": "new", "template": dockerName},
+	} {
+		api := &steps{t: t, after: []func(client.Object){inPhase("Failed", "no quota")}}
+		s := connectTools(t, toolset.Env{Kube: fakeKube(t, api.funcs(), nil, devWorkspace("Stopped"))})
+		arguments["namespace"], arguments["wait"] = "coder", true
+		result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, answer := result.Content[0].(*mcp.TextContent).Text, asJSON(t, result.StructuredContent)
+		if !result.IsError || said != "the start build failed: no quota; get_build_logs shows the whole log" ||
+			!strings.Contains(answer, `"phase":"Failed"`) || !strings.Contains(answer, `"updated":true`) {
+			t.Errorf("%s: error %t: %s, %s", tool, result.IsError, said, answer)
+		}
+	}
 }
 
 func TestSetWorkspaceRunningTellsItsProgress(t *testing.T) {
@@ -205,17 +238,17 @@ func TestCreateWorkspaceTriesOnly(t *testing.T) {
 	in := newDev()
 	in.DryRun, in.Wait = true, true
 	out, err := createWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil)}, in)
-	if err != nil || out.Updated || out.Message != wouldBeAccepted || out.Workspace.Name != devName {
+	if err != nil || out.Updated || !strings.HasPrefix(out.Message, wouldBeAccepted("")) || out.Workspace.Name != devName {
 		t.Errorf("the answer is %+v, %v", out, err)
 	}
 }
 
 func TestCreateWorkspaceWaits(t *testing.T) {
 	for name, tt := range map[string]struct {
-		running     *bool
-		after       []func(client.Object)
-		wantPhase   string
-		wantMessage string
+		running   *bool
+		after     []func(client.Object)
+		wantPhase string
+		wantError string
 	}{
 		"until it runs":       {nil, []func(client.Object){inPhase("Starting", ""), inPhase("Running", "")}, "Running", ""},
 		"until it is stopped": {ptr.To(false), []func(client.Object){inPhase("Running", ""), inPhase("Stopping", ""), inPhase("Stopped", "")}, "Stopped", ""},
@@ -230,7 +263,12 @@ func TestCreateWorkspaceWaits(t *testing.T) {
 			other.Name = "coder.ada.other"
 			kube := fakeKube(t, api.funcs(), nil, other)
 			out, err := createWorkspace(t.Context(), &toolset.Call{Kube: kube}, in)
-			if err != nil || out.Workspace.Phase != tt.wantPhase || out.Message != tt.wantMessage || !out.Updated {
+			if tt.wantError != "" {
+				wantError(t, err, tt.wantError)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if out.Workspace.Phase != tt.wantPhase || out.Message != "" || !out.Updated {
 				t.Errorf("the answer is %+v, %v", out, err)
 			}
 		})
@@ -259,7 +297,7 @@ func TestDeleteWorkspace(t *testing.T) {
 		"not for another":        {in: deleteWorkspaceInput{Namespace: "coder", Name: devName, Confirm: "dev"}, wantErr: `confirm is "dev" and must be "coder.ada.dev"`, wantKept: true},
 		"that is being deleted":  {in: deleteWorkspaceInput{Namespace: "coder", Name: devName}, deleting: true, want: deleteWorkspaceOutput{}},
 		"and waits for the end":  {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), nil}, want: deleteWorkspaceOutput{Updated: true, Gone: true}},
-		"and says why it failed": {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), deletionFailed}, want: deleteWorkspaceOutput{Updated: true, Message: "the deletion failed: the disk is in use; the deletion is retried; get_build_logs shows the whole log"}},
+		"and says why it failed": {in: waiting, after: []func(client.Object){inPhase("Deleting", ""), deletionFailed}, wantErr: "the deletion failed: the disk is in use; the deletion is retried; get_build_logs shows the whole log"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ws := devWorkspace("Running")
@@ -290,7 +328,7 @@ func TestDeleteWorkspace(t *testing.T) {
 func TestDeleteWorkspaceTriesOnly(t *testing.T) {
 	in := deleteWorkspaceInput{Namespace: "coder", Name: devName, DryRun: true, Wait: true}
 	out, err := deleteWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil, devWorkspace("Running"))}, in)
-	if err != nil || out.Updated || out.Gone || out.Message != wouldBeAccepted {
+	if err != nil || out.Updated || out.Gone || !strings.HasPrefix(out.Message, wouldBeAccepted("")) {
 		t.Errorf("the answer is %+v, %v", out, err)
 	}
 	_, err = deleteWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil)}, in)

@@ -52,7 +52,7 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	case !updated:
 		out.Message = "the workspace already has these values; nothing was changed"
 	case in.DryRun:
-		out.Message = wouldBeAccepted
+		out.Message = wouldBeAccepted("the build")
 	}
 	return out.after(ctx, call, ws, in.Wait && !in.DryRun, ptr.Deref(ws.Spec.Running, false), in.TimeoutSeconds)
 }

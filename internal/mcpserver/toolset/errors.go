@@ -33,8 +33,27 @@ const (
 	OutcomeDeclined = "declined"
 	// OutcomeNeedsInput means that the user must confirm the call first.
 	OutcomeNeedsInput = "needsinput"
-	OutcomeError      = "error"
+	// OutcomeFailed means that the change was made, but the work that it started failed, for
+	// example a build.
+	OutcomeFailed = "failed"
+	OutcomeError  = "error"
 )
+
+// failure reports that work failed for which a call waited. Its text is sent to the client
+// unchanged.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// Failed returns the error for a call that changed something and then waited for work that
+// failed. The client gets the answer of the tool with this error. why contains the reason and
+// the next tool to call; addresses and secrets are removed from it.
+func Failed(why string) error { return failure(scrub(why)) }
+
+func isFailure(err error) bool {
+	var failed failure
+	return errors.As(err, &failed)
+}
 
 // UsageError reports invalid arguments.
 type UsageError string

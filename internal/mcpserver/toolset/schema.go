@@ -24,7 +24,7 @@ var commonBounds = map[string]bounds{
 	"limit":          {defaultLimit, maxLimit},
 	"timeoutSeconds": {DefaultTimeout.Seconds(), MaxTimeout.Seconds()},
 	"tailLines":      {200, 0},
-	"limitBytes":     {64 << 10, 1 << 20},
+	"limitBytes":     {64 << 10, 256 << 10},
 }
 
 // inputSchema returns the resolved schema of a struct of arguments.

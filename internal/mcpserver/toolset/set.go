@@ -120,10 +120,18 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			}
 			call.progress = newProgress(req, call.clock())
 			out, err := run(ctx, call, in)
-			if err != nil {
+			failed := isFailure(err)
+			if err != nil && !failed {
 				return nil, err
 			}
-			return encode(&out)
+			answer, encodeErr := encode(&out)
+			if encodeErr != nil {
+				return nil, encodeErr
+			}
+			if d.Untrusted || failed {
+				answer = marked(answer)
+			}
+			return answer, err
 		}))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
@@ -142,8 +150,8 @@ func annotations(d Definition) *mcp.ToolAnnotations {
 	return a
 }
 
-// handler makes the answer of a tool, or its error, the result of the call. It replaces the
-// SDK's generic handler, which decodes every answer again to validate it, and reports
+// handler makes the answer of a tool, or its error, the result of the call. The result of a
+// failure contains both. It replaces the SDK's generic handler, which decodes every answer again to validate it, and reports
 // invalid arguments in terms of Go types.
 func handler(answer func(context.Context, *mcp.CallToolRequest) (json.RawMessage, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -153,11 +161,13 @@ func handler(answer func(context.Context, *mcp.CallToolRequest) (json.RawMessage
 		switch {
 		case err == nil:
 			setOutcome(ctx, OutcomeOK)
-			return &mcp.CallToolResult{
-				StructuredContent: answer,
-				// Clients of revisions before 2025-06-18 read only this field.
-				Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}},
-			}, nil
+			return answerResult(answer), nil
+		case isFailure(err):
+			setOutcome(ctx, OutcomeFailed)
+			result := answerResult(answer)
+			result.IsError = true
+			result.Content = append([]mcp.Content{&mcp.TextContent{Text: bounded(err).Error()}}, result.Content...)
+			return result, nil
 		case errors.As(err, &ask):
 			setOutcome(ctx, OutcomeNeedsInput)
 			return ask.result(), nil
@@ -170,6 +180,14 @@ func handler(answer func(context.Context, *mcp.CallToolRequest) (json.RawMessage
 		result := &mcp.CallToolResult{}
 		result.SetError(bounded(reported))
 		return result, nil
+	}
+}
+
+func answerResult(answer json.RawMessage) *mcp.CallToolResult {
+	return &mcp.CallToolResult{
+		StructuredContent: answer,
+		// Clients of revisions before 2025-06-18 read only this field.
+		Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}},
 	}
 }
 
