@@ -54,7 +54,10 @@ func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error
 		conn, err = workspacesdk.New(sdk).DialAgent(ctx, id, &workspacesdk.DialAgentOptions{BlockEndpoints: true})
 		if _, noAnswer := errors.AsType[*url.Error](err); err != nil && ctx.Err() != nil && !noAnswer {
 			// Coder has answered, but not the agent.
-			return &coderd.Error{Op: op, Message: fmt.Sprintf("the agent could not be reached through Coder within %s", dialTimeout), Err: ctx.Err()}
+			return &coderd.Error{
+				Op: op, Message: fmt.Sprintf("the agent could not be reached through Coder within %s", dialTimeout),
+				Detail: err.Error(), Err: ctx.Err(),
+			}
 		}
 		return err
 	})

@@ -81,7 +81,8 @@ func TestUnreachableAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = dial(ctx, client, uuid.New())
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the agent could not be reached through Coder within 15s") {
+	const want = "the agent could not be reached through Coder within 15s (timed out waiting for coordinator and derp map"
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 }

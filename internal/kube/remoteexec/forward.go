@@ -126,6 +126,28 @@ type unclosed struct{ httpstream.Connection }
 // Close implements httpstream.Connection.
 func (unclosed) Close() error { return nil }
 
+// CreateStream implements httpstream.Connection.
+func (u unclosed) CreateStream(headers http.Header) (httpstream.Stream, error) {
+	stream, err := u.Connection.CreateStream(headers)
+	if err != nil {
+		return nil, err
+	}
+	return canceling{stream}, nil
+}
+
+// canceling is a stream whose Reset always reaches the server. The library sends nothing if the
+// stream was closed before, and the server would continue to send data.
+type canceling struct{ httpstream.Stream }
+
+// Reset implements httpstream.Stream.
+func (c canceling) Reset() error {
+	err := c.Stream.Reset()
+	if stream, ok := c.Stream.(interface{ Cancel() error }); ok {
+		return errors.Join(err, stream.Cancel())
+	}
+	return err
+}
+
 // failures is a log sink that writes a line for each failed connection.
 type failures struct {
 	mu sync.Mutex

@@ -3,6 +3,7 @@ package workspace
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,7 +50,8 @@ func (p portForwardProtocol) serveTunnel(w http.ResponseWriter, r *http.Request)
 	p.serve(&tunnel{ResponseWriter: w}, r)
 }
 
-// forward copies in both directions until one end closes.
+// forward copies in both directions until the port closes the connection, or until the client has
+// reset the stream and the port sends data.
 func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -66,8 +68,25 @@ func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io
 			_ = half.CloseWrite()
 		}
 	}()
-	_, err = io.Copy(stream, activeReader{conn, p.active})
+	_, err = io.Copy(openWriter{stream}, activeReader{conn, p.active})
+	if errors.Is(err, errReset) {
+		return nil
+	}
 	return err
+}
+
+// openWriter writes to a stream until the client resets it. The SPDY library discards data for such
+// a stream without an error, and the connection to the port would stay open while it sends data.
+type openWriter struct{ io.Writer }
+
+var errReset = errors.New("the client has reset the stream")
+
+// Write implements io.Writer.
+func (w openWriter) Write(p []byte) (int, error) {
+	if stream, ok := w.Writer.(interface{ IsFinished() bool }); ok && stream.IsFinished() {
+		return 0, errReset
+	}
+	return w.Writer.Write(p)
 }
 
 // forwarder adapts a function to portforward.PortForwarder.
