@@ -84,6 +84,10 @@ func (c *sshConfiguration) do(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
 	}
+	if c.remove && after == before {
+		fmt.Fprintf(c.ErrOut, "%s: there is no block for the hosts *.%s, so nothing was removed\n", c.file, c.suffix)
+		return nil
+	}
 	state := "up to date"
 	if after != before {
 		state = map[bool]string{false: "written", true: "removed"}[c.remove]

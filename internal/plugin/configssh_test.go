@@ -102,7 +102,7 @@ func TestConfigSSH(t *testing.T) {
 	}
 	call("is removed (dry run)", "--remove", "--dry-run")
 	call("is removed", "--remove")
-	call("is up to date", "--remove")
+	call("there is no block for the hosts *.cws, so nothing was removed", "--remove")
 	if text := read(); text != "# first\n"+mine {
 		t.Errorf("after the removal: %q, want what was there", text)
 	}

@@ -33,8 +33,9 @@ func newCopyCommand(s *Session) *cobra.Command {
 			"Permissions and times are kept, owners are not. Symbolic links are copied as links; from a workspace only those whose\n" +
 			"target is inside of what is copied. Nothing is written outside of the destination.\n\n" +
 			"The workspace needs tar, and for a single file mktemp. It needs the verbs get and create of coderworkspaces/exec.\n\n" +
-			"Exit codes: 0 all was copied; 1 the copy is not complete; 2 wrong command line; 3 some entries were left out, which\n" +
-			"are named.",
+			"On a terminal it shows the progress, and at the end the number of files and links.\n\n" +
+			"Exit codes: 0 all was copied; 1 the copy is not complete; 2 wrong command line; 3 some entries were left out, of which\n" +
+			"the first 20 are named.",
 		Example: "  kubectl coder cp ./src dev:\n  kubectl coder cp dev:project/report.pdf .\n  kubectl coder cp -c gpu dev:/var/log/train ./logs\n" +
 			"  kubectl coder cp coder.ada.dev@main:~/.bashrc bashrc",
 		Args:              arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),

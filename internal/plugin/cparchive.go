@@ -10,12 +10,17 @@ import (
 	"path/filepath"
 )
 
-// measureFiles returns the number and the total size of the regular files that packFiles will copy.
+// measureFiles returns the number of files and symbolic links that packFiles will copy, and the size of
+// the files.
 func measureFiles(source string) (files int, bytes int64, err error) {
 	err = walk(source, func(_, _ string, info fs.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
+		switch {
+		case err != nil:
+		case info.Mode().IsRegular():
 			files++
 			bytes += info.Size()
+		case info.Mode()&fs.ModeSymlink != 0:
+			files++
 		}
 		return nil
 	})
@@ -76,6 +81,7 @@ func (r *copyReport) pack(w *tar.Writer, at, name string, info fs.FileInfo) erro
 			return nil
 		}
 		header.Typeflag, header.Linkname = tar.TypeSymlink, filepath.ToSlash(link)
+		r.Files++
 	default:
 		r.leave(at, fmt.Errorf("it is not a file, directory or symbolic link (%s)", info.Mode().Type()))
 		return nil
@@ -114,7 +120,7 @@ const maxNamed = 20
 
 // copyReport is the result of packFiles or unpackFiles.
 type copyReport struct {
-	// Files and Bytes count the completely copied files.
+	// Files counts the completely copied files and links. Bytes counts all copied bytes.
 	Files int
 	Bytes int64
 	// Current is the file that is being copied.

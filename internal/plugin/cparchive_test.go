@@ -54,7 +54,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "copy", "deep", "er"), 0o700) })
 	files, size, err := measureFiles(source)
-	if err != nil || files != 4 || sent.Files != files || sent.Bytes != size || got.Files != 2*files || got.Bytes != 2*size {
+	if err != nil || files != 6 || sent.Files != files || sent.Bytes != size || got.Files != 2*files || got.Bytes != 2*size {
 		t.Errorf("there are %d files of %d bytes (%v), sent %+v, received twice %+v", files, size, err, sent, got)
 	}
 	for _, name := range []string{"run.sh", "deep/er/secret", "deep/dash -n'ame", "empty", "deep/er"} {

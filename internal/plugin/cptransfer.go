@@ -28,7 +28,7 @@ type transfer struct {
 	report *copyReport
 	// complaints is the standard error of the workspace.
 	complaints limited
-	// files and bytes are the total number and size of the files, or 0 if unknown.
+	// files and bytes are the total number and size of the files and links, or 0 if unknown.
 	files int
 	bytes int64
 
@@ -115,7 +115,7 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 	u.progress.End()
 	if exit != nil && unpackErr == nil {
 		// tar reports files that it cannot read, and packs the others.
-		return &cli.PartialError{Err: errors.Join(u.report.Left(), fmt.Errorf("in the workspace: %s", u.complaints.text(exit)))}
+		return u.partial(u.report.Left(), fmt.Errorf("in the workspace: %s", u.complaints.text(exit)))
 	}
 	return u.outcome(unpackErr, err)
 }
@@ -132,10 +132,10 @@ func (u *transfer) outcome(mine, theirs error) error {
 	}
 	if mine == nil && theirs == nil {
 		if left := u.report.Left(); left != nil {
-			return &cli.PartialError{Err: left}
+			return u.partial(left)
 		}
 		if u.Live {
-			fmt.Fprintf(u.ErrOut, "%s copied\n", u.amount(u.report.Files, u.report.Bytes))
+			fmt.Fprintln(u.ErrOut, u.copied())
 		}
 		return nil
 	}
@@ -148,11 +148,19 @@ func (u *transfer) outcome(mine, theirs error) error {
 	return errors.Join(fmt.Errorf("the copy is not complete: %w", mine), u.missing(), u.report.Left())
 }
 
+// partial returns the error of a copy that left entries out. It ends with what was copied.
+func (u *transfer) partial(left ...error) error {
+	return &cli.PartialError{Err: errors.Join(append(left, errors.New(u.copied()))...)}
+}
+
+// copied describes what was copied.
+func (u *transfer) copied() string { return amount(u.report.Files, u.report.Bytes) + " copied" }
+
 // missing returns an error with the progress of an incomplete copy.
 func (u *transfer) missing() error {
-	text := u.amount(u.report.Files, u.report.Bytes) + " were copied"
+	text := u.copied()
 	if u.files > 0 {
-		text = fmt.Sprintf("%s were sent, of %s", u.amount(u.report.Files, u.report.Bytes), u.amount(u.files, u.bytes))
+		text = fmt.Sprintf("%s of %s sent", amount(u.report.Files, u.report.Bytes), amount(u.files, u.bytes))
 	}
 	if u.report.Current != "" {
 		text += fmt.Sprintf("; %q was being copied, and what comes after it is missing", u.report.Current)
@@ -160,12 +168,17 @@ func (u *transfer) missing() error {
 	return errors.New(text)
 }
 
-func (*transfer) amount(files int, bytes int64) string {
+// amount describes a number of files and their size, for example 2 files (1.5 MiB).
+func amount(files int, bytes int64) string {
 	noun := "files"
 	if files == 1 {
 		noun = "file"
 	}
-	return fmt.Sprintf("%d %s (%.1f MiB)", files, noun, float64(bytes)/mebibyte)
+	size := fmt.Sprintf("%.1f MiB", float64(bytes)/mebibyte)
+	if bytes < mebibyte {
+		size = fmt.Sprintf("%.1f KiB", float64(bytes)/1024)
+	}
+	return fmt.Sprintf("%d %s (%s)", files, noun, size)
 }
 
 // show updates the progress display.

@@ -93,8 +93,11 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 	default:
 		err = fmt.Errorf("it is not a file, directory or link (tar's type %q)", header.Typeflag)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		u.leave(header.Name, err)
+	case header.Typeflag != tar.TypeDir:
+		u.Files++
 	}
 	return nil
 }

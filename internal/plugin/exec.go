@@ -36,7 +36,8 @@ func newExecCommand(s *Session) *cobra.Command {
 			"unique. Each argument reaches the command unchanged, as with kubectl exec; use sh -c or kubectl coder ssh for a line that\n" +
 			"a shell interprets.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
-			"Exit codes: that of the command; 1 the command could not be run or its result is not known; 2 wrong command line.",
+			"Exit codes: that of the command; 1 the command could not be run, its output could not be written or its result is not\n" +
+			"known; 2 wrong command line.",
 		Example: "  kubectl coder exec dev -- git status\n  kubectl coder exec coder.ada.dev -it -- bash\n" +
 			"  tar c src | kubectl coder exec dev -i -- tar x -C /tmp",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +50,7 @@ func newExecCommand(s *Session) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
-	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; ignored if standard input is not a terminal")
+	flags.BoolVarP(&e.tty, "tty", "t", false, "with -i: give the command a terminal; ignored if standard input is not a terminal")
 	e.addFlags(cmd, "", "the agent that runs the command")
 	return cmd
 }
@@ -132,7 +133,7 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 		Short: "Forward local ports to a workspace",
 		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. Programs that listen only\n" +
 			"on the workspace's localhost are reachable too. Local port 0 is any free port. A connection to a port without a listener\n" +
-			"fails, and the other connections continue.\n\n" +
+			"fails, and the other connections continue. Ports 1 to 8 and 22 of the workspace belong to its agent and are refused.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -158,7 +159,7 @@ func checkPorts(ports []string) error {
 		_, localErr := strconv.ParseUint(local, 10, 16)
 		port, err := strconv.ParseUint(remote, 10, 16)
 		if localErr != nil || err != nil || port == 0 {
-			return cli.Usage("%q is no port: give PORT or LOCAL:PORT, from 1 to 65535", text)
+			return cli.Usage("%q is not a port: give PORT or LOCAL:PORT, each from 1 to 65535; LOCAL may be 0", text)
 		}
 		if port <= 8 || port == 22 {
 			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)

@@ -186,10 +186,10 @@ func TestCopyIncomplete(t *testing.T) {
 	api := sampleAPI(t)
 	i := newInside(t, api, "coder.ada.dev")
 	i.home = directory(t, map[string]string{"out/only": big})
-	i.cut = 1 << 20
+	i.cut = 2 << 20
 	here := t.TempDir()
 	newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "cut")).
-		want(t, 1, "", `0 files (1.0 MiB) were copied; "cut/only" was being copied, and what comes after it is missing`)
+		want(t, 1, "", `0 files (2.0 MiB) copied; "cut/only" was being copied, and what comes after it is missing`)
 	if now := texts(t, here); len(now) > 0 {
 		t.Errorf("there are %d files, want none that looks complete", len(now))
 	}
@@ -206,7 +206,7 @@ func TestCopyIncomplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "new"))
-	got.want(t, 3, "", "in the workspace: tar: ./secret: Cannot open: Permission denied[2J")
+	got.want(t, 3, "", "in the workspace: tar: ./secret: Cannot open: Permission denied[2J\nkubectl coder: 1 file (3.0 MiB) copied\n")
 	if now := texts(t, here); now["new/only"] != big {
 		t.Errorf("there are %d files", len(now))
 	}
@@ -219,6 +219,21 @@ func TestCopyIncomplete(t *testing.T) {
 	i.path = t.TempDir()
 	newHarness().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").want(t, 1, "", "the workspace has no tar")
 	newHarness().run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 1, "", "in workspace coder.ada.dev: the workspace has no tar")
+}
+
+// TestCopyCounts checks that the number at the end includes links.
+func TestCopyCounts(t *testing.T) {
+	api := sampleAPI(t)
+	i := newInside(t, api, "coder.ada.dev")
+	i.home = directory(t, map[string]string{"out/a": strings.Repeat("x", 3<<9)})
+	if err := errors.Join(os.Link(filepath.Join(i.home, "out/a"), filepath.Join(i.home, "out/b")), os.Symlink("a", filepath.Join(i.home, "out/c"))); err != nil {
+		t.Fatal(err)
+	}
+	here := t.TempDir()
+	h := newHarness()
+	h.live = true
+	h.run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 0, "", "3 files (1.5 KiB) copied\n")
+	h.run(t, api, "-n", "coder", "cp", filepath.Join(here, "out"), "ada.dev:back").want(t, 0, "", "3 files (3.0 KiB) copied\n")
 }
 
 // TestCopyRefusedHere checks that an error of this machine is shown once, although it also ends the
@@ -361,10 +376,10 @@ func TestRemoteCommandLines(t *testing.T) {
 		"ssh":                      {2, "", "give the name of one workspace"},
 		"ssh dev true":             {2, "", "a command only after --"},
 		"port-forward dev":         {2, "", "at least one port"},
-		"port-forward dev 0":       {2, "", `"0" is no port`},
-		"port-forward dev 1:70000": {2, "", `"1:70000" is no port`},
+		"port-forward dev 0":       {2, "", `"0" is not a port`},
+		"port-forward dev 1:70000": {2, "", `"1:70000" is not a port`},
 		"port-forward dev 2222:22": {2, "", "belong to the agent itself"},
-		"port-forward dev http":    {2, "", `"http" is no port`},
+		"port-forward dev http":    {2, "", `"http" is not a port`},
 		"ssh --stdio dev -- true":  {2, "", "--stdio takes no command"},
 	})
 }

@@ -34,8 +34,10 @@ type workspaceAction struct {
 // newWorkspaceCommands returns the commands start, stop, restart and update.
 func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
-		newActionCommand(s, "Start workspaces", "Starts workspaces. ", workspaceAction{verb: "start", done: "started", phase: "Running"}),
-		newActionCommand(s, "Stop workspaces", "Stops workspaces. ", workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
+		newActionCommand(s, "Start workspaces", "Starts workspaces. Those that run already are left as they are.\n",
+			workspaceAction{verb: "start", done: "started", phase: "Running"}),
+		newActionCommand(s, "Stop workspaces", "Stops workspaces. Those that are stopped already are left as they are.\n",
+			workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
 		newActionCommand(s, "Stop workspaces and start them again", "Restarts workspaces. ",
 			workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
 		newActionCommand(s, "Bring workspaces to the active version of their templates",

@@ -32,38 +32,42 @@ func condition(kind, status, reason, message string) map[string]any {
 
 func TestWorkspaceCommandLines(t *testing.T) {
 	for line, want := range map[string]answer{
-		"start":                            {2, "", "which workspaces?"},
-		"start --all -l a=b":               {2, "", "give -l or --all, not both"},
-		"start dev --all":                  {2, "", "give names, or choose"},
-		"start dev --owner ada":            {2, "", "give names, or choose"},
-		"start -l a==b==c":                 {2, "", "--selector"},
-		"start dev -n coder":               {2, "", `"dev" could be any of coder.ada.dev, coder.bo.dev: give the whole name`},
-		"start template/x":                 {2, "", `this command does not support "template"`},
-		"start nobody -n coder":            {1, "", `"nobody" not found in namespace coder, which has coder.ada.dev, coder.bo.api, coder.bo.dev; kubectl get coderworkspaces -A lists all`},
-		"start --all -n empty":             {1, "", "there is no such workspace in namespace empty"},
-		"stop ada.dev -n coder":            {2, "", "Stop workspace coder.ada.dev of ada? Its processes are stopped. This cannot be confirmed"},
-		"restart --all -n coder":           {2, "", "Restart 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev)?"},
-		"start ada.dev -n coder":           {0, "coderworkspace.aggregation.coder.com/coder.ada.dev start requested\n", ""},
-		"start cws/ada.dev -n coder":       {0, "coder.ada.dev start requested\n", ""},
-		"start ada.dev -n coder -o name":   {0, "coderworkspace.aggregation.coder.com/coder.ada.dev\n", ""},
-		"start ada.dev -n coder -o json":   {0, `"kind": "CoderWorkspace"`, ""},
-		"start --all -n coder -o yaml":     {0, "kind: CoderWorkspaceList", ""},
-		"start ada.dev -n coder --dry-run": {0, "coder.ada.dev started (server dry run)\n", ""},
-		"stop ada.dev -n coder --yes":      {0, "coder.ada.dev stop requested\n", ""},
-		"stop ada.dev -n coder --dry-run":  {0, "coder.ada.dev stopped (server dry run)\n", ""},
-		"frobnicate":                       {2, "", `"frobnicate" is not a command of kubectl coder`},
-		"statsu":                           {2, "", `"statsu" is not a command of kubectl coder; did you mean status?`},
-		"get":                              {2, "", `kubectl get coderworkspaces,codertemplates does that`},
-		"template psuh":                    {2, "", `did you mean push?`},
-		"tree coder -A":                    {2, "", `give a name or -A, not both`},
-		"start --frobnicate":               {2, "", "unknown flag: --frobnicate"},
+		"start":                           {2, "", "which workspaces?"},
+		"start --all -l a=b":              {2, "", "give -l or --all, not both"},
+		"start dev --all":                 {2, "", "give names, or choose"},
+		"start dev --owner ada":           {2, "", "give names, or choose"},
+		"start -l a==b==c":                {2, "", "--selector"},
+		"start dev -n coder":              {2, "", `"dev" could be any of coder.ada.dev, coder.bo.dev: give the whole name`},
+		"start template/x":                {2, "", `this command does not support "template"`},
+		"start nobody -n coder":           {1, "", `"nobody" not found in namespace coder, which has coder.ada.dev, coder.bo.api, coder.bo.dev; kubectl get coderworkspaces -A lists all`},
+		"start --all -n empty":            {1, "", "there is no such workspace in namespace empty"},
+		"stop ada.dev -n coder":           {2, "", "Stop workspace coder.ada.dev of ada? Its processes are stopped. This cannot be confirmed"},
+		"restart --all -n coder":          {2, "", "Restart 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev)?"},
+		"start bo.dev -n coder":           {0, "coderworkspace.aggregation.coder.com/coder.bo.dev start requested\n", ""},
+		"start cws/bo.dev -n coder":       {0, "coder.bo.dev start requested\n", ""},
+		"start bo.dev -n coder -o name":   {0, "coderworkspace.aggregation.coder.com/coder.bo.dev\n", ""},
+		"start bo.dev -n coder -o json":   {0, `"kind": "CoderWorkspace"`, ""},
+		"start --all -n coder -o yaml":    {0, "kind: CoderWorkspaceList", ""},
+		"start bo.dev -n coder --dry-run": {0, "coder.bo.dev started (server dry run)\n", ""},
+		"stop ada.dev -n coder --yes":     {0, "coder.ada.dev stop requested\n", ""},
+		"stop ada.dev -n coder --dry-run": {0, "coder.ada.dev stopped (server dry run)\n", ""},
+		"start ada.dev -n coder":          {0, "coderworkspace.aggregation.coder.com/coder.ada.dev is running already\n", ""},
+		"stop bo.dev -n coder":            {0, "coderworkspace.aggregation.coder.com/coder.bo.dev is stopped already\n", ""},
+		"start ada.dev -n coder -o json":  {0, `"name": "coder.ada.dev"`, ""},
+		"update nobody -n coder":          {1, "", `"nobody" not found in namespace coder, which has coder.ada.dev`},
+		"frobnicate":                      {2, "", `"frobnicate" is not a command of kubectl coder`},
+		"statsu":                          {2, "", `"statsu" is not a command of kubectl coder; did you mean status?`},
+		"get":                             {2, "", `kubectl get coderworkspaces,codertemplates does that`},
+		"template psuh":                   {2, "", `did you mean push?`},
+		"tree coder -A":                   {2, "", `give a name or -A, not both`},
+		"start --frobnicate":              {2, "", "unknown flag: --frobnicate"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			api := sampleAPI(t)
 			taking(api, "start", "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
 			taking(api, "stop", "coder.ada.dev")
 			newHarness().run(t, api, strings.Fields(line)...).want(t, want.code, want.out, want.err)
-			if want.code != 0 && len(api.writes) > 0 {
+			if nothing := want.code != 0 || strings.Contains(want.out, "already"); nothing && len(api.writes) > 0 {
 				t.Errorf("it wrote %q", api.writes)
 			}
 		})
@@ -83,11 +87,11 @@ func TestWorkspaceSelection(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			api := renamedAPI(t)
-			taking(api, "start", names...)
-			got := newHarness().run(t, api, append([]string{"start", "-n", "coder"}, strings.Fields(line)...)...)
+			taking(api, "restart", names...)
+			got := newHarness().run(t, api, append([]string{"restart", "--yes", "-n", "coder"}, strings.Fields(line)...)...)
 			var want []string
 			for _, name := range names {
-				want = append(want, "POST "+inCoder+"/coderworkspaces/"+name+"/start")
+				want = append(want, "POST "+inCoder+"/coderworkspaces/"+name+"/restart")
 			}
 			slices.Sort(api.writes)
 			if !slices.Equal(api.writes, want) || got.code != 0 {
@@ -156,10 +160,10 @@ func TestUpdate(t *testing.T) {
 func TestWorkspacePartly(t *testing.T) {
 	api := sampleAPI(t)
 	taking(api, "start", "coder.bo.dev")
-	api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
-	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev").
-		want(t, 3, "coder.bo.dev start requested", "workspace coder/coder.ada.dev: you may not")
-	newHarness().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
+	api.answer("POST "+inCoder+"/coderworkspaces/coder.bo.api/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	newHarness().run(t, api, "start", "-n", "coder", "coder.bo.api", "coder.bo.dev").
+		want(t, 3, "coder.bo.dev start requested", "workspace coder/coder.bo.api: you may not")
+	newHarness().run(t, api, "start", "-n", "coder", "coder.bo.api").want(t, 1, "", "workspace coder/coder.bo.api: you may not")
 }
 
 // TestWorkspaceRefusedAndWaitEnds checks that a refused workspace is named although the wait for the
@@ -179,7 +183,7 @@ func TestWorkspaceRefusedAndWaitEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, api := newHarness(), sampleAPI(t)
 			taking(api, "start", "coder.bo.dev")
-			api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+			api.answer("POST "+inCoder+"/coderworkspaces/coder.bo.api/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			d.ctx = ctx
@@ -198,8 +202,8 @@ func TestWorkspaceRefusedAndWaitEnds(t *testing.T) {
 				}
 				respond(w, http.StatusOK, dev)
 			})
-			got := d.run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev", "--wait", "--timeout", "3s")
-			for _, text := range []string{"kubectl coder: workspace coder/coder.ada.dev: you may not\n", c.err} {
+			got := d.run(t, api, "start", "-n", "coder", "coder.bo.api", "coder.bo.dev", "--wait", "--timeout", "3s")
+			for _, text := range []string{"kubectl coder: workspace coder/coder.bo.api: you may not\n", c.err} {
 				got.want(t, c.code, "coder.bo.dev start requested\n", text)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ type workspaceOrder struct {
 	workspace *aggregationv1alpha1.CoderWorkspace
 	// before is the number of its newest build before the action.
 	before int32
+	// already reports that the workspace has the wanted state, so that nothing is requested.
+	already bool
 	// ended reports that the command waited until the action finished.
 	ended bool
 	err   error
@@ -60,8 +63,9 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 			return err
 		}
 	}
-	if r.ends && !r.dryRun {
-		if err := r.Confirm(ctx, r.yes, r.question(found)); err != nil {
+	changing := slices.DeleteFunc(slices.Clone(found), r.hasState)
+	if r.ends && !r.dryRun && len(changing) > 0 {
+		if err := r.Confirm(ctx, r.yes, r.question(changing)); err != nil {
 			return err
 		}
 	}
@@ -90,14 +94,24 @@ func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) stri
 func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
 	orders := make([]*workspaceOrder, 0, len(found))
 	for i := range found {
-		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i])}
+		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i]), already: r.hasState(found[i])}
+		orders = append(orders, o)
+		if o.already {
+			continue
+		}
 		o.err = r.ask(ctx, c, o.workspace)
 		if o.err == nil && r.format.Structured() && !r.dryRun {
 			o.err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), o.workspace)
 		}
-		orders = append(orders, o)
 	}
 	return orders
+}
+
+// hasState reports whether start or stop has nothing to do: the workspace has the wanted state, and no
+// change of it was requested or has failed.
+func (r *workspaceRun) hasState(ws aggregationv1alpha1.CoderWorkspace) bool {
+	running := ws.Spec.Running
+	return !r.anew && ws.Status.Phase == r.phase && running != nil && *running != r.ends && stalled(ws.Status.Conditions) == nil
 }
 
 // ask requests the action for one workspace.
@@ -134,9 +148,12 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s\n", o.workspace.Name)
 		case cli.Human:
 			outcome := r.verb + " requested"
-			if r.dryRun {
+			switch {
+			case o.already:
+				outcome = "is " + strings.ToLower(r.phase) + " already"
+			case r.dryRun:
 				outcome = r.done + " (server dry run)"
-			} else if o.ended {
+			case o.ended:
 				outcome = r.done
 			}
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, outcome)
