@@ -49,7 +49,8 @@ type harness struct {
 	interactive bool
 	live        bool
 	input       string
-	// out replaces the buffer for standard output.
+	// in and out replace the text of standard input and the buffer for standard output.
+	in         io.Reader
 	out        io.Writer
 	problems   []installation.Problem
 	checkError error
@@ -74,6 +75,9 @@ func (d *harness) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var out, errs bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(d.input), Out: &out, ErrOut: &errs}
+	if d.in != nil {
+		streams.In = d.in
+	}
 	if d.out != nil {
 		streams.Out = d.out
 	}

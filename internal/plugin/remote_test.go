@@ -355,6 +355,23 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestInputThatCannotBeRead checks that a command that got only a part of its input does not succeed.
+func TestInputThatCannotBeRead(t *testing.T) {
+	api := sampleAPI(t)
+	newInside(t, api, "coder.ada.dev")
+	input, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = input.Close() }()
+	h := newHarness()
+	h.in = input
+	got := h.run(t, api, "-n", "coder", "exec", "ada.dev", "-i", "--", "cat")
+	if got.code != 1 || !strings.Contains(got.err, "reading the input of the command: read "+input.Name()+": is a directory") {
+		t.Errorf("code %d, %s", got.code, got.err)
+	}
+}
+
 // TestSSHStdio checks that data from OpenSSH's ProxyCommand reaches the agent of the host.
 func TestSSHStdio(t *testing.T) {
 	api := sampleAPI(t)

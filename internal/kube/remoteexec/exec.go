@@ -82,13 +82,15 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	options := remotecommand.StreamOptions{Stdin: c.Stdin, Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes}
+	options := remotecommand.StreamOptions{
+		Stdin: checkedInput(c.Stdin, fail), Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes,
+	}
 	if !c.TTY {
 		options.Stderr = checked(c.Stderr, fail)
 	}
 	// The library logs what went wrong with a stream, and returns nothing about it.
 	err = executor.StreamWithContext(klog.NewContext(ctx, logr.Discard()), options)
-	if cause := context.Cause(ctx); errors.As(cause, new(*writeError)) {
+	if cause := context.Cause(ctx); errors.As(cause, new(*localError)) {
 		return cause
 	}
 	var exit utilexec.ExitError
@@ -116,16 +118,17 @@ func MayFallBack(err error) bool {
 	return httpstream.IsUpgradeFailure(err) && !lost(err) || httpstream.IsHTTPSProxyError(err)
 }
 
-// writeError means that output of the command could not be written on this machine.
-type writeError struct{ error }
+// localError means that a stream of this machine could not be read or written.
+type localError struct {
+	doing string
+	err   error
+}
 
-// Unwrap returns the error of the writer.
-func (e *writeError) Unwrap() error { return e.error }
+// Unwrap returns the error of the stream.
+func (e *localError) Unwrap() error { return e.err }
 
 // Error implements error.
-func (e *writeError) Error() string {
-	return fmt.Sprintf("writing the output of the command: %v", e.error)
-}
+func (e *localError) Error() string { return fmt.Sprintf("%s of the command: %v", e.doing, e.err) }
 
 // checked returns a writer that calls fail if it cannot write. It returns nil for a nil writer.
 func checked(to io.Writer, fail context.CancelCauseFunc) io.Writer {
@@ -144,7 +147,29 @@ type checkedWriter struct {
 func (w *checkedWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
-		w.fail(&writeError{err})
+		w.fail(&localError{"writing the output", err})
+	}
+	return n, err
+}
+
+// checkedInput returns a reader that calls fail if it cannot read. It returns nil for a nil reader.
+func checkedInput(from io.Reader, fail context.CancelCauseFunc) io.Reader {
+	if from == nil {
+		return nil
+	}
+	return &checkedReader{from, fail}
+}
+
+type checkedReader struct {
+	io.Reader
+	fail context.CancelCauseFunc
+}
+
+// Read implements io.Reader.
+func (r *checkedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.fail(&localError{"reading the input", err})
 	}
 	return n, err
 }
