@@ -19,6 +19,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // showSize is a command that waits until the size of its terminal changes, and prints
@@ -46,6 +47,7 @@ type fakeAgent struct {
 // newFakeAgent returns an agent.
 func newFakeAgent(t testing.TB) *fakeAgent {
 	t.Helper()
+	polltest.KeepHangups()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@
 // because the machine is busy: no test expects a duration below ten times its typical
 // value. A test that measures time logs the duration.
 //
+// KeepHangups is for tests in which a program must receive SIGHUP.
+//
 // Only tests and packages that support tests import this package. It imports only the
 // standard library, so that every package can use it.
 package polltest

@@ -11,6 +11,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // Workspace is a callers.Executor for one workspace. It ignores the name of the workspace.
@@ -30,6 +31,7 @@ type Workspace struct {
 // NewWorkspace returns an empty workspace.
 func NewWorkspace(t testing.TB) *Workspace {
 	t.Helper()
+	polltest.KeepHangups()
 	return &Workspace{Home: t.TempDir()}
 }
 
