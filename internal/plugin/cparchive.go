@@ -14,13 +14,11 @@ import (
 // the files.
 func measureFiles(source string) (files int, bytes int64, err error) {
 	err = walk(source, func(_, _ string, info fs.FileInfo, err error) error {
-		switch {
-		case err != nil:
-		case info.Mode().IsRegular():
+		if err == nil && info.Mode()&^fs.ModeSymlink&fs.ModeType == 0 {
 			files++
-			bytes += info.Size()
-		case info.Mode()&fs.ModeSymlink != 0:
-			files++
+			if info.Mode().IsRegular() {
+				bytes += info.Size()
+			}
 		}
 		return nil
 	})

@@ -64,16 +64,6 @@ func uncertain(key string, cause error) error {
 		"it is not known whether %s was created: %v; get it to find out, or apply it again, which creates no duplicate", key, cause), 0)
 }
 
-// answered reports whether kube-apiserver has rejected the request, so that nothing was written.
-func answered(err error) bool {
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.ErrStatus.Code
-	return code < http.StatusInternalServerError || code == http.StatusServiceUnavailable
-}
-
 // internal returns an internal error for data that cannot be decoded. It returns an API status
 // unchanged.
 func internal(err error) error {
