@@ -140,7 +140,7 @@ func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string 
 		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted:
 		return fmt.Sprintf("kubectl -n %s describe pods -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
 	case aggregationv1alpha1.ReasonPodGone:
-		return fmt.Sprintf("kubectl coder restart -n %s %s makes its pod again", w.Namespace, w.Name)
+		return fmt.Sprintf("kubectl coder restart -n %s %s creates its pod again", w.Namespace, w.Name)
 	}
 	return fmt.Sprintf("kubectl coder logs -n %s %s%s", w.Namespace, w.Name, log)
 }

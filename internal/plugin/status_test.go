@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/installation"
@@ -93,7 +94,7 @@ func TestStatusCodes(t *testing.T) {
 				clear(objects)
 			}
 		}},
-		"installation broken": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *harness, _ *fakeAPI) {
+		"installation broken": {args: []string{"-n", "empty"}, code: 4, out: "Problems (1)", prepare: func(d *harness, _ *fakeAPI) {
 			d.problems = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}
 		}},
 		"installation not to be seen": {args: []string{"-n", "empty"}, code: 3, out: "Not checked: the installation: no rights", prepare: func(d *harness, _ *fakeAPI) {
@@ -105,10 +106,10 @@ func TestStatusCodes(t *testing.T) {
 		"one kind forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Not checked: codercontrolplanes.coder.com: you may not list that", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET /apis/coder.com/v1alpha1/namespaces/empty/codercontrolplanes", forbidden)
 		}},
-		"aggregated API away": {args: []string{"-n", "empty"}, code: 4, out: "There is no control plane in namespace empty (-A looks at all).\n\nWrong (1)\nresource coderworkspaces.aggregation.coder.com\n  cannot be read now", prepare: func(_ *harness, api *fakeAPI) {
+		"aggregated API away": {args: []string{"-n", "empty"}, code: 4, out: "There is no control plane in namespace empty (-A shows all namespaces).\n\nProblems (1)\nresource coderworkspaces.aggregation.coder.com\n  cannot be read now", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET /apis/aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces", away)
 		}},
-		"aggregated API away, with a control plane": {args: []string{"-n", "coder"}, code: 4, out: "Workspaces   not seen", prepare: func(_ *harness, api *fakeAPI) {
+		"aggregated API away, with a control plane": {args: []string{"-n", "coder"}, code: 4, out: "Workspaces   unknown, because they could not be read", prepare: func(_ *harness, api *fakeAPI) {
 			api.answer("GET "+inCoder+"/coderworkspaces", away)
 		}},
 		"control planes forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Templates    none\nWorkspaces   none\n\nNot checked", prepare: func(_ *harness, api *fakeAPI) {
@@ -121,7 +122,7 @@ func TestStatusCodes(t *testing.T) {
 			d.checkError = errors.New("no cluster")
 			api.Close()
 		}},
-		"only the installation's problems to be seen": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *harness, api *fakeAPI) {
+		"only the installation's problems to be seen": {args: []string{"-n", "empty"}, code: 4, out: "Problems (1)", prepare: func(d *harness, api *fakeAPI) {
 			d.problems, d.checkError = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}, errors.New("no rights")
 			for _, kind := range []string{
 				"coder.com/v1alpha1/namespaces/empty/codercontrolplanes", "coder.com/v1alpha1/namespaces/empty/coderprovisioners",
@@ -182,8 +183,8 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 		condition("DatabaseExclusive", "False", "DatabaseShared", "another uses it"),
 	}})
 	got := newHarness().run(t, api, "status", "-n", "coder")
-	got.want(t, 4, "  HighAvailabilityEntitled is False, NotEntitled: 2 replicas are requested\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
-	if !strings.Contains(got.out, "  DatabaseExclusive is False, DatabaseShared: another uses it\n") {
+	got.want(t, 4, "  condition HighAvailabilityEntitled is False, NotEntitled: 2 replicas are requested\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
+	if !strings.Contains(got.out, "  condition DatabaseExclusive is False, DatabaseShared: another uses it\n") {
 		t.Errorf("a shared database is not shown:\n%s", got.out)
 	}
 	if strings.Contains(got.out, "WorkspaceAccess") {
@@ -210,7 +211,21 @@ func TestStatusWatch(t *testing.T) {
 		}
 	}
 	got := d.run(t, api, "status", "-n", "coder", "--watch")
-	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "No problems.\n") {
+	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Problems (2)") || !strings.HasSuffix(got.out, "No problems.\n") {
 		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	}
+}
+
+// TestPodStates checks that the state of a pod shows that it is not ready.
+func TestPodStates(t *testing.T) {
+	for want, pod := range map[string]corev1.PodStatus{
+		"Running":   {Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		"NotReady":  {Phase: corev1.PodRunning},
+		"Pending":   {Phase: corev1.PodPending},
+		"Succeeded": {Phase: corev1.PodSucceeded},
+	} {
+		if got := podNode(&corev1.Pod{Status: pod}).State; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

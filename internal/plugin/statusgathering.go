@@ -138,7 +138,7 @@ func (g *statusGathering) problem(kind string, object client.Object, c metav1.Co
 	defer g.mu.Unlock()
 	what := "not ready, "
 	if c.Type != "" && c.Type != coderv1alpha1.ConditionReady {
-		what = c.Type + " is " + string(c.Status) + ", "
+		what = "condition " + c.Type + " is " + string(c.Status) + ", "
 	}
 	p := statusProblem{
 		Problem: installation.Problem{
@@ -158,7 +158,7 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 	c := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
 	if c == nil {
 		c = &metav1.Condition{
-			Status: metav1.ConditionUnknown, Reason: "NotSeen", Message: "no operator has reconciled it yet", LastTransitionTime: object.GetCreationTimestamp(),
+			Status: metav1.ConditionUnknown, Reason: "NotReconciled", Message: "the operator has not reconciled it yet", LastTransitionTime: object.GetCreationTimestamp(),
 		}
 	}
 	if c.Status != metav1.ConditionTrue {

@@ -28,8 +28,8 @@ type statusScreen struct {
 func (r *statusRun) draw(out io.Writer, report *statusReport) {
 	s := statusScreen{r, out, report}
 	s.workloads("Control planes", report.ControlPlanes, "VERSION")
-	s.workloads("Provisioners", report.Provisioners, "OF")
-	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF")
+	s.workloads("Provisioners", report.Provisioners, "CONTROL PLANE")
+	s.workloads("Workspace proxies", report.WorkspaceProxies, "CONTROL PLANE")
 	s.counts()
 	s.problems()
 	for _, what := range report.NotSeen {
@@ -87,14 +87,14 @@ func noControlPlane(namespace string) string {
 	if namespace == "" {
 		return "There is no control plane on this cluster."
 	}
-	return "There is no control plane in namespace " + namespace + " (-A looks at all)."
+	return "There is no control plane in namespace " + namespace + " (-A shows all namespaces)."
 }
 
 // statusSum formats a count, for example "5: 3 running, 2 stopped", with the most frequent state first.
 func statusSum(c statusCount) string {
 	switch {
 	case c.Unseen:
-		return "not seen"
+		return "unknown, because they could not be read"
 	case c.Total == 0:
 		return "none"
 	}
@@ -105,6 +105,9 @@ func statusSum(c statusCount) string {
 	for _, state := range states {
 		parts = append(parts, fmt.Sprintf("%d %s", c.ByState[state], state))
 	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
 	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
 }
 
@@ -113,7 +116,7 @@ func (s *statusScreen) problems() {
 	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
+	fmt.Fprintln(s.out, s.Paint.Text(cli.Bold, fmt.Sprintf("Problems (%d)", len(all))))
 	found := faults(all)
 	for _, f := range found[:min(len(found), mostFaults)] {
 		s.fault(f)
@@ -191,7 +194,7 @@ func (f fault) title() string {
 // text returns the message. If the messages differ, it returns the first one.
 func (f fault) text() string {
 	if slices.ContainsFunc(f, func(p statusProblem) bool { return p.What != f[0].What }) {
-		return f[0].What + " (the first; -o json shows each)"
+		return f[0].What + " (the first message; -o json shows all)"
 	}
 	return f[0].What
 }

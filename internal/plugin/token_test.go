@@ -103,7 +103,7 @@ team/other      unmapped          -      no rule matches; changes need the verb 
 team/third      nobody, refused   0      user ada is suspended
 `, "")
 	api.answer(path+"empty/coderselfreviews", review())
-	newHarness().run(t, api, "whoami", "-n", "empty").want(t, 0, "There is no control plane in namespace empty (-A looks at all).\n", "")
+	newHarness().run(t, api, "whoami", "-n", "empty").want(t, 0, "There is no control plane in namespace empty (-A shows all namespaces).\n", "")
 	newHarness().run(t, newFakeAPI(t), "whoami", "-A").want(t, 0, "There is no control plane on this cluster.\n", "")
 	api.answer(path+"closed/coderselfreviews", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusForbidden, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no role"})

@@ -250,6 +250,9 @@ func podNode(pod *corev1.Pod) *treeNode {
 				n.State, n.colour = s.State.Waiting.Reason, cli.Red
 			}
 		}
+		if n.State == string(corev1.PodRunning) {
+			n.State = "NotReady"
+		}
 	}
 	return n
 }
