@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
-	utilexec "k8s.io/utils/exec"
 )
 
 // Command is the command that the server runs.
@@ -93,14 +93,13 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	if cause := context.Cause(ctx); errors.As(cause, new(*localError)) {
 		return cause
 	}
-	var exit utilexec.ExitError
 	if err != nil && lost(err) {
 		return fmt.Errorf("the connection to the aggregated API ended before an answer came, so the command may run: %w", err)
 	}
-	if err == nil || refusal == nil || errors.As(err, &exit) || ctx.Err() != nil {
-		return err
+	if err != nil && refusal != nil && strings.HasPrefix(err.Error(), refusedSPDY) {
+		return refusal
 	}
-	return refusal
+	return err
 }
 
 // statusOf returns the API status with which a WebSocket was rejected, or nil.
