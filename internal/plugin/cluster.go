@@ -136,7 +136,7 @@ func send(ctx context.Context, request *rest.Request, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("reading the response: %w", err)
 	}
 	return nil
 }

@@ -163,7 +163,7 @@ func newCompletionCommand(s *Session) *cobra.Command {
 				_, err := fmt.Fprint(s.Out, kubectlScript)
 				return err
 			}
-			return cli.Usage("for what? Give one of %s", strings.Join(known, ", "))
+			return cli.Usage("give one of %s", strings.Join(known, ", "))
 		},
 	}
 }

@@ -73,7 +73,7 @@ func parsePlace(text string) (place, error) {
 	}
 	workspace, agent, _ := strings.Cut(before, "@")
 	if workspace == "" {
-		return place{}, cli.Usage("%q names no workspace: give WORKSPACE:PATH, or ./%[1]s for a file of this machine", text)
+		return place{}, cli.Usage("%q contains no name of a workspace: give WORKSPACE:PATH, or ./%[1]s for a file of this machine", text)
 	}
 	switch {
 	case after == "":

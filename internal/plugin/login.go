@@ -85,13 +85,13 @@ func (l *loginRun) do(ctx context.Context, args []string) error {
 
 func initialAdmin(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) (adminAccount, error) {
 	if cp.Spec.InitialAdmin.Disabled {
-		return adminAccount{}, fmt.Errorf("control plane %s/%s makes no account for a person: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
+		return adminAccount{}, fmt.Errorf("control plane %s/%s has no initial admin: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
 	}
 	name := coderv1alpha1.InitialAdminSecretName(cp.Name)
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return adminAccount{}, fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator came, "+
+		return adminAccount{}, fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator was installed, "+
 			"or Coder is not ready yet (kubectl coder status -n %s)", cp.Namespace, name, cp.Namespace)
 	}
 	if err != nil {

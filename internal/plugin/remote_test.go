@@ -148,7 +148,7 @@ func TestCopy(t *testing.T) {
 		"both there":            {line: "ada.dev:a bo.dev:b", want: answer{2, "", "one of the two must be WORKSPACE:PATH"}, now: map[string]string{}},
 		"two agents":            {line: "-c main ada.dev@gpu:a ./b", want: answer{2, "", "the agent is gpu in the path and main in the flag"}, now: map[string]string{}},
 		"one argument":          {line: "ada.dev:a", want: answer{2, "", "give a source and a destination"}, now: map[string]string{}},
-		"no workspace":          {line: ":a ./b", want: answer{2, "", "names no workspace"}, now: map[string]string{}},
+		"no workspace":          {line: ":a ./b", want: answer{2, "", "contains no name of a workspace"}, now: map[string]string{}},
 		"a workspace not there": {line: "nobody:a ./b", want: answer{1, "", `"nobody" not found`}, now: map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {

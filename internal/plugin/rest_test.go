@@ -460,7 +460,7 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 	newHarness().run(t, api, "version").want(t, 0, "Deployment coder-k8s   example.com/coder-k8s:v1\n", "")
 	newHarness().run(t, api, "version", "-o", "json").want(t, 0, `"kubernetes": "v1.37.0"`, "")
 	api.Close()
-	newHarness().run(t, api, "version").want(t, 0, "kubectl coder", "Kubernetes was not asked")
+	newHarness().run(t, api, "version").want(t, 0, "kubectl coder", "The version of Kubernetes could not be read")
 	newHarness().run(t, api, "version", "--client").want(t, 0, "kubectl coder", "")
 }
 
@@ -511,7 +511,7 @@ func TestCompletion(t *testing.T) {
 	config := filepath.Join(directory(t, map[string]string{"config": kubeconfig}), "config")
 	newHarness().run(t, api, "__complete", "--kubeconfig", config, "status", "--context", "pro").want(t, 0, "production\n:4\n", "ShellCompDirectiveNoFileComp")
 	newHarness().run(t, api, "completion", "bash").want(t, 0, "__start_kubectl-coder", "")
-	newHarness().run(t, api, "completion").want(t, 2, "", "for what?")
+	newHarness().run(t, api, "completion").want(t, 2, "", "give one of kubectl, bash")
 }
 
 // TestNothingOfCoder checks that the plugin contains nothing of Coder's own modules, which have

@@ -40,7 +40,7 @@ func ParseTarget(text string, allowed ...string) (Target, error) {
 		kind, name = "", text
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return Target{}, cli.Usage("%q names no object: give NAME or KIND/NAME", text)
+		return Target{}, cli.Usage("%q is not the name of an object: give NAME or KIND/NAME", text)
 	}
 	if kind == "" {
 		return Target{Kind: allowed[0], Name: name}, nil

@@ -70,7 +70,7 @@ func newTokenListCommand(s *Session) *cobra.Command {
 		Use:     "list NAME",
 		Aliases: []string{"ls"},
 		Short:   "List the tokens that are restricted to a workspace",
-		Long: "Lists the tokens of a workspace that have not expired, and who asked for them. Their values cannot be read.\n" +
+		Long: "Lists the tokens of a workspace that have not expired, and who requested them. Their values cannot be read.\n" +
 			"It needs the verb get of coderworkspaces/token.\n\n" +
 			"Exit codes: 0 they are listed; 1 they are not; 2 wrong command line.",
 		Example:           "  kubectl coder token list ada.dev",
@@ -87,8 +87,8 @@ func newTokenRevokeCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME {TOKEN-ID... | --all}",
 		Short: "Revoke tokens that are restricted to a workspace",
-		Long: "Revokes tokens of a workspace by their ids, or all of them. What uses them is refused by Coder at once; sessions that\n" +
-			"have begun go on. If you are mapped to a Coder user, Coder decides whether you may revoke the tokens of others.\n" +
+		Long: "Revokes tokens of a workspace by their ids, or all of them. Coder refuses requests with them at once. Sessions that\n" +
+			"exist continue. If you are mapped to a Coder user, Coder decides whether you may revoke the tokens of others.\n" +
 			"It needs the verb delete of coderworkspaces/token.\n\n" +
 			"Exit codes: 0 they are revoked; 1 not all are; 2 wrong command line.",
 		Example: "  kubectl coder token revoke ada.dev OeJj2hDqVq\n  kubectl coder token revoke ada.dev --all --yes",

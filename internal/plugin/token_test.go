@@ -108,7 +108,7 @@ team/third      nobody, refused   0      user ada is suspended
 	api.answer(path+"closed/coderselfreviews", func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, http.StatusForbidden, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no role"})
 	})
-	newHarness().run(t, api, "whoami", "-A").want(t, 3, "team/coder", `asking in namespace "closed": no role`)
+	newHarness().run(t, api, "whoami", "-A").want(t, 3, "team/coder", `reading your identity in namespace "closed": no role`)
 	newHarness().run(t, api, "whoami", "-n", "closed").want(t, 1, "", "no role")
 	newHarness().run(t, api, "whoami", "-A", "-o", "json").want(t, 3, `"coderUser": "ada"`, "closed")
 }

@@ -60,19 +60,19 @@ func newVersionCommand(s *Session) *cobra.Command {
 func (v *versions) look(ctx context.Context, s *Session, namespace string) {
 	cluster, err := s.Cluster()
 	if err != nil {
-		fmt.Fprintf(s.ErrOut, "Kubernetes was not asked: %v\n", err)
+		fmt.Fprintf(s.ErrOut, "The version of Kubernetes could not be read: %v\n", err)
 		return
 	}
 	server, err := cluster.Kube.Discovery().ServerVersion()
 	if err != nil {
-		fmt.Fprintf(s.ErrOut, "Kubernetes was not asked: %v\n", err)
+		fmt.Fprintf(s.ErrOut, "The version of Kubernetes could not be read: %v\n", err)
 		return
 	}
 	v.Kubernetes = server.GitVersion
 	var deployments appsv1.DeploymentList
 	err = cluster.List(ctx, &deployments, client.InNamespace(namespace), client.MatchingLabels{coderv1alpha1.LabelName: installation.Name})
 	if err != nil {
-		fmt.Fprintf(s.ErrOut, "The version of the operator was not read: %v\n", err)
+		fmt.Fprintf(s.ErrOut, "The version of the operator could not be read: %v\n", err)
 		return
 	}
 	v.Operator = map[string]string{}

@@ -52,7 +52,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 	for _, namespace := range namespaces {
 		review := &aggregationv1alpha1.CoderSelfReview{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 		if err := cluster.Create(ctx, review); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("asking in namespace %q: %w", namespace, err))
+			failed = errors.Join(failed, fmt.Errorf("reading your identity in namespace %q: %w", namespace, err))
 			continue
 		}
 		review.Namespace = namespace
