@@ -195,21 +195,21 @@ func testLabelsLast(t *testing.T) {
 	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
 	serving(t)
 	listed(t, "coder.admin.hello")
-	polltest.Eventually(t, "templates are listed", func() error {
-		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "ctpl", "-o", "name")
-		if err != nil || !strings.Contains(out, "coder.hello") {
-			return fmt.Errorf("%w %s", err, out)
-		}
-		return nil
-	})
+	// kube-apiserver answers 503 by itself for a moment if it notices late that the old pod has gone.
+	read := func(args ...string) (out string) {
+		polltest.Eventually(t, "kubectl get "+args[0], func() (err error) {
+			out, err = tryKubectl(t, append([]string{"-n", sampleNamespace, "get"}, args...)...)
+			return err
+		})
+		return out
+	}
 	for _, kind := range []string{"cws", "ctpl"} {
-		out := kubectl(t, "-n", sampleNamespace, "get", kind, "-l", "example.com/team=platform", "-o",
-			`jsonpath={.items[*].metadata.name} {.items[*].metadata.annotations.example\.com/note}`)
+		out := read(kind, "-l", "example.com/team=platform", "-o", `jsonpath={.items[*].metadata.name} {.items[*].metadata.annotations.example\.com/note}`)
 		if !strings.HasSuffix(out, "hello two words") {
 			t.Errorf("after all replicas were killed %s with the label are %q", kind, out)
 		}
 	}
-	managers := kubectl(t, "-n", sampleNamespace, "get", "cws/coder.admin.hello", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+	managers := read("cws/coder.admin.hello", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
 	if !strings.Contains(managers, "e2e") {
 		t.Errorf("after all replicas were killed the managers of the fields are %q", managers)
 	}

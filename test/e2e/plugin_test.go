@@ -219,7 +219,7 @@ func testPluginRights(t *testing.T) {
 		return nil
 	})
 	coderGives(t, 3, "Not checked: the installation: you have no permission to read", "", as("status")...)
-	coderGives(t, 1, "", "cannot create resource", as("start", "coder.admin.hello")...)
+	coderGives(t, 1, "", "cannot create resource", as("restart", "coder.admin.hello", "--yes")...)
 	coderGives(t, 3, "CoderWorkspace/coder.admin.hello", "secrets", as("tree")...)
 	coderGives(t, 1, "", "cannot get resource", as("login", "--show-password")...)
 }
