@@ -24,9 +24,10 @@
 //     client that does not read is disconnected after 30 seconds.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
 //     SubjectAccessReviews, for listing the namespaces of control planes, and for the
-//     Secret that its replicas share. hack/generate generates them into config/rbac/mcp
-//     from the permissions that tools, prompts and resources declare, so that those of a
-//     new tool cannot be forgotten.
+//     Secret that its replicas share. It may impersonate callers only for what tools, prompts
+//     and resources declare: hack/generate writes config/rbac/mcp from their declarations, so
+//     that the permissions of a new tool cannot be forgotten. Toolset inside has a role of its
+//     own, which an administrator must enable.
 //   - The first replica that needs the shared key creates its Secret. If that cannot be read
 //     or created, a key of this process is used: its signatures are valid only on this
 //     replica, which is logged once.

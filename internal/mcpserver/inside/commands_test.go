@@ -155,6 +155,60 @@ func TestWhatACommandLeavesRunningIsKilled(t *testing.T) {
 	})
 }
 
+// The image of the demo has bash and no setsid.
+func TestWithoutSetsidWhatACommandStartsIsStopped(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
+		withoutSetsid(t, w)
+		ctx := polltest.Context(t)
+		result := run(t, w, command("sleep 1000 & echo $! >left; echo $(cat) said; exit 3"))
+		if result.State != inside.Ended || result.ExitCode != 3 || string(result.Stdout.Start) != "said\n" || result.Stderr.Size != 0 {
+			t.Errorf("the result is %+v", result)
+		}
+		wantGone(t, w, "left")
+		c := command(`trap "" TERM; sh -c 'echo $$ >deaf; while :; do sleep 1; done'`)
+		c.Timeout = time.Second
+		if result := run(t, w, c); result.State != inside.Stopped {
+			t.Errorf("the result is %+v", result)
+		}
+		wantGone(t, w, "deaf")
+		id, err := in(w).Start(ctx, command("sleep 1000 & echo $! >child; wait"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		polltest.Eventually(t, "it runs", func() error {
+			_, err := os.Stat(filepath.Join(w.Home, "child"))
+			return err
+		})
+		if result, err := in(w).Stop(ctx, id, 100); err != nil || result.State != inside.Ended || result.ExitCode == 0 {
+			t.Errorf("stopped: %+v %v", result, err)
+		}
+		wantGone(t, w, "child")
+	})
+}
+
+// withoutSetsid removes all programs from the workspace but those that it needs.
+func withoutSetsid(t *testing.T, w *mcptest.Workspace) {
+	t.Helper()
+	programs := t.TempDir()
+	for _, name := range strings.Fields("sh bash cat cksum cp dd find grep head mkdir mv rm sleep tail wc") {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(programs, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, name := range w.Shell[:1] {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Shell[i] = path
+	}
+	w.Env = append(w.Env, "PATH="+programs)
+}
+
 func TestACallThatIsCancelledStopsTheCommand(t *testing.T) {
 	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		ctx, cancel := context.WithCancel(polltest.Context(t))

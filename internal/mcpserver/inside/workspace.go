@@ -74,8 +74,16 @@ func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) 
 	if err != nil {
 		return 0, err
 	}
+	args := append([]string{"sh", "-c", text, "sh"}, s.args...)
+	if slices.Contains(s.names, "attend") {
+		launch, err := script{names: []string{"launch"}}.text()
+		if err != nil {
+			return 0, err
+		}
+		args = append([]string{"sh", "-c", launch, "sh", text}, s.args...)
+	}
 	err = w.Exec.Exec(ctx, w.Namespace, w.Name, w.Agent, remoteexec.Command{
-		Args: append([]string{"sh", "-c", text, "sh"}, s.args...), Stdin: s.stdin, Stdout: stdout, Stderr: stderr,
+		Args: args, Stdin: s.stdin, Stdout: stdout, Stderr: stderr,
 	})
 	var exit utilexec.ExitError
 	switch {

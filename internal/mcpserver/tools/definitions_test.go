@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -379,5 +380,39 @@ func TestAnEmptyClusterIsToldInSentences(t *testing.T) {
 		if named := slices.Contains(tool.input.Required, "name"); named && !result.IsError && !strings.HasPrefix(name, "create_") {
 			t.Errorf("%s answers about what is not there: %s", name, text)
 		}
+	}
+}
+
+// A tool name has one of these verbs. Texts for clients must name only tools that exist.
+func TestTextsNameToolsThatExist(t *testing.T) {
+	_, byName := offeredTools(t)
+	named := regexp.MustCompile(`\b(?:get|list|read|write|edit|diagnose|check|set|create|update|delete|push|promote|change|run|stop)_[a-z]+(?:_[a-z]+)*\b`)
+	literal := regexp.MustCompile("\"(?:[^\"\\\\\n]|\\\\.)*\"|`[^`]*`")
+	found := 0
+	for _, pattern := range []string{"*.go", "../inside/*.go", "../diagnosis/*.go", "../resources/*.go", "../protocol/lists.go", "../toolset/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, text := range literal.FindAllString(string(source), -1) {
+				for _, name := range named.FindAllString(text, -1) {
+					found++
+					if _, ok := byName[name]; !ok {
+						t.Errorf("%s: there is no tool %s: %s", file, name, text)
+					}
+				}
+			}
+		}
+	}
+	if found < len(byName) {
+		t.Errorf("%d names were found", found)
 	}
 }

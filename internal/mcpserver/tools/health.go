@@ -24,14 +24,15 @@ const (
 
 	statusOK       = "ok"
 	statusDegraded = "degraded"
+	statusUnknown  = "unknown"
 )
 
 type checkHealthInput struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// health is the result of check_health. Status is degraded if a check failed. Gaps lists
-// the checks that could not be made, and why.
+// health is the result of check_health. Status is degraded if a check failed, and unknown if no
+// control plane was seen. Gaps lists the checks that could not be made, and why.
 type health struct {
 	Status        string              `json:"status"`
 	Version       string              `json:"version"`
@@ -70,6 +71,9 @@ func checkHealth(ctx context.Context, call *toolset.Call, in checkHealthInput) (
 	h.lookAtCluster(ctx, call.Kube)
 	h.lookAtAggregatedAPI(ctx, call.Kube)
 	h.lookAtControlPlanes(ctx, call.Kube, in.Namespace)
+	if h.Status == statusOK && h.ControlPlanes.Seen == 0 {
+		h.Status = statusUnknown
+	}
 	return h, ctx.Err()
 }
 
@@ -110,6 +114,9 @@ func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, na
 		h.miss(ctx, &toolset.CallError{Verb: "list", Resource: controlPlanePlural, Namespace: namespace, Err: err})
 		return
 	}
+	if len(list.Items) == 0 {
+		h.Gaps = append(h.Gaps, "there is no control plane"+within(namespace))
+	}
 	items := list.Items[:min(len(list.Items), maxHealth)]
 	h.ControlPlanes.Seen, h.ControlPlanes.Truncated = len(items), list.Continue != "" || len(items) < len(list.Items)
 	for i := range items {
@@ -120,6 +127,13 @@ func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, na
 	if len(h.ControlPlanes.NotReady) > 0 {
 		h.Status = statusDegraded
 	}
+}
+
+func within(namespace string) string {
+	if namespace == "" {
+		return " in any namespace"
+	}
+	return " in namespace " + namespace
 }
 
 // miss records a check that could not be made. Missing permissions of the caller do not

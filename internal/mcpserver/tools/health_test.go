@@ -41,7 +41,7 @@ func TestCheckHealth(t *testing.T) {
 		want    func(*health)
 	}{
 		"all is well":   {[]client.Object{newControlPlane("coder")}, wellTexts, func(h *health) { h.ControlPlanes.Seen = 1 }},
-		"nothing there": {nil, wellTexts, func(*health) {}},
+		"nothing there": {nil, wellTexts, func(h *health) { h.Status = "unknown" }},
 		"one is not ready": {[]client.Object{newControlPlane("coder"), broken}, wellTexts, func(h *health) {
 			h.Status, h.ControlPlanes.Seen = "degraded", 2
 			h.ControlPlanes.NotReady = []controlPlane{describeControlPlane(broken)}
@@ -62,6 +62,9 @@ func TestCheckHealth(t *testing.T) {
 			Cluster:       clusterHealth{Version: "v1.37.0", AggregatedAPI: "available"},
 			ControlPlanes: controlPlanesHealth{NotReady: []controlPlane{}}, Gaps: []string{},
 		}
+		if tc.objects == nil {
+			want.Gaps = []string{"there is no control plane in any namespace"}
+		}
 		tc.want(&want)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
@@ -76,7 +79,7 @@ func TestCheckHealthNeverFailsAsAWhole(t *testing.T) {
 		api    string
 		gap    string
 	}{
-		"forbidden": {denied("get"), "ok", "unknown", `user "alice" may not get /version`},
+		"forbidden": {denied("get"), "unknown", "unknown", `user "alice" may not get /version`},
 		"not as the caller": {
 			apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "system:serviceaccount:coder-system:coder-k8s" cannot impersonate-on:user-info:get path "/version"`)),
 			"degraded", "unknown", "has no permission to impersonate its caller",

@@ -151,8 +151,8 @@ func annotations(d Definition) *mcp.ToolAnnotations {
 }
 
 // handler makes the answer of a tool, or its error, the result of the call. The result of a
-// failure contains both. It replaces the SDK's generic handler, which decodes every answer again to validate it, and reports
-// invalid arguments in terms of Go types.
+// failure contains both. It replaces the SDK's generic handler, which decodes every answer
+// again to validate it, and reports invalid arguments in terms of Go types.
 func handler(answer func(context.Context, *mcp.CallToolRequest) (json.RawMessage, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		answer, err := answer(ctx, req)
