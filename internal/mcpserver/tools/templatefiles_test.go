@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -130,4 +131,14 @@ func TestPushTemplateKeepsNoFilesThatItCannotRead(t *testing.T) {
 	if len(details.Notes) != 1 || !strings.Contains(details.Notes[0], "FilesAvailable") {
 		t.Errorf("the notes are %q", details.Notes)
 	}
+}
+
+func TestPushTemplateKeepsNoFilesThatWereHiddenMeanwhile(t *testing.T) {
+	hide := func(obj client.Object) { obj.(*aggregationv1alpha1.CoderTemplate).Spec.Files = nil }
+	kube := fakeKube(t, failingUpdates(hide, conflict("codertemplates")), nil, dockerTemplate())
+	in := pushed()
+	in.KeepFiles = true
+	_, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in)
+	wantError(t, err, "another client replaced the source of template coder.docker in the meantime")
+	wantEqual(t, nil, served(t, kube, dockerName, &aggregationv1alpha1.CoderTemplate{}).Spec.Files)
 }

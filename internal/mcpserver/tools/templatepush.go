@@ -188,13 +188,21 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 		return err
 	}
 	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(tmpl)}
-	return updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
-		if !in.changes(*spec) {
+	shown, lost := len(tmpl.Spec.Files) > 0, false
+	err := updateTemplate(ctx, call, tmpl, ask, func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+		// Another client may have pushed a source that the API does not show.
+		lost = in.keepsFiles() && shown && len(spec.Files) == 0
+		if lost || !in.changes(*spec) {
 			return false
 		}
 		in.apply(spec)
 		return true
 	})
+	if err == nil && lost {
+		return toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf(
+			"another client replaced the source of template %s in the meantime, and the API does not show it: look at it with get_template", tmpl.Name))
+	}
+	return err
 }
 
 // mostChanges is the maximum number of changes that a question names.
