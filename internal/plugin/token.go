@@ -48,7 +48,7 @@ func newTokenCreateCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token of Coder that is restricted to one workspace",
-		Long: "Prints a token of Coder with which its holder can read and enter one workspace, and no other. It lives at most\n" +
+		Long: "Prints a token of Coder with which its holder can read and enter one workspace, and no other. It is valid for at most\n" +
 			"one hour, and ends with the workspace. It is one of your Coder user if spec.identity of the control plane maps you to\n" +
 			"one, and otherwise of the owner of the workspace, whom you then must be permitted to impersonate.\n" +
 			"It needs the verb create of coderworkspaces/token, which ClusterRole coder-k8s-workspace-tokens has.\n\n" +
@@ -60,7 +60,7 @@ func newTokenCreateCommand(s *Session) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },
 	}
 	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
-	cmd.Flags().DurationVar(&r.duration, "duration", time.Hour, "how long the token lives: 1m to 1h")
+	cmd.Flags().DurationVar(&r.duration, "duration", time.Hour, "how long the token is valid: 1m to 1h")
 	return cmd
 }
 

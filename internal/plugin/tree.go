@@ -25,8 +25,8 @@ func newTreeCommand(s *Session) *cobra.Command {
 		Use:   "tree [CONTROLPLANE | workspace/NAME]",
 		Short: "Show a control plane with all that belongs to it, down to the pods",
 		Long: "Shows the control planes of the namespace, or one of them, with the objects that they own, their provisioners and\n" +
-			"proxies, templates, workspaces and the pods of all these. What you may not see is left out and named; the exit\n" +
-			"code is 3 then.",
+			"proxies, templates, workspaces and the pods of all these. Objects of other namespaces are shown as\n" +
+			"KIND/NAMESPACE/NAME. Objects that you may not read are left out and listed on standard error, and the exit code is 3.",
 		Example:           "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
 		Args:              arguments(0, 1, "one tree at a time: a control plane, or workspace/NAME"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
