@@ -72,7 +72,7 @@ func (s *mcpFixture) callersSeeWhatIsTheirs(t *testing.T) {
 					continue // Some of these calls are refused, see below.
 				}
 				for _, call := range rows[name](t) {
-					if answer := session.do(t, name, call); answer.IsError {
+					if answer := session.do(t, name, call); fails(answer) {
 						t.Errorf("the call of %s with %v is answered: %s", name, call.arguments, sentenceOf(answer))
 					}
 				}

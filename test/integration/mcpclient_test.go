@@ -97,6 +97,12 @@ func sentenceOf(answer *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
+// fails reports whether a call failed. A call that made its change is no failure, even if it waited
+// for a build that fails: such an error contains the answer.
+func fails(answer *mcp.CallToolResult) bool {
+	return answer.IsError && answer.StructuredContent == nil
+}
+
 // refusedForRights returns an error unless a result reports in one sentence that its
 // caller lacks the permission.
 func refusedForRights(answer *mcp.CallToolResult) error {

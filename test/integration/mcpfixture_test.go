@@ -62,12 +62,13 @@ func newMCPFixture(t *testing.T) *mcpFixture {
 	}
 	bindEverywhere(t, "mcp-callers-"+s.ns, "coder-k8s-mcp-user", group("system:serviceaccounts:"+s.callers), group(personPrefix+"callers-"+s.ns))
 	s.operator.ready(t)
-	for _, ns := range []string{s.ns, s.other} {
-		waitCondition(t, ns, "coder", coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
-	}
+	waitCondition(t, s.ns, "coder", coderv1alpha1.ConditionOperatorAccess, metav1.ConditionTrue, "")
 	s.furnish(t)
 	close(furnished)
 	s.coder.ClearFaults()
+	for _, ns := range []string{s.ns, s.other} {
+		waitCondition(t, ns, "coder", coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	}
 	serve(t, s.operator)
 	s.isShown(t)
 	s.spoil(t)

@@ -140,7 +140,7 @@ func (s *mcpFixture) succeeds(t *testing.T, caller mcpCaller, constraint string,
 	calls, from := row(t), auditSize(t)
 	session := caller.connect(t)
 	for _, call := range calls {
-		if answer := session.do(t, d.Name, call); answer.IsError {
+		if answer := session.do(t, d.Name, call); fails(answer) {
 			t.Errorf("%s, with all rights, calls with %v and is answered: %s", caller.user, call.arguments, sentenceOf(answer))
 		}
 	}
@@ -180,7 +180,7 @@ func (s *mcpFixture) isRefused(t *testing.T, callerOf func(*testing.T, string) m
 		session := callerOf(t, callerName(d, "only", right)).connect(t)
 		succeeded, refused := 0, 0
 		for _, call := range row(t) {
-			if answer := session.do(t, d.Name, call); !answer.IsError {
+			if answer := session.do(t, d.Name, call); !fails(answer) {
 				succeeded++
 			} else if err := refusedForRights(answer); err == nil {
 				refused++
