@@ -76,8 +76,9 @@ func newCacher(store *Store, below storage.Interface, config cacher.Config) (sto
 	}), nil
 }
 
-// fewGets is the number of concurrent gets up to which each of them reads its record. A heartbeat
-// needs the processor time of about three reads in kube-apiserver, and takes longer than one.
+// fewGets is the number of concurrent gets up to which each of them reads its record, or only the
+// revision of its record if this replica has the object of that revision. A heartbeat needs the
+// processor time of about three reads in kube-apiserver, and takes longer than one.
 const fewGets = 3
 
 // served is the storage that serves clients.
@@ -89,7 +90,7 @@ type served struct {
 }
 
 // Get implements storage.Interface. If many gets without a resourceVersion are in progress, further
-// ones share a heartbeat and read the cache. If that fails, they read their records.
+// ones share a heartbeat and read the cache. If that fails, they read like the others.
 func (s *served) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	if options.ResourceVersion != "" {
 		return s.Interface.Get(ctx, key, options, out)
@@ -100,6 +101,9 @@ func (s *served) Get(ctx context.Context, key string, options storage.GetOptions
 		if err == nil || storage.IsNotFound(err) {
 			return err
 		}
+	}
+	if known, err := s.store.getKnown(ctx, key, out); known || err != nil {
+		return err
 	}
 	return s.Interface.Get(ctx, key, options, out)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 )
@@ -55,4 +56,69 @@ func TestPagesAreOneList(t *testing.T) {
 	if keys := list(4); len(keys) != 4 {
 		t.Errorf("after one was deleted %v are known", keys)
 	}
+}
+
+// TestKnownObjects checks that a consistent read uses the known object only while its record has the
+// known revision, and not if the record is damaged.
+func TestKnownObjects(t *testing.T) {
+	raw, ctx := newRaw(t), t.Context()
+	reader := newStore(t, client(t), "b")
+	const key = "/pods/test-ns/pod"
+	check := func(when string, want bool) {
+		t.Helper()
+		out, newest := &example.Pod{}, &example.Pod{}
+		known, err := reader.getKnown(ctx, key, out)
+		if err != nil || known != want {
+			t.Fatalf("%s: the known object is used: %t, want %t; %v", when, known, want, err)
+		}
+		if !known {
+			return
+		}
+		if err := raw.Get(ctx, key, storage.GetOptions{}, newest); err != nil || !equality.Semantic.DeepEqual(out, newest) {
+			t.Errorf("%s: read %+v, want %+v; %v", when, out, newest, err)
+		}
+		out.Labels["a"] = "changed by the reader"
+	}
+	learn := func() {
+		t.Helper()
+		if err := reader.Learn(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(edit func(*Record)) {
+		t.Helper()
+		record, err := raw.config.Cluster.Get(ctx, "test-ns", "pod", "")
+		if err == nil {
+			edit(record)
+			err = raw.config.Cluster.Update(ctx, record)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("it does not exist", false)
+	pod := &example.Pod{}
+	pod.Namespace, pod.Name, pod.Labels = "test-ns", "pod", map[string]string{"a": "one"}
+	if err := raw.Create(ctx, key, pod, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	check("it was not read", false)
+	learn()
+	check("it was read", true)
+	check("it was read twice", true)
+	change(func(r *Record) { r.Claim = "other/1" })
+	check("its record has changed", false)
+	learn()
+	check("only the record has changed", true)
+	text := ""
+	change(func(r *Record) { text, r.Object = r.Object, "{" })
+	learn()
+	check("it is damaged", false)
+	change(func(r *Record) { r.Object = text })
+	learn()
+	check("it is repaired", true)
+	if err := raw.Delete(ctx, key, &example.Pod{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	check("it was deleted", false)
 }

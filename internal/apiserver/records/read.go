@@ -174,6 +174,34 @@ func (s *Store) Get(ctx context.Context, key string, options storage.GetOptions,
 	return nil
 }
 
+// getKnown sets out to the object that this replica has, if a quorum read of etcd returns the revision
+// of that object. It reports whether it has set out.
+func (s *Store) getKnown(ctx context.Context, key string, out runtime.Object) (bool, error) {
+	key, err := s.key(key)
+	if err != nil {
+		return false, err
+	}
+	h := s.Table.get(key)
+	if h == nil || h.entry == nil || h.damaged || h.lost {
+		return false, nil
+	}
+	namespace, name := s.Locate(key)
+	revision, err := s.config.Cluster.Revision(ctx, namespace, name)
+	switch {
+	case isAbsent(err):
+		return false, nil
+	case err != nil:
+		return false, unavailable(ctx, "reading "+key, err)
+	case revision != h.revision:
+		return false, nil
+	}
+	if err := assign(h.entry.Object.DeepCopyObject(), out); err != nil {
+		return false, internal(err)
+	}
+	// The object may be older than its record, of which other parts have changed.
+	return true, s.versioner.UpdateObject(out, revision)
+}
+
 // get returns the record of a key, or nil if there is no object.
 func (s *Store) get(ctx context.Context, key, resourceVersion string) (*Record, error) {
 	namespace, name := s.Locate(key)

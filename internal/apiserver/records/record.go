@@ -35,6 +35,8 @@ type Cluster interface {
 	Delete(ctx context.Context, namespace, name string, revision uint64) error
 	// Get reads the newest state if resourceVersion is empty.
 	Get(ctx context.Context, namespace, name, resourceVersion string) (*Record, error)
+	// Revision reads the newest revision of a record. It is faster than Get.
+	Revision(ctx context.Context, namespace, name string) (uint64, error)
 	List(ctx context.Context, query Query) (*List, error)
 	Watch(ctx context.Context, query Query) (Stream, error)
 }

@@ -209,6 +209,15 @@ func (c *Cluster) Get(ctx context.Context, namespace, name, _ string) (*records.
 	return &out, nil
 }
 
+// Revision implements records.Cluster.
+func (c *Cluster) Revision(ctx context.Context, namespace, name string) (uint64, error) {
+	record, err := c.Get(ctx, namespace, name, "")
+	if err != nil {
+		return 0, err
+	}
+	return record.Revision, nil
+}
+
 // List implements records.Cluster. It does not support past revisions. It rejects a list without a
 // limit, which could be of any size.
 func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List, error) {

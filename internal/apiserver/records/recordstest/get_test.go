@@ -27,14 +27,28 @@ type slowGets struct {
 
 func (s *slowGets) Get(ctx context.Context, namespace, name, resourceVersion string) (*records.Record, error) {
 	if namespace != heartbeatNamespace {
-		s.reads.Add(1)
-		select {
-		case <-s.release:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := s.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return s.Cluster.Get(ctx, namespace, name, resourceVersion)
+}
+
+func (s *slowGets) Revision(ctx context.Context, namespace, name string) (uint64, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Cluster.Revision(ctx, namespace, name)
+}
+
+func (s *slowGets) wait(ctx context.Context) error {
+	s.reads.Add(1)
+	select {
+	case <-s.release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *slowGets) Update(ctx context.Context, record *records.Record) error {
