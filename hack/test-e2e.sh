@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
-# runs in test-e2e-group.sh, one for each processor at a time: with more clusters, leases expire. The output of a test is
-# printed when it ends, and the summary of all at the end. With -run only the necessary clusters are started: -run
+# runs in test-e2e-group.sh, all at the same time, because they mostly wait. The output of a test is printed when it ends,
+# and the summary of all at the end. With -run only the necessary clusters are started: -run
 # 'TestOperation/TLS'. E2E_KEEP=1 keeps the clusters, to debug failures. TEST_RESULTS is a directory for the runner's
 # events (test-e2e.json).
 set -euo pipefail
@@ -59,19 +59,12 @@ trap 'exit 143' TERM HUP
 "$HERE/packages.sh"
 "$HERE/build.sh"
 "$HERE/images.sh"
-started=0
-start_tests() {
-  local name
-  while [ "$started" -lt ${#tests[@]} ] && [ ${#group[@]} -lt "$(nproc)" ]; do
-    name="${tests[$started]}"
-    started=$((started + 1))
-    # In bash, background processes and their children ignore interrupts by default.
-    CLUSTER_NAME="$base-$started" env --default-signal=INT,QUIT hack/test-e2e-group.sh "$name" "$built" \
-      -test.run "^$name\$$below" "${flags[@]}" >"$logs/$name.log" 2>&1 &
-    group[$!]="$name"
-  done
-}
-start_tests
+for name in "${tests[@]}"; do
+  # In bash, background processes and their children ignore interrupts by default.
+  CLUSTER_NAME="$base-$((${#group[@]} + 1))" env --default-signal=INT,QUIT hack/test-e2e-group.sh "$name" "$built" \
+    -test.run "^$name\$$below" "${flags[@]}" >"$logs/$name.log" 2>&1 &
+  group[$!]="$name"
+done
 
 log="$CACHE/logs/build/operator.log"
 mkdir -p "$(dirname "$log")"
@@ -95,7 +88,7 @@ where() { sed -n 's/^=== RUN *//p' "$logs/$1.log" | tail -n 1; }
 (
   while sleep 30 >/dev/null 2>&1; do
     for name in "${tests[@]}"; do
-      [ ! -e "$logs/$name.log" ] || [ -e "$logs/$name.ended" ] || step "  $name: $(where "$name")"
+      [ -e "$logs/$name.ended" ] || step "  $name: $(where "$name")"
     done
   done
 ) &
@@ -107,7 +100,6 @@ while [ ${#group[@]} -gt 0 ]; do
   wait -n -p pid "${!group[@]}" || status=$?
   name="${group[$pid]}"
   unset "group[$pid]"
-  start_tests
   touch "$logs/$name.ended"
   [ "$status" = 0 ] || failed+=("$name")
   step "$name: what it printed"

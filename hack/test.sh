@@ -14,13 +14,9 @@ shared=() # What starts the kube-apiserver that packages share.
 # Tests of manifests, charts and docs. They call functions of the product one after another, so the race detector has
 # nothing to find.
 sequential=()
+part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
-  # The tools that assemble images, releases and the Helm chart are separate modules.
-  for module in image release chart; do
-    step "go test hack/$module"
-    go test -C "hack/$module" -vet=off ./...
-  done
-  shared=("$results/testcluster")
+  shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./hack/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
   names=$(go list ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
@@ -36,15 +32,22 @@ flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 1))")
 status=0
 race=-race
 [ "${TEST_RACE:-on}" = on ] || race=-race=false
-step "go test $race"
 [ "$race" != -race ] || export CGO_ENABLED=1
-"${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+if [ "$part" != unraced ]; then
+  step "go test $race"
+  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+fi
 export CGO_ENABLED=0
-if [ ${#shared[@]} != 0 ]; then
+if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
+  # The tools that assemble images, releases and the Helm chart are separate modules.
+  for module in image release chart; do
+    step "go test hack/$module"
+    go test -C "hack/$module" -vet=off ./... || status=$?
+  done
   step "go test without the race detector: ${sequential[*]}"
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
 fi
-if [ ${#shared[@]} != 0 ] && [ "$race" = -race ]; then
+if [ ${#shared[@]} != 0 ] && [ "$part" != raced ] && [ "$race" = -race ]; then
   # With the race detector they try every tenth step (kubetest.Stride), or nothing (kubetest.SkipWithRace).
   step "go test of simulations and large inputs, complete, without the race detector"
   mapfile -t simulations < <(git grep -lE '\bkubetest\.(EachStep|Fault|Stride|SkipWithRace)\b|internal/coderd/ensure/ensuretest"' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
