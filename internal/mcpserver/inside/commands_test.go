@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -286,6 +287,58 @@ func TestBackgroundCommandsAreStopped(t *testing.T) {
 	})
 }
 
+// All commands run at the same time, so that their shells are slow.
+func TestNothingStaysOfManyCommands(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
+		w.Env = append(w.Env, "OF_MANY_COMMANDS="+t.Name())
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				c := command("echo said")
+				c.Timeout = time.Hour
+				result, err := in(w).Run(polltest.Context(t), c)
+				if err != nil || result.State != inside.Ended || string(result.Stdout.Start) != "said\n" {
+					t.Errorf("the result is %+v: %v", result, err)
+				}
+			})
+		}
+		all.Wait()
+		polltest.Eventually(t, "no process is left", func() error {
+			programs, err := filepath.Glob("/proc/[0-9]*/environ")
+			for _, file := range programs {
+				if environment, _ := os.ReadFile(file); strings.Contains(string(environment), "OF_MANY_COMMANDS="+t.Name()) {
+					arguments, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+					err = errors.Join(err, fmt.Errorf("%s is left: %q", file, arguments))
+				}
+			}
+			return err
+		})
+	})
+}
+
+func TestACommandThatJustBeganIsNotLost(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				ctx := polltest.Context(t)
+				id, err := in(w).Start(ctx, command("sleep 1000"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if result, err := in(w).Poll(ctx, id, 100); err != nil || result.State != inside.Running {
+					t.Errorf("the result is %+v: %v", result, err)
+				}
+				if result, err := in(w).Stop(ctx, id, 100); err != nil || result.State != inside.Ended {
+					t.Errorf("stopped: %+v: %v", result, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 func TestALostCommandIsReported(t *testing.T) {
 	w := mcptest.NewWorkspace(t)
 	store := filepath.Join(w.Home, ".cache/coder-k8s/commands/abcdefghijklmnopqrstuvwxyz")
@@ -293,7 +346,7 @@ func TestALostCommandIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A running process that does not belong to this command.
-	if err := os.WriteFile(filepath.Join(store, "pid"), fmt.Appendf(nil, "-%d\n", os.Getpid()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(store, "pid"), fmt.Appendf(nil, "-%d 1\n", os.Getpid()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	result, err := in(w).Stop(polltest.Context(t), "abcdefghijklmnopqrstuvwxyz", 100)
@@ -310,7 +363,7 @@ func TestACommandThatJustEndedIsNotLost(t *testing.T) {
 	store := filepath.Join(w.Home, ".cache/coder-k8s/commands", id)
 	programs := filepath.Join(w.Home, "programs")
 	for name, content := range map[string]string{
-		filepath.Join(store, "pid"):      fmt.Sprintf("-%d\n", os.Getpid()),
+		filepath.Join(store, "pid"):      fmt.Sprintf("-%d 1\n", os.Getpid()),
 		filepath.Join(programs, "sleep"): "#!/bin/sh\necho 3 >" + store + "/code\n: >" + store + "/done\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

@@ -173,7 +173,7 @@ func TestTextFromInsideIsMarked(t *testing.T) {
 			t.Errorf("the answer of %s is not marked: %v", name, answer)
 		}
 	}
-	if ran["stdout"] != injection+"\n" || read["content"] != injection+"\n" || strings.Contains(ran["stderr"].(string), "ghp_") {
+	if ran["state"] != "ended" || ran["stdout"] != injection+"\n" || read["content"] != injection+"\n" || strings.Contains(ran["stderr"].(string), "ghp_") {
 		t.Errorf("%v\n%v", ran, read)
 	}
 	if err := os.WriteFile(filepath.Join(c.workspace.Home, "hidden"), []byte("a\u200bb"), 0o600); err != nil {

@@ -16,27 +16,23 @@ attend() {
 	exec 4<&-
 	target=$child
 	case ${setsid:+m}$- in *m*) target=-$child ;; esac
-	set +m
-	[ -z "$pid" ] || echo "$target" >"$pid"
-	watchdog "$1" >/dev/null 2>&1 3>&- &
+	[ -z "$pid" ] || echo "$target $(born "$child")" >"$pid"
+	# A program, because a shell that forks itself keeps copies of its standard output, and can
+	# miss signals.
+	$setsid sh -c "$watch" sh "$1" "$target" </dev/null >/dev/null 2>&1 3>&- &
 	watchdog=$!
+	set +m
 	wait "$child" 2>/dev/null
 	code=$?
-	signal TERM "$watchdog"
-	signal KILL "$target"
+	unwatch
+	kill -s KILL -- "$target" 2>/dev/null
 	return "$code"
 }
-watchdog() {
-	nap=
-	trap '[ -z "$nap" ] || signal TERM "$nap"; exit' TERM
-	sleep "$1" &
-	nap=$!
-	wait "$nap"
-	end
-}
-end() {
-	signal TERM "$target"
-	sleep 2
-	signal KILL "$target"
-}
-signal() { kill -s "$1" -- "$2" 2>/dev/null; }
+watch='sleep "$1"
+kill -s TERM -- "$2"
+sleep 2
+kill -s KILL -- "$2"'
+# The watchdog may not have its process group yet, and may still have this shell's traps. It dies
+# before its group, so that it starts nothing between.
+unwatch() { kill -s KILL -- "$watchdog" "-$watchdog"; wait "$watchdog"; } 2>/dev/null
+end() { sh -c "$watch" sh 0 "$target" 2>/dev/null; }

@@ -2,21 +2,18 @@
 # is: state, exit code; for each stream its size and how much of its start is shown, if
 # something is left out.
 [ -d "$store" ] || exit 108
-alive() { target=$(cat "$store/pid" 2>/dev/null) && grep -q "CODER_K8S_COMMAND=$2" "/proc/${target#-}/environ" 2>/dev/null; }
-gone() { [ -s "$store/pid" ] && ! alive "$@"; }
 state=running
 code=0
 for second in 1 2 3; do
 	[ -e "$store/done" ] && break
-	[ -e "$store/code" ] || gone "$@" || break
-	# Its program is just being started, or its exit code or its last output is being stored.
+	[ -e "$store/code" ] || { [ -s "$store/pid" ] && ! alive "$store/pid"; } || break
+	# Its exit code or its last output is being stored.
 	sleep 1
 done
+alive "$store/keeper" || alive "$store/pid" || state=lost
 if [ -s "$store/code" ]; then
 	state=ended
 	code=$(cat "$store/code")
-elif gone "$@" && [ ! -s "$store/code" ]; then
-	state=lost
 fi
 size() {
 	dropped=$(cat "$1.dropped" 2>/dev/null) || dropped=0

@@ -2,7 +2,7 @@
 # command began.
 cd "$directory" || exit 103
 pid=
-trap 'signal TERM "$watchdog"; end; exit 129' HUP INT TERM
+trap 'unwatch; end; exit 129' HUP INT TERM
 echo begun
 exec 4<&0 </dev/null
 attend "$2" "$3"

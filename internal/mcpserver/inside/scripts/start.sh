@@ -25,9 +25,9 @@ keep() {
 part() { dd bs=4096 count=512 2>/dev/null >"$1"; }
 
 trap '' HUP
-export CODER_K8S_COMMAND="$2"
 {
 	{ { { umask "$usual"; attend "$3" "$4" 4</dev/null; echo "$code" >"$store/code"; } 2>&1 >&3 3>&- | keep "$store/err"; } 3>&1 | keep "$store/out"; }
 	: >"$store/done"
 } </dev/null >/dev/null 2>&1 &
+echo "$! $(born "$!")" >"$store/keeper"
 echo begun

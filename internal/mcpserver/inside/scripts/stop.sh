@@ -1,11 +1,15 @@
 # $2 id.
 [ -d "$store" ] || exit 108
-target=$(cat "$store/pid" 2>/dev/null)
-[ -z "$target" ] || [ -e "$store/code" ] && exit 0
-grep -q "CODER_K8S_COMMAND=$2" "/proc/${target#-}/environ" || exit 0
-kill -s TERM -- "$target" 2>/dev/null
+signal=TERM
 for second in 1 2 3 4 5; do
 	[ -e "$store/code" ] && exit 0
-	[ "$second" -lt 4 ] || kill -s KILL -- "$target" 2>/dev/null
+	[ "$second" != 4 ] || signal=KILL
+	if alive "$store/pid"; then
+		[ -z "$signal" ] || kill -s "$signal" -- "$target" 2>/dev/null
+		signal=
+	else
+		# Its program is just being started, or its exit code is being stored.
+		alive "$store/keeper" || exit 0
+	fi
 	sleep 1
 done
