@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -161,6 +162,19 @@ func (s *servers) startControllers() error {
 	return nil
 }
 
+// schemaless returns the definitions without their schemas, which have no part in an uninstallation
+// and cost a kube-apiserver most of the time of these tests.
+var schemaless = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	read := envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}}
+	err := envtest.ReadCRDFiles(&read)
+	for _, definition := range read.CRDs {
+		for i := range definition.Spec.Versions {
+			definition.Spec.Versions[i].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+		}
+	}
+	return read.CRDs, err
+})
+
 // install applies config/default, and sets the status of a running operator.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
@@ -168,8 +182,17 @@ func (c *cluster) install(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	definitions, err := schemaless()
+	if err != nil {
+		t.Fatal(err)
+	}
 	polltest.Eventually(t, "the definitions are installed", func() error {
-		_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()})
+		// InstallCRDs changes what it gets.
+		options := envtest.CRDInstallOptions{MaxTime: polltest.Timeout()}
+		for _, definition := range definitions {
+			options.CRDs = append(options.CRDs, definition.DeepCopy())
+		}
+		_, err := envtest.InstallCRDs(c.config, options)
 		return err
 	})
 	c.served(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // failing is a client that cannot delete control planes.
@@ -83,12 +84,17 @@ func TestTakenBack(t *testing.T) {
 	}
 	// The command for the objects is the last one, and the first one to run.
 	slices.Reverse(script)
-	shell := exec.CommandContext(t.Context(), "sh", "-euc", strings.Join(script, "\n"))
-	shell.Dir = directory
-	shell.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
-	if out, err := shell.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, said)
-	}
+	// The commands can be repeated, and kubectl says so while kube-apiserver does not know a new definition (503).
+	polltest.Eventually(t, "the commands succeed", func(ctx context.Context) error {
+		shell := exec.CommandContext(ctx, "sh", "-euc", strings.Join(script, "\n"))
+		shell.Dir = directory
+		shell.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+		out, err := shell.CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "There can be a delay") {
+			t.Fatalf("%v: %s\n%s", err, out, said)
+		}
+		return err
+	})
 
 	for _, d := range installation.Definitions() {
 		list := &unstructured.UnstructuredList{}
