@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
@@ -24,17 +22,12 @@ import (
 func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	collector := tracingtest.New(t)
-	names, proxy := startCoders(t)
-	ns := namespace(t)
-	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns, "--log-level=debug", "--mcp-rate-limit=0",
+	s := newServed(t, 1)
+	ns, coder := s.ns, s.coder
+	template := coder.AddTemplate("coder", "one", map[string]string{"main.tf": "# one\n"})
+	coder.BuildWorkspace(coder.AddWorkspace("admin", template, "one"), "stop")
+	p := startProcess(t, s.proxy, "--leader-elect=false", "--watch-namespaces="+ns, "--log-level=debug", "--mcp-rate-limit=0",
 		"--tracing-endpoint="+collector.Address(), "--tracing-insecure")
-	coder := coderdtest.New(t)
-	names.add(t, ns, "coder", coder)
-	startStandIn(t, ns)
-	create(t, controlPlane(ns, "coder", withDatabase))
-	waitCondition(t, ns, "coder", coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
-	hello := coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# hello\n"})
-	coder.BuildWorkspace(coder.AddWorkspace("admin", hello, "one"), "stop")
 	p.ready(t)
 	serve(t, p)
 	polltest.Eventually(t, "the API shows the workspace", func(ctx context.Context) error {
