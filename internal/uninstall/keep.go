@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,6 +156,19 @@ func (u *uninstaller) release(ctx context.Context, o object) error {
 	return nil
 }
 
+// patch patches an object. A MutatingAdmissionPolicy applies to every change, and kube-apiserver refuses changes
+// for which it has not read the schema of the kind again, up to some seconds after any definition was created or deleted.
+func (u *uninstaller) patch(ctx context.Context, o client.Object, patch client.Patch) error {
+	var refused error
+	if _, err := u.wait(ctx, u.patience(), func(ctx context.Context) (bool, error) {
+		refused = u.kube.Patch(ctx, o, patch)
+		return !apierrors.IsServiceUnavailable(refused) || !strings.Contains(refused.Error(), "There can be a delay"), nil
+	}); err != nil {
+		return err
+	}
+	return refused
+}
+
 // patchMetadata takes something from the metadata of an object. It reads the object again after a
 // conflict. It reports false if the object is gone, or if fields returns nil: nothing to change.
 func (u *uninstaller) patchMetadata(ctx context.Context, o client.Object, name any, what string, fields func() map[string]any) (bool, error) {
@@ -168,7 +182,7 @@ func (u *uninstaller) patchMetadata(ctx context.Context, o client.Object, name a
 		if err != nil {
 			return false, err
 		}
-		err = u.kube.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+		err = u.patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
 		switch {
 		case gone(err):
 			return false, nil

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -566,23 +567,70 @@ func testAForgottenDeletionGoesOn(t *testing.T, reason, message string) {
 	}).Build()
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	u := &uninstaller{kube: kube, clock: clock, step: 5 * poll, progress: io.Discard}
-	done := make(chan error, 1)
-	go func() { done <- u.deleteDefinitions(t.Context()) }()
-	for ended := false; !ended; {
-		select {
-		case err := <-done:
-			if err != nil {
+	if err := steppedUntil(clock, func() error { return u.deleteDefinitions(t.Context()) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(u.stayed) > 0 || reminded != 1 {
+		t.Errorf("reminded %d times, and says %q", reminded, u.stayed)
+	}
+}
+
+// kube-apiserver refuses a change for some seconds after a definition was deleted, because it cannot apply a
+// MutatingAdmissionPolicy. The command repeats the change, for a limited time.
+func TestPolicyThatCannotBeAppliedYet(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals int
+		want     string
+	}{
+		"for a moment": {3, ""},
+		"for too long": {1000, "There can be a delay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := installation.Definitions()[0]
+			o := &unstructured.Unstructured{}
+			o.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
+			o.SetNamespace("team")
+			o.SetName("coder")
+			o.SetFinalizers([]string{d.Finalizer, "others.example.com/kept"})
+			left := c.refusals
+			kube := fake.NewClientBuilder().WithObjects(o.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, kube client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if left--; left >= 0 {
+						return apierrors.NewServiceUnavailable("Resource kind X not found. There can be a delay between when " +
+							"CustomResourceDefinitions are created and when they are available.")
+					}
+					return kube.Patch(ctx, obj, patch, options...)
+				},
+			}).Build()
+			clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+			u := &uninstaller{kube: kube, clock: clock, step: 5 * poll, progress: io.Discard}
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				t.Fatal(err)
 			}
-			ended = true
+			err := steppedUntil(clock, func() error { return u.release(t.Context(), object{o, d}) })
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("it ends with %v, want %q", err, c.want)
+			}
+			if c.want == "" && !slices.Equal(o.GetFinalizers(), []string{"others.example.com/kept"}) {
+				t.Errorf("the finalizers are %q", o.GetFinalizers())
+			}
+		})
+	}
+}
+
+// steppedUntil advances the clock whenever do waits, until do has ended.
+func steppedUntil(clock *clocktesting.FakeClock, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	for {
+		select {
+		case err := <-done:
+			return err
 		default:
 			if clock.HasWaiters() {
 				clock.Step(poll)
 			}
 			runtime.Gosched()
 		}
-	}
-	if len(u.stayed) > 0 || reminded != 1 {
-		t.Errorf("reminded %d times, and says %q", reminded, u.stayed)
 	}
 }
