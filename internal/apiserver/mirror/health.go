@@ -89,10 +89,12 @@ func (h *health) resume(known syncstatus.Status, now time.Time) {
 	}
 }
 
-// succeeded records a success.
+// succeeded records a success. callConnect succeeds without an answer from Coder.
 func (h *health) succeeded(call string) {
 	delete(h.failing, call)
-	h.inherited = false
+	if call != callConnect {
+		h.inherited = false
+	}
 }
 
 // failed records the failure of a call that was sent at began.

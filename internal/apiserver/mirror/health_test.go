@@ -77,6 +77,13 @@ func TestHealth(t *testing.T) {
 			}, syncstatus.Ready},
 			{1, fail(callCount, unreachable), syncstatus.Ready}, {5, nothing, syncstatus.Ready}, {6, nothing, syncstatus.Stale},
 		},
+		"resumed ready, and connected": {
+			{0, func(h *health, now time.Time) {
+				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}}, now)
+			}, syncstatus.Ready},
+			{0, ok(callConnect), syncstatus.Ready}, {1, fail(callCount, unreachable), syncstatus.Ready}, {5, ok(callConnect), syncstatus.Ready},
+			{6, ok(callConnect), syncstatus.Stale},
+		},
 		"resumed ready, and answered": {
 			{0, func(h *health, now time.Time) {
 				h.resume(syncstatus.Status{State: syncstatus.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}}, now)
