@@ -182,6 +182,8 @@ type site struct {
 	agent *fakeAgent
 	// files are the files of the certificate. If empty, the server creates its own certificate.
 	files options.CertKey
+	// delegate replaces letTesterIn.
+	delegate func(*server.Config) error
 	// joined counts the namespaces that were created on the site.
 	joined atomic.Int32
 
@@ -215,7 +217,7 @@ func newSite(t testing.TB, notes *journal) *site {
 		}),
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
 		provider: &provider{}, timing: fast(), journal: notes,
-		agent: newFakeAgent(t),
+		agent: newFakeAgent(t), delegate: letTesterIn,
 	}
 }
 
@@ -252,7 +254,7 @@ func (s *site) build(t testing.TB) net.Listener {
 	}, kube{
 		client: s.kube, dynamic: s.untyped,
 		informers:  informers.NewSharedInformerFactory(s.kube, 0),
-		delegate:   letTesterIn,
+		delegate:   s.delegate,
 		workspaces: s.workspaces, templates: s.templates, users: s.users, sources: s.sources,
 	})
 	if err != nil {
