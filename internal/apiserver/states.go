@@ -35,6 +35,10 @@ const (
 	statesEvery, statesRetry = time.Second, 500 * time.Millisecond
 )
 
+// staticState is the name of the state of the Coder from the command line, which has no control plane. No control plane has
+// a name with a dot.
+const staticState = "static.connection"
+
 // errNotHeld means that another replica may be mirroring meanwhile.
 var errNotHeld = errors.New("the Lease of the replica that mirrors was not renewed in time")
 
@@ -153,8 +157,12 @@ func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 		if err != nil {
 			return nil, err
 		}
+		controlPlane := types.NamespacedName{Namespace: state.Namespace, Name: state.Name}
+		if state.Name == staticState {
+			controlPlane.Name = ""
+		}
 		p := syncstatus.Status{
-			ControlPlane: types.NamespacedName{Namespace: state.Namespace, Name: state.Name}, NamePrefix: state.Spec.NamePrefix,
+			ControlPlane: controlPlane, NamePrefix: state.Spec.NamePrefix,
 			State: syncstatus.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
 			Since: metav1.NewTime(state.Spec.Since.Time), Message: state.Spec.Message,
 		}
@@ -221,7 +229,7 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 			errs = append(errs, errNotHeld)
 			break
 		}
-		err := s.client.Resource(mirrorStates).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{})
+		err := s.client.Resource(mirrorStates).Namespace(name.Namespace).Delete(ctx, stateName(name), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
@@ -230,10 +238,13 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 	return errors.Join(errs...)
 }
 
+// stateName returns the name of the state of a control plane.
+func stateName(controlPlane types.NamespacedName) string { return cmp.Or(controlPlane.Name, staticState) }
+
 func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	state := &metadatav1alpha1.CoderMirrorState{
 		TypeMeta:   metav1.TypeMeta{APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: p.ControlPlane.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: stateName(p.ControlPlane)},
 		Spec: metadatav1alpha1.MirrorStateSpec{
 			State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
 			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed,
@@ -245,7 +256,7 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	}
 	object := &unstructured.Unstructured{Object: untyped}
 	states := s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace)
-	found, err := states.Get(ctx, p.ControlPlane.Name, metav1.GetOptions{})
+	found, err := states.Get(ctx, state.Name, metav1.GetOptions{})
 	if !s.held() {
 		// Another replica may have written a newer state before it was read. If another one writes it
 		// from now on, the update conflicts.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,8 +129,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestStaticCoder serves one Coder from the command line, in one namespace,
-// without any control plane in the cluster.
+// TestStaticCoder serves one Coder from the command line, in one namespace, without any control plane in the cluster. Two
+// replicas do it.
 func TestStaticCoder(t *testing.T) {
 	coder := coderdtest.New(t)
 	token := coder.AddUser("root", "owner")
@@ -140,14 +141,17 @@ func TestStaticCoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns := namespace(t)
-	p := startProcess(t, "", "--app=aggregated-apiserver", "--coder-url", coder.URL, "--coder-session-token-file", file, "--coder-namespace", ns)
-	p.ready(t)
-	serve(t, p)
-	list := &aggregationv1alpha1.CoderWorkspaceList{}
-	if err := environment.client.List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) != 1 || list.Items[0].Name != "coder.root.one" {
-		t.Errorf("the list is %+v, error %v", list.Items, err)
-	}
-	if err := environment.client.List(t.Context(), list, client.InNamespace(namespace(t))); err != nil || len(list.Items) != 0 {
-		t.Errorf("another namespace has %+v, error %v", list.Items, err)
+	for i, r := range startReplicas(t, "", 2, "--coder-url", coder.URL, "--coder-session-token-file", file, "--coder-namespace", ns) {
+		serve(t, r.process)
+		list := &aggregationv1alpha1.CoderWorkspaceList{}
+		if err := environment.client.List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) != 1 || list.Items[0].Name != "coder.root.one" {
+			t.Errorf("replica %d lists %+v, error %v", i, list.Items, err)
+		}
+		if err := environment.client.List(t.Context(), list, client.InNamespace(namespace(t))); err != nil || len(list.Items) != 0 {
+			t.Errorf("replica %d lists in another namespace %+v, error %v", i, list.Items, err)
+		}
+		if logs := r.logs.String(); strings.Contains(logs, "Could not write the sync status") {
+			t.Errorf("replica %d logs:\n%s", i, logs)
+		}
 	}
 }
