@@ -239,7 +239,9 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 }
 
 // stateName returns the name of the state of a control plane.
-func stateName(controlPlane types.NamespacedName) string { return cmp.Or(controlPlane.Name, staticState) }
+func stateName(controlPlane types.NamespacedName) string {
+	return cmp.Or(controlPlane.Name, staticState)
+}
 
 func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	state := &metadatav1alpha1.CoderMirrorState{

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -181,6 +183,7 @@ func TestTimeGrowsWithTheLengthAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	kubetest.SkipWithRace(t)
 	took := func(s string) time.Duration {
 		start := processorTime(t)
 		Prose(s)

@@ -49,8 +49,9 @@ type history struct {
 // recorded calls about each object are linearizable (linear_test.go); one log explains
 // what every watch and every list showed (observations_test.go); nothing is created twice;
 // there is no second full read of Coder; and at the end all replicas have the same state
-// as Coder.
+// as Coder. It is the only parallel test with the aggregated API, of which only one program mirrors.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	h := newHistory(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -81,9 +81,8 @@ func (s *apiServer) kill() {
 
 // TestAPIServerRestarts: kube-apiserver is killed in the middle of the operator's
 // work and started again. The operator continues to run and completes its work;
-// nothing is created twice.
+// nothing is created twice. It is not parallel, for the same reason as TestSomeNamespaces.
 func TestAPIServerRestarts(t *testing.T) {
-	t.Parallel()
 	server := newAPIServer(t)
 	server.start(t)
 	t.Cleanup(func() {

@@ -21,9 +21,15 @@ func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uui
 }
 
 // BuildWorkspace starts, stops or deletes a workspace, as another user of Coder would. The build
-// finishes at once.
+// finishes at once, and Coder lists it.
 func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {
-	s.change(id, func(w *workspace) { s.doneBuild(w, codersdk.WorkspaceTransition(transition)) })
+	s.change(id, func(w *workspace) {
+		s.doneBuild(w, codersdk.WorkspaceTransition(transition))
+		b := w.latest()
+		b.job.workspace, b.job.versionID = w, b.version
+		b.job.Type, b.job.Input = codersdk.ProvisionerJobTypeWorkspaceBuild, codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.id}
+		s.jobs = append(s.jobs, b.job)
+	})
 }
 
 // RenameWorkspace renames a workspace, as another user of Coder would.

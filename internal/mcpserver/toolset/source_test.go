@@ -3,6 +3,8 @@ package toolset
 import (
 	"strings"
 	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func TestCleanSource(t *testing.T) {
@@ -42,6 +44,7 @@ func TestCleanSource(t *testing.T) {
 // TestCleanHostileSource takes minutes if a part of a line is searched to the end of the
 // line more than a few times.
 func TestCleanHostileSource(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	for _, part := range []string{"=a.b[", "=a.b[=", "=a.", "= ", "${", "${=a.b", "$", "=a.b", `="a.b`, "<<a", "<<-"} {
 		line := strings.Repeat(part, (256<<10)/len(part))
 		if got := CleanSource("main.tf", "token="+line); got == "" {
