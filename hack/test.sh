@@ -11,31 +11,47 @@ cd "$HERE/../.."
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
-# Tests of manifests, charts and docs. They call functions of the product one after another, so the race detector has
-# nothing to find.
+# Tests of manifests, charts, docs and policies. They call functions of the product one after another, so the race detector
+# has nothing to find.
 sequential=()
 part="${TEST_PART:-both}"
 if [ $# = 0 ]; then
   shared=("$results/testcluster-$part")
   go build -o "${shared[0]}" ./hack/testcluster
   # Plain assignments, so that an error of go list ends the script and no package is left out.
-  names=$(go list ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
+  names=$(go list ./test/admission ./test/chart ./test/docs ./test/manifests ./test/monitoring ./test/release)
   mapfile -t sequential <<<"$names"
-  names=$(go list ./... | grep -vxF "$names")
+  names=$(go list ./... | grep -vxF -e "$names" -e "$(go list ./test/integration)")
   mapfile -t others <<<"$names"
-  # The longest tests first, and one more than processors, because test/integration mostly waits.
-  set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
+  # The longest tests first.
+  set -- ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
     ./internal/apiserver/... "${others[@]}"
 fi
+# The longest tests of test/integration, which take as long as the others.
+faults='^(TestHistory|TestAbsence|TestNamespaceDeletedDuringFirstSync)$'
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
-flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 1))")
+flags=(-vet=off -count=1 -timeout 60m -p "$(nproc)")
 status=0
 race=-race
 [ "${TEST_RACE:-on}" = on ] || race=-race=false
 [ "$race" != -race ] || export CGO_ENABLED=1
 if [ "$part" != unraced ]; then
   step "go test $race"
+  halves=()
+  trap 'kill "${halves[@]}" 2>/dev/null || true' EXIT
+  # integration NAME FLAG...: starts one of the two halves of test/integration. They mostly wait, and take the longest.
+  integration() {
+    "${gotestsum[@]}" --jsonfile "$results/$1.json" -- "$race" "${flags[@]}" "${@:2}" ./test/integration >"$results/$1.log" 2>&1 &
+    halves+=($!)
+  }
+  if [ ${#shared[@]} != 0 ]; then
+    integration faults -run "$faults"
+    integration integration -skip "$faults"
+  fi
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+  for half in "${halves[@]}"; do wait "$half" || status=$?; done
+  trap - EXIT
+  [ ${#halves[@]} = 0 ] || cat "$results/faults.log" "$results/integration.log"
 fi
 export CGO_ENABLED=0
 if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
