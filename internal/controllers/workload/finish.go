@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -97,7 +98,7 @@ func Settled(err error) error {
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, apply.ErrOwnerDeleted):
 		return ensure.Waits(coderv1alpha1.ReasonWaiting, ConflictInterval, "%v", err)
-	case errors.Is(err, apply.ErrTerminating):
+	case errors.Is(err, apply.ErrTerminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ensure.Waits(coderv1alpha1.ReasonWaiting, terminatingInterval, "%v", err)
 	}
 	return err

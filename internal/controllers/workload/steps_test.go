@@ -3,14 +3,21 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 )
 
 func TestRunBlocksOnlyWhatNeedsTheFailedStep(t *testing.T) {
@@ -57,5 +64,29 @@ func TestRunBlocksOnlyWhatNeedsTheFailedStep(t *testing.T) {
 	}
 	if !slices.Contains(ran, "deployment") || !outcome.Succeeded("deployment") {
 		t.Error("the deployment was held up by the failure of another step")
+	}
+}
+
+func TestSettled(t *testing.T) {
+	things := schema.GroupResource{Resource: "things"}
+	leaving := apierrors.NewForbidden(things, "coder", errors.New("unable to create new content in namespace team because it is being terminated"))
+	leaving.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		err   error
+		after time.Duration
+	}{
+		"a conflict":                         {apierrors.NewConflict(things, "coder", errors.New("changed")), ConflictInterval},
+		"an owner that is being deleted":     {apply.ErrOwnerDeleted, ConflictInterval},
+		"an object that is being deleted":    {apply.ErrTerminating, terminatingInterval},
+		"a namespace that is being deleted":  {leaving, terminatingInterval},
+		"a permission that is missing":       {apierrors.NewForbidden(things, "coder", errors.New("no role")), 0},
+		"kube-apiserver that does not serve": {apierrors.NewServiceUnavailable("starting"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop := ensure.Stopped(Settled(fmt.Errorf("applying: %w", c.err)))
+			if (stop != nil) != (c.after > 0) || stop != nil && (stop.After != c.after || stop.Reason != coderv1alpha1.ReasonWaiting) {
+				t.Errorf("it ends with %+v", stop)
+			}
+		})
 	}
 }
