@@ -38,12 +38,12 @@ for _ in $(seq "${LOAD:-$(nproc)}"); do
   loops+=($!)
 done
 
-# one RUN PROGRAM: runs a test's program and writes its events.
+# one RUN PROGRAM [FLAG]: runs a test's program and writes its events.
 one() {
   local name
   name=$(basename "$2")
-  cd "$(cat "$2.dir")" && go tool test2json -t -p "$name" "$2" -test.v=test2json -test.paniconexit0 -test.timeout=40m \
-    >"$logs/$1/$name.json" 2>&1 || true
+  cd "$(cat "$2.dir")" && go tool test2json -t -p "$name" "$2" -test.v=test2json -test.paniconexit0 -test.timeout=40m "${@:3}" \
+    >"$logs/$1/$name${3:+${3%%=*}}.json" 2>&1 || true
 }
 export -f one
 export logs
@@ -52,7 +52,8 @@ for run in $(seq "$runs"); do
   start=$SECONDS
   # Largest first: they take the longest.
   find "$logs/programs" -type f ! -name '*.dir' -printf '%s %p\n' | sort -rn | cut -d' ' -f2 |
-    "$logs/testcluster" xargs -P "$(nproc)" -I{} bash -c 'one "$@"' one "$run" {}
+    sed -E 's#^(.*/test-integration)$#\1 -test.run='"$FAULT_TESTS"'\n\1 -test.skip='"$FAULT_TESTS"'#' |
+    "$logs/testcluster" xargs -P "$(($(nproc) + 2))" -L 1 bash -c 'one "$@"' one "$run"
   jq -r 'select(.Action == "fail") | .Package + " " + (.Test // "(package)")' "$logs/$run"/*.json | sort -u >"$logs/$run.failed"
   step "run $run of $runs: $((SECONDS - start)) s, load $(cut -d' ' -f1 /proc/loadavg), $(wc -l <"$logs/$run.failed") failed"
   [ -s "$logs/$run.failed" ] || rm -r "${logs:?}/$run"

@@ -27,10 +27,8 @@ if [ $# = 0 ]; then
   set -- ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd \
     ./internal/apiserver/... "${others[@]}"
 fi
-# The longest tests of test/integration, which take as long as the others.
-faults='^(TestHistory|TestAbsence|TestNamespaceDeletedDuringFirstSync)$'
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
-flags=(-vet=off -count=1 -timeout 60m -p "$(nproc)")
+flags=(-vet=off -count=1 -timeout 60m -p "$(($(nproc) + 2))")
 status=0
 race=-race
 [ "${TEST_RACE:-on}" = on ] || race=-race=false
@@ -39,14 +37,14 @@ if [ "$part" != unraced ]; then
   step "go test $race"
   halves=()
   trap 'kill "${halves[@]}" 2>/dev/null || true' EXIT
-  # integration NAME FLAG...: starts one of the two halves of test/integration. They mostly wait, and take the longest.
+  # integration NAME FLAG...: starts one of the two halves of test/integration. Both mostly wait.
   integration() {
     "${gotestsum[@]}" --jsonfile "$results/$1.json" -- "$race" "${flags[@]}" "${@:2}" ./test/integration >"$results/$1.log" 2>&1 &
     halves+=($!)
   }
   if [ ${#shared[@]} != 0 ]; then
-    integration faults -run "$faults"
-    integration integration -skip "$faults"
+    integration faults -run "$FAULT_TESTS"
+    integration integration -skip "$FAULT_TESTS"
   fi
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
   for half in "${halves[@]}"; do wait "$half" || status=$?; done

@@ -21,3 +21,7 @@ export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
 # KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own informers would inherit it: it
 # treats typed custom resources as different if a watch includes their kind and a list omits it. The tests whose
 # informers read the aggregated API (internal/apiserver, test/integration) switch it on in their TestMain.
+# The longest tests of test/integration. They take as long as its other tests, and run beside them, with their own
+# kube-apiserver.
+# shellcheck disable=SC2034
+FAULT_TESTS='^(TestHistory|TestAbsence|TestNamespaceDeletedDuringFirstSync)$'
