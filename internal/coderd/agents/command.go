@@ -20,7 +20,15 @@ const (
 	// hangupTimeout is how long a command may handle SIGHUP, for example to write its history on a busy
 	// machine. After that, the agent kills a command that has a terminal.
 	hangupTimeout = 10 * time.Second
+	// aliveInterval is how often the agent's SSH server is asked whether it still answers, and aliveTimeout how long it may
+	// take. Both are shorter than those of config-ssh, after which OpenSSH gives up.
+	aliveInterval, aliveTimeout = 15 * time.Second, 45 * time.Second
+	// aliveRequest is a request that every SSH server answers, as OpenSSH sends it.
+	aliveRequest = "keepalive@openssh.com"
 )
+
+var errStalled = fmt.Errorf("the agent has not answered for %s, although it is connected to Coder: the connection has stalled, "+
+	"and it is not known whether the command has finished", aliveTimeout)
 
 // Command is a command to run in a workspace.
 type Command struct {
@@ -86,11 +94,32 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	if c.Resize != nil {
 		go resize(session, c.Resize, cancel)
 	}
+	go keepAlive(ctx, client, cancel)
 	err = session.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return exitOf(err)
+}
+
+// keepAlive cancels a session whose agent no longer answers. The TCP stack of Coder's agents sometimes stops sending on a
+// busy machine, while other connections to the same agent work.
+func keepAlive(ctx context.Context, client ssh.Conn, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(aliveInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		late := time.AfterFunc(aliveTimeout, func() { cancel(errStalled) })
+		_, _, err := client.SendRequest(aliveRequest, true, nil)
+		late.Stop()
+		if err != nil {
+			return
+		}
+	}
 }
 
 var errClientGone = errors.New("the client disconnected")
