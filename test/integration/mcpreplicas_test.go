@@ -93,7 +93,8 @@ func TestMCPReplicas(t *testing.T) {
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
 	// Both look for the Secret at the same time, and one of them creates it.
-	one, two := startMCPIn(t, ns), startMCPIn(t, ns)
+	// On a fast machine, the calls of this test exceed the default rate limit.
+	one, two := startMCPIn(t, ns, "--mcp-rate-limit=0"), startMCPIn(t, ns, "--mcp-rate-limit=0")
 	one.ready(t)
 	two.ready(t)
 	service := inTurn(t, one, two)
