@@ -34,8 +34,9 @@ type kube struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
 	informers informers.SharedInformerFactory
-	// delegate configures authentication and authorization. Tests replace it.
-	delegate func(*server.Config) error
+	// delegate configures authentication and authorization. It returns the CAs that must be read before
+	// clients can be authenticated. Tests replace it.
+	delegate func(*server.Config) ([]authority, error)
 	// workspaces, templates and users are the records of these kinds. sources are the files of
 	// templates.
 	workspaces, templates, users, sources records.Cluster
@@ -46,7 +47,7 @@ type kube struct {
 func assemble(
 	opts *Options, typer *runtime.Scheme, config *server.RecommendedConfig, k kube,
 	certificate *certificates.Manager, listener net.Listener,
-) error {
+) ([]authority, error) {
 	definitions := openapi.GetOpenAPIDefinitions
 	namer := apiopenapi.NewDefinitionNamer(typer)
 	config.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
@@ -66,15 +67,16 @@ func assemble(
 		serving.ServerCert.GeneratedCert = certificate.Provider()
 	}
 	if err := serving.ApplyTo(&config.SecureServing); err != nil {
-		return fmt.Errorf("preparing to serve the aggregated API at %s port %d: %w", serving.BindAddress, serving.BindPort, err)
+		return nil, fmt.Errorf("preparing to serve the aggregated API at %s port %d: %w", serving.BindAddress, serving.BindPort, err)
 	}
 	// The library requires a client of this server, with all permissions and a new RSA key. Nothing uses it.
 	config.LoopbackClientConfig = &restclient.Config{}
-	if err := k.delegate(&config.Config); err != nil {
-		return err
+	authorities, err := k.delegate(&config.Config)
+	if err != nil {
+		return nil, err
 	}
 	if err := opts.Audit.ApplyTo(&config.Config); err != nil {
-		return fmt.Errorf("setting up the audit log: %w", err)
+		return nil, fmt.Errorf("setting up the audit log: %w", err)
 	}
 	if config.AuditPolicyRuleEvaluator != nil {
 		config.AuditPolicyRuleEvaluator = withoutTokens{config.AuditPolicyRuleEvaluator}
@@ -85,27 +87,28 @@ func assemble(
 	}
 	if err := opts.Admission.ApplyTo(&config.Config, k.informers, k.client, k.dynamic,
 		utilfeature.DefaultFeatureGate, config.EffectiveVersion, quotaInitializer{}); err != nil {
-		return fmt.Errorf("setting up admission: %w", err)
+		return nil, fmt.Errorf("setting up admission: %w", err)
 	}
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
 		return withoutProtobufObjects(build(withRequestID(api), c))
 	}
-	return nil
+	return authorities, nil
 }
 
 // delegateTo returns a function that delegates authentication and authorization to a cluster.
-func delegateTo(client kubernetes.Interface) func(*server.Config) error {
-	return func(config *server.Config) error {
-		if err := delegateAuthentication(client, config); err != nil {
-			return fmt.Errorf("delegating authentication: %w", err)
+func delegateTo(client kubernetes.Interface) func(*server.Config) ([]authority, error) {
+	return func(config *server.Config) ([]authority, error) {
+		authorities, err := delegateAuthentication(client, config)
+		if err != nil {
+			return nil, fmt.Errorf("delegating authentication: %w", err)
 		}
 		decide, err := delegateAuthorization(client)
 		if err != nil {
-			return fmt.Errorf("delegating authorization: %w", err)
+			return nil, fmt.Errorf("delegating authorization: %w", err)
 		}
 		config.Authorization.Authorizer = decide
-		return nil
+		return authorities, nil
 	}
 }
 

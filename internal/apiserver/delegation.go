@@ -26,23 +26,40 @@ const (
 	// reviewTimeout limits the duration of a review.
 	reviewTimeout = 10 * time.Second
 
-	// authenticationConfigMap is the ConfigMap in which kube-apiserver publishes the CA of the
-	// clients that may authenticate requests for other users, and the names of the request headers.
+	// authenticationConfigMap is the ConfigMap in which kube-apiserver publishes the CA of its clients,
+	// the CA of clients that may authenticate requests for other users, and the names of the request
+	// headers.
 	authenticationConfigMap = "extension-apiserver-authentication"
+	clientCAKey             = "client-ca-file"
+	requestHeaderCAKey      = "requestheader-client-ca-file"
 )
+
+// authority is a CA that signs the certificates of clients.
+type authority struct {
+	dynamiccertificates.CAContentProvider
+	// key is the key of the CA in the ConfigMap.
+	key string
+}
 
 // delegateAuthentication configures authentication by kube-apiserver: with its client certificate
 // and request headers, or by a TokenReview. It does what options.DelegatingAuthenticationOptions
-// does, but uses the existing client in place of files, and rejects anonymous callers.
-func delegateAuthentication(client kubernetes.Interface, config *server.Config) error {
+// does, but uses the existing client in place of files, and rejects anonymous callers. It returns
+// the published CAs, which their controllers read after the start.
+func delegateAuthentication(client kubernetes.Interface, config *server.Config) ([]authority, error) {
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
-		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
+		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, clientCAKey, client)
 	if err != nil {
-		return fmt.Errorf("preparing the client CA: %w", err)
+		return nil, fmt.Errorf("preparing the client CA: %w", err)
 	}
-	headers, err := requestHeaders(client)
+	ctx, cancel := context.WithTimeout(context.Background(), reviewTimeout)
+	defer cancel()
+	published, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
+	var headers *authenticatorfactory.RequestHeaderConfig
+	if err == nil {
+		headers, err = requestHeaders(ctx, client)
+	}
 	if err != nil {
-		return fmt.Errorf("reading ConfigMap %s/%s, with the authentication settings of kube-apiserver "+
+		return nil, fmt.Errorf("reading ConfigMap %s/%s, with the authentication settings of kube-apiserver "+
 			"(it needs a RoleBinding to extension-apiserver-authentication-reader): %w", metav1.NamespaceSystem, authenticationConfigMap, err)
 	}
 	delegation := authenticatorfactory.DelegatingAuthenticatorConfig{
@@ -56,23 +73,28 @@ func delegateAuthentication(client kubernetes.Interface, config *server.Config) 
 	}
 	authenticator, definitions, err := delegation.New()
 	if err != nil {
-		return fmt.Errorf("building the authenticator: %w", err)
+		return nil, fmt.Errorf("building the authenticator: %w", err)
 	}
 	info := &config.Authentication
 	for _, ca := range []dynamiccertificates.CAContentProvider{clientCA, headers.CAContentProvider} {
 		if err := info.ApplyClientCert(ca, config.SecureServing); err != nil {
-			return fmt.Errorf("requesting client certificates: %w", err)
+			return nil, fmt.Errorf("requesting client certificates: %w", err)
 		}
 	}
 	info.RequestHeaderConfig, info.Authenticator = headers, authenticator
 	config.OpenAPIConfig.SecurityDefinitions = definitions
-	return nil
+	authorities := []authority{{headers.CAContentProvider, requestHeaderCAKey}}
+	// A kube-apiserver that accepts no client certificates publishes no CA for them.
+	if published.Data[clientCAKey] != "" {
+		authorities = append(authorities, authority{clientCA, clientCAKey})
+	}
+	return authorities, nil
 }
 
 // requestHeaders watches the published CA and header names, so that a change needs no restart.
-func requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func requestHeaders(ctx context.Context, client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
-		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
+		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, requestHeaderCAKey, client)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +102,6 @@ func requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestH
 		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
 		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
 	both := &options.DynamicRequestHeaderController{ConfigMapCAController: ca, RequestHeaderAuthRequestController: names}
-	ctx, cancel := context.WithTimeout(context.Background(), reviewTimeout)
-	defer cancel()
 	if err := both.RunOnce(ctx); err != nil {
 		return nil, err
 	}

@@ -16,22 +16,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestBeforeTheAuthorityIsRead checks that the server is not ready before it trusts kube-apiserver's client certificate:
-// every forwarded request would get 401.
-func TestBeforeTheAuthorityIsRead(t *testing.T) {
+// TestBeforeTheAuthoritiesAreRead checks that the server is not ready before it trusts the certificates of kube-apiserver and
+// of other clients: every request would get 401.
+func TestBeforeTheAuthoritiesAreRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, logged)
-	ca, _, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authenticationConfigMap},
-		Data: map[string]string{
-			"requestheader-username-headers": `["X-Remote-User"]`, "requestheader-client-ca-file": string(ca),
-			"client-ca-file": string(ca),
-		},
-	}
+	settings := publishedSettings(t)
+	clientCA := settings.Data[clientCAKey]
+	settings.Data[clientCAKey] = "no certificate"
 	if err := s.kube.Tracker().Add(settings); err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +37,55 @@ func TestBeforeTheAuthorityIsRead(t *testing.T) {
 	})
 	s.delegate = delegateTo(s.kube)
 	s.run(t)
-	polltest.Eventually(t, "all but the authority is read", func() error {
-		if err := s.server.Ready(nil); err == nil {
-			t.Fatal("the server is ready without the authority")
-		} else if !strings.Contains(err.Error(), "ConfigMap kube-system/extension-apiserver-authentication") {
-			return err
-		}
-		return nil
-	})
+	waitsFor := func(key string) {
+		t.Helper()
+		polltest.Eventually(t, "all but "+key+" is read", func() error {
+			err := s.server.Ready(nil)
+			if err == nil {
+				t.Fatal("the server is ready without the CA")
+			}
+			if !strings.Contains(err.Error(), "ConfigMap kube-system/extension-apiserver-authentication is readable, and has "+key) {
+				return err
+			}
+			return nil
+		})
+	}
+	waitsFor(requestHeaderCAKey)
 	answered.Store(true)
+	waitsFor(clientCAKey)
+	settings = settings.DeepCopy()
+	settings.Data[clientCAKey] = clientCA
+	if err := s.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), settings, settings.Namespace); err != nil {
+		t.Fatal(err)
+	}
 	polltest.Eventually(t, "the server is ready", func() error { return s.server.Ready(nil) })
+}
+
+// TestNoClientCA checks that the server does not wait for a CA that kube-apiserver does not publish.
+func TestNoClientCA(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, logged)
+	settings := publishedSettings(t)
+	delete(settings.Data, clientCAKey)
+	if err := s.kube.Tracker().Add(settings); err != nil {
+		t.Fatal(err)
+	}
+	s.delegate = delegateTo(s.kube)
+	s.run(t)
+	polltest.Eventually(t, "the server is ready", func() error { return s.server.Ready(nil) })
+}
+
+// publishedSettings returns the ConfigMap that kube-apiserver publishes.
+func publishedSettings(t *testing.T) *corev1.ConfigMap {
+	t.Helper()
+	ca, _, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: authenticationConfigMap},
+		Data: map[string]string{
+			"requestheader-username-headers": `["X-Remote-User"]`, requestHeaderCAKey: string(ca), clientCAKey: string(ca),
+		},
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -93,9 +92,9 @@ type Server struct {
 	informers    informers.SharedInformerFactory
 	certificates *certificates.Manager
 	storage      *storage
-	// authority is the CA of kube-apiserver's client certificate. Tests without kube-apiserver have none.
-	authority dynamiccertificates.CAContentProvider
-	serving   atomic.Bool
+	// authorities are the CAs of clients. Tests without kube-apiserver have none.
+	authorities []authority
+	serving     atomic.Bool
 }
 
 var (
@@ -162,11 +161,8 @@ func newServer(config Config, k kube) (*Server, error) {
 	var err error
 	generic := server.NewRecommendedConfig(codecs)
 	generic.TracerProvider = config.Tracing.APIServer()
-	if err := assemble(config.Options, typer, generic, k, s.certificates, config.Listener); err != nil {
+	if s.authorities, err = assemble(config.Options, typer, generic, k, s.certificates, config.Listener); err != nil {
 		return nil, err
-	}
-	if headers := generic.Authentication.RequestHeaderConfig; headers != nil {
-		s.authority = headers.CAContentProvider
 	}
 	if s.storage, err = newStorage(config, k, typer, generic.Authorization.Authorizer); err != nil {
 		return nil, err
@@ -206,14 +202,16 @@ func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs se
 func (*Server) NeedLeaderElection() bool { return false }
 
 // Ready implements healthz.Checker. It returns nil if the port is open and the caches that requests
-// need are filled. Before the authority is read, every request of kube-apiserver would get 401.
+// need are filled. Before the authorities are read, every request would get 401.
 func (s *Server) Ready(*http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the aggregated API does not serve yet")
 	}
-	if s.authority != nil && len(s.authority.CurrentCABundleContent()) == 0 {
-		return fmt.Errorf("the CA of kube-apiserver's requests is not read yet: check that ConfigMap %s/%s is readable, and has requestheader-client-ca-file",
-			metav1.NamespaceSystem, authenticationConfigMap)
+	for _, ca := range s.authorities {
+		if len(ca.CurrentCABundleContent()) == 0 {
+			return fmt.Errorf("a CA of clients is not read yet: check that ConfigMap %s/%s is readable, and has %s",
+				metav1.NamespaceSystem, authenticationConfigMap, ca.key)
+		}
 	}
 	return s.storage.ready()
 }

@@ -183,7 +183,7 @@ type site struct {
 	// files are the files of the certificate. If empty, the server creates its own certificate.
 	files options.CertKey
 	// delegate replaces letTesterIn.
-	delegate func(*server.Config) error
+	delegate func(*server.Config) ([]authority, error)
 	// joined counts the namespaces that were created on the site.
 	joined atomic.Int32
 
@@ -334,7 +334,7 @@ const personToken = "i-am-"
 
 // letTesterIn replaces the delegation to kube-apiserver: one token may do everything, another may
 // get.
-func letTesterIn(config *server.Config) error {
+func letTesterIn(config *server.Config) ([]authority, error) {
 	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		switch r.Header.Get("Authorization") {
 		case "Bearer " + testToken:
@@ -364,7 +364,7 @@ func letTesterIn(config *server.Config) error {
 		}
 		return authorizer.DecisionAllow, "", nil
 	})
-	return nil
+	return nil, nil
 }
 
 // process is a testing.TB for objects that live longer than one test. It implements only the

@@ -235,7 +235,7 @@ Host *.%s
     UserKnownHostsFile /dev/null
     LogLevel ERROR
     ConnectTimeout 0
-    ServerAliveInterval 30
+    ServerAliveInterval 15
 Host *
 %s
 `, b.begin(), b.suffix, b.proxy, b.end())

@@ -33,13 +33,10 @@ const (
 // missing one.
 func mcpConfig(t *testing.T) *rest.Config {
 	t.Helper()
-	if err := install(); err != nil {
-		t.Fatalf("installing the RBAC: %v", err)
-	}
+	letShareKey(t, operatorNamespace)
 	for _, role := range []string{"coder-k8s-mcp", "coder-k8s-mcp-control-planes", "system:auth-delegator"} {
 		bindEverywhere(t, mcpAccount+"-"+strings.ReplaceAll(role, ":", "-"), role, serviceAccount(operatorNamespace, mcpAccount))
 	}
-	letShareKey(t, operatorNamespace)
 	return serviceAccountConfig(t, operatorNamespace, mcpAccount)
 }
 
@@ -47,6 +44,9 @@ func mcpConfig(t *testing.T) *rest.Config {
 // that run in a namespace.
 func letShareKey(t *testing.T, ns string) {
 	t.Helper()
+	if err := install(); err != nil {
+		t.Fatalf("installing the RBAC: %v", err)
+	}
 	for _, name := range []string{"coder-k8s-mcp-confirmation-key", "coder-k8s-metrics-certificate"} {
 		role := &rbacv1.Role{}
 		if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, role); err != nil {

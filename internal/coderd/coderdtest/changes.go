@@ -1,6 +1,7 @@
 package coderdtest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,11 +14,7 @@ import (
 func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, t := s.userNamed(owner), s.templateByID(template)
-	if u == nil || t == nil {
-		return uuid.Nil
-	}
-	return s.seedWorkspace(u, t, name).ID
+	return s.seedWorkspace(owner, template, name).ID
 }
 
 // BuildWorkspace starts, stops or deletes a workspace, as another user of Coder would. The build
@@ -41,9 +38,7 @@ func (s *Server) RenameWorkspace(id uuid.UUID, name string) {
 // workspace.
 func (s *Server) TransferWorkspace(id uuid.UUID, owner string) {
 	s.change(id, func(w *workspace) {
-		if u := s.userNamed(owner); u != nil {
-			s.moveWorkspace(w, u, w.Name)
-		}
+		s.moveWorkspace(w, existing(s.userNamed(owner), "user", owner), w.Name)
 	})
 }
 
@@ -118,7 +113,14 @@ func (s *Server) WorkspaceStatus(id uuid.UUID) string {
 func (s *Server) change(id uuid.UUID, f func(*workspace)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.index.workspaces[id]; w != nil {
-		f(w)
+	f(existing(s.index.workspaces[id], "workspace", id))
+}
+
+// existing returns what a test wants to change. It panics if the test never created it, because the
+// test would otherwise continue without its change.
+func existing[T any](found *T, kind string, name any) *T {
+	if found == nil {
+		panic(fmt.Sprintf("coderdtest: there is no %s %v", kind, name))
 	}
+	return found
 }

@@ -94,25 +94,23 @@ func compareWorkspaces(a, b *workspace) int {
 	return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.owner.sortKey, b.owner.sortKey), cmp.Compare(a.sortKey, b.sortKey))
 }
 
-// AddWorkspaces adds n workspaces, as AddWorkspace does. It returns their ids, or nil if the owner
-// or the template does not exist.
+// AddWorkspaces adds n workspaces, as AddWorkspace does. It returns their ids.
 func (s *Server) AddWorkspaces(n int, owner string, template uuid.UUID) []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, t := s.userNamed(owner), s.templateByID(template)
-	if u == nil || t == nil {
-		return nil
-	}
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
 		s.counter++
-		ids[i] = s.seedWorkspace(u, t, fmt.Sprintf("scale-%06d", s.counter)).ID
+		ids[i] = s.seedWorkspace(owner, template, fmt.Sprintf("scale-%06d", s.counter)).ID
 	}
 	return ids
 }
 
-func (s *Server) seedWorkspace(u *user, t *template, name string) *workspace {
-	w := &workspace{owner: u, template: t}
+func (s *Server) seedWorkspace(owner string, template uuid.UUID, name string) *workspace {
+	w := &workspace{
+		owner:    existing(s.userNamed(owner), "user", owner),
+		template: existing(s.templateByID(template), "template", template),
+	}
 	w.Name, w.AutomaticUpdates = name, codersdk.AutomaticUpdatesNever
 	s.insertWorkspace(w)
 	s.doneBuild(w, codersdk.WorkspaceTransitionStart)

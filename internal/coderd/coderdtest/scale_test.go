@@ -31,8 +31,26 @@ func TestManyWorkspaces(t *testing.T) {
 		}
 	}
 	t.Logf("100 times 100 by id and all %d by page took %s", n, time.Since(begin))
-	if more := server.AddWorkspaces(1, "nobody", uuid.New()); more != nil {
-		t.Errorf("workspaces of nobody: %v", more)
+}
+
+// TestChangeOfNothing shows that a test cannot go on without a change that it asked for.
+func TestChangeOfNothing(t *testing.T) {
+	server := coderdtest.New(t)
+	server.AddUser("ada")
+	for what, change := range map[string]func(){
+		"user nobody":                    func() { server.AddWorkspaces(1, "nobody", uuid.Nil) },
+		"user somebody":                  func() { server.SuspendUser("somebody") },
+		"template " + uuid.Nil.String():  func() { server.AddWorkspace("ada", uuid.Nil, "dev") },
+		"workspace " + uuid.Max.String(): func() { server.RenameWorkspace(uuid.Max, "new") },
+	} {
+		func() {
+			defer func() {
+				if got, want := recover(), "coderdtest: there is no "+what; got != want {
+					t.Errorf("panic %v; want %s", got, want)
+				}
+			}()
+			change()
+		}()
 	}
 }
 

@@ -36,9 +36,7 @@ func (s *Server) AddUser(username string, roles ...string) (token string) {
 func (s *Server) changeUser(username string, f func(*user)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u := s.userNamed(username); u != nil {
-		f(u)
-	}
+	f(existing(s.userNamed(username), "user", username))
 }
 
 // SuspendUser makes the server refuse all requests of a user.
