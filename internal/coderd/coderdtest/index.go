@@ -107,9 +107,9 @@ func (s *Server) AddWorkspaces(n int, owner string, template uuid.UUID) []uuid.U
 }
 
 func (s *Server) seedWorkspace(owner string, template uuid.UUID, name string) *workspace {
-	w := &workspace{
-		owner:    existing(s.userNamed(owner), "user", owner),
-		template: existing(s.templateByID(template), "template", template),
+	w := &workspace{owner: s.userNamed(owner), template: s.templateByID(template)}
+	if w.owner == nil || w.template == nil {
+		panic(fmt.Sprintf("coderdtest: workspace %s needs a user %s and a template %s", name, owner, template))
 	}
 	w.Name, w.AutomaticUpdates = name, codersdk.AutomaticUpdatesNever
 	s.insertWorkspace(w)

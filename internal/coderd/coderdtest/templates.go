@@ -55,11 +55,7 @@ func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any
 // TemplateFields returns the fields of a template by their names in Coder's API. It returns nil if
 // there is no such template.
 func (s *Server) TemplateFields(id uuid.UUID) (fields map[string]any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.templateByID(id); t != nil {
-		fields, _ = plain(t.Template).(map[string]any)
-	}
+	s.changeTemplate(id, func(t *template) { fields, _ = plain(t.Template).(map[string]any) })
 	return fields
 }
 
@@ -77,7 +73,9 @@ func (s *Server) DeleteTemplate(id uuid.UUID) {
 func (s *Server) changeTemplate(id uuid.UUID, f func(*template)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f(existing(s.templateByID(id), "template", id))
+	if t := s.templateByID(id); t != nil {
+		f(t)
+	}
 }
 
 func (s *Server) insertTemplate(org *codersdk.Organization, t codersdk.Template, v *version) *template {

@@ -36,7 +36,9 @@ func (s *Server) AddUser(username string, roles ...string) (token string) {
 func (s *Server) changeUser(username string, f func(*user)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f(existing(s.userNamed(username), "user", username))
+	if u := s.userNamed(username); u != nil {
+		f(u)
+	}
 }
 
 // SuspendUser makes the server refuse all requests of a user.
