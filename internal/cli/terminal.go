@@ -63,7 +63,13 @@ func IsTerminal(stream any) bool {
 
 // Colours returns whether to use colors on the stream. getenv reads environment variables.
 func Colours(stream io.Writer, getenv func(string) string) Paint {
-	return Paint(IsTerminal(stream) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb")
+	return Paint(Sequences(stream, getenv) && getenv("NO_COLOR") == "")
+}
+
+// Sequences returns whether the stream is a terminal that interprets escape sequences, after it
+// made the terminal do so.
+func Sequences(stream io.Writer, getenv func(string) string) bool {
+	return IsTerminal(stream) && interpretsSequences(stream.(*os.File)) && getenv("TERM") != "dumb"
 }
 
 // Ask asks a question and returns true if the answer is y or yes. It returns false for

@@ -27,8 +27,7 @@ type cluster struct {
 	namespace string
 	// controlPlane is empty for all control planes.
 	controlPlane string
-	// users says that users are read too.
-	users bool
+	kinds        kinds
 }
 
 // read lists templates, workspaces and users.
@@ -41,13 +40,17 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 		return found{}, fmt.Errorf("using the kubeconfig: %w", err)
 	}
 	var out found
-	var templates []aggregationv1alpha1.CoderTemplate
-	readAll(ctx, c, client, "templates", &templates, r)
-	for _, t := range templates {
-		out.templates = append(out.templates, template{CoderTemplate: t})
+	if c.kinds.needTemplates() {
+		var templates []aggregationv1alpha1.CoderTemplate
+		readAll(ctx, c, client, "templates", &templates, r)
+		for _, t := range templates {
+			out.templates = append(out.templates, template{CoderTemplate: t})
+		}
 	}
-	readAll(ctx, c, client, "workspaces", &out.workspaces, r)
-	if c.users {
+	if c.kinds.workspaces {
+		readAll(ctx, c, client, "workspaces", &out.workspaces, r)
+	}
+	if c.kinds.users {
 		readAll(ctx, c, client, "users", &out.users, r)
 	}
 	for _, text := range heard.all() {

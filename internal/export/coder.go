@@ -22,20 +22,35 @@ type coder struct {
 	client *coderd.Client
 	// namespace is the namespace in the manifests. It may be empty.
 	namespace string
-	// users says that users are read too.
-	users bool
+	kinds     kinds
 }
 
 // read lists templates, workspaces and users, with their variables and parameters.
 func (c coder) read(ctx context.Context, r *report) (found, error) {
 	connection := connections.Connection{ControlPlane: types.NamespacedName{Namespace: c.namespace}, Client: c.client}
 	var out found
+	if c.kinds.needTemplates() {
+		c.readTemplates(ctx, connection, &out, r)
+	}
+	if c.kinds.users {
+		c.readUsers(ctx, connection, &out, r)
+	}
+	if c.kinds.workspaces {
+		c.readWorkspaces(ctx, connection, &out, r)
+	}
+	if err := ctx.Err(); err != nil {
+		return found{}, fmt.Errorf("reading Coder at %s: %w", c.client.URL(), err)
+	}
+	return out, nil
+}
+
+// readTemplates lists the templates.
+func (c coder) readTemplates(ctx context.Context, connection connections.Connection, out *found, r *report) {
 	templates, err := c.client.Templates(ctx)
 	if err != nil {
 		r.leave("the templates: %v", err)
 	}
-	config := registry.Config{Clock: clock.RealClock{}}
-	kind := templateregistry.New(templateregistry.Config{Config: config})
+	kind := templateregistry.New(templateregistry.Config{Config: registry.Config{Clock: clock.RealClock{}}})
 	for _, item := range templates {
 		t, err := c.template(ctx, kind, connection, item)
 		if err != nil {
@@ -44,14 +59,16 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 		}
 		out.templates = append(out.templates, t)
 	}
-	if c.users {
-		c.readUsers(ctx, connection, &out, r)
-	}
+}
+
+// readWorkspaces lists the workspaces.
+func (c coder) readWorkspaces(ctx context.Context, connection connections.Connection, out *found, r *report) {
 	workspaces, err := c.client.Workspaces(ctx)
 	if err != nil {
 		r.leave("the workspaces: %v", err)
 	}
-	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: workspaceregistry.New(workspaceregistry.Config{Config: config})}
+	kind := workspaceregistry.New(workspaceregistry.Config{Config: registry.Config{Clock: clock.RealClock{}}})
+	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: kind}
 	for _, item := range workspaces {
 		ws, err := reader.workspace(ctx, item)
 		if err != nil {
@@ -60,10 +77,6 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 		}
 		out.workspaces = append(out.workspaces, *ws)
 	}
-	if err := ctx.Err(); err != nil {
-		return found{}, fmt.Errorf("reading Coder at %s: %w", c.client.URL(), err)
-	}
-	return out, nil
 }
 
 // readUsers lists the users.

@@ -100,6 +100,9 @@ func TestUsers(t *testing.T) {
 	coder.AddUser("coder-k8s-operator", "owner")
 	coder.EditUser("ada", "Ada", true, "auditor")
 	coder.SetMember("ada", "coder", "organization-admin")
+	// What is not exported is not read either.
+	coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/templates", Status: http.StatusForbidden})
+	coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Status: http.StatusForbidden})
 	got := run(t, append(args, "-n", "coder", "--users")...)
 	if got.code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)

@@ -17,15 +17,14 @@ import (
 
 // options are the flags of the command.
 type options struct {
-	kube                  *cli.Kubeconfig
-	streams               genericiooptions.IOStreams
-	allNamespaces         bool
-	controlPlane          string
-	url, tokenFile        string
-	templates, workspaces bool
-	users                 bool
-	owners                []string
-	output, report        string
+	kube           *cli.Kubeconfig
+	streams        genericiooptions.IOStreams
+	allNamespaces  bool
+	controlPlane   string
+	url, tokenFile string
+	kinds          kinds
+	owners         []string
+	output, report string
 }
 
 // NewCommand returns the command "coder-k8s export".
@@ -50,9 +49,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVar(&o.controlPlane, "control-plane", "", "export only those of this CoderControlPlane")
 	flags.StringVar(&o.url, "url", "", "export from the Coder at this URL, and not from the cluster")
 	flags.StringVar(&o.tokenFile, "token-file", "", "the file with the session token for --url; use a token of an owner to export everything")
-	flags.BoolVar(&o.templates, "templates", false, "export templates (default: templates and workspaces)")
-	flags.BoolVar(&o.workspaces, "workspaces", false, "export workspaces (default: templates and workspaces)")
-	flags.BoolVar(&o.users, "users", false, "export users; needs the permission to list coderusers, or a token of an administrator")
+	flags.BoolVar(&o.kinds.templates, "templates", false, "export templates (default: templates and workspaces)")
+	flags.BoolVar(&o.kinds.workspaces, "workspaces", false, "export workspaces (default: templates and workspaces)")
+	flags.BoolVar(&o.kinds.users, "users", false, "export users; needs the permission to list coderusers, or a token of an administrator")
 	flags.StringSliceVar(&o.owners, "owner", nil, "export only workspaces of these users")
 	flags.StringVarP(&o.output, "output", "o", "-", "the directory to write to; - is standard output")
 	flags.StringVar(&o.report, "report", "", "also write the report, with what was left out and notes, to this file")
@@ -71,13 +70,20 @@ func (o *options) validate() error {
 	case o.allNamespaces && o.kube.Flags.Context.Namespace != "":
 		return cli.Usage("--namespace and --all-namespaces cannot be used together")
 	}
-	if !o.templates && !o.workspaces && !o.users {
-		o.templates, o.workspaces = true, true
+	if o.kinds == (kinds{}) {
+		o.kinds = kinds{templates: true, workspaces: true}
 	}
 	return nil
 }
 
-// source reads templates and workspaces.
+// kinds are the kinds to export.
+type kinds struct{ templates, workspaces, users bool }
+
+// needTemplates reports whether to read the templates. They say which parameters of a workspace are
+// secret.
+func (k kinds) needTemplates() bool { return k.templates || k.workspaces }
+
+// source reads the objects of these kinds.
 type source interface {
 	read(ctx context.Context, r *report) (found, error)
 }
@@ -95,7 +101,7 @@ func (o *options) source() (source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--url: %w", err)
 		}
-		return coder{client: client, namespace: o.kube.Flags.Context.Namespace, users: o.users}, nil
+		return coder{client: client, namespace: o.kube.Flags.Context.Namespace, kinds: o.kinds}, nil
 	}
 	config, err := o.kube.Cluster(version.UserAgent())
 	if err != nil {
@@ -107,7 +113,7 @@ func (o *options) source() (source, error) {
 			return nil, fmt.Errorf("finding the namespace: %w", err)
 		}
 	}
-	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane, users: o.users}, nil
+	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane, kinds: o.kinds}, nil
 }
 
 func (o *options) run(ctx context.Context) error {

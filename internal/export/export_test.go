@@ -267,7 +267,11 @@ func TestSelection(t *testing.T) {
 		want, wantNot   []string
 		asked, notAsked string
 	}{
-		"templates":     {args: []string{"--templates"}, want: []string{"name: coder.full"}, wantNot: []string{"coder.ada.dev", "coder.bob.dev"}},
+		"templates": {
+			args: []string{"--templates"}, want: []string{"name: coder.full"}, wantNot: []string{"coder.ada.dev", "coder.bob.dev"},
+			asked: "codertemplates", notAsked: "coderworkspaces",
+		},
+		"users":         {args: []string{"--users"}, asked: "coderusers", notAsked: "codertemplates"},
 		"workspaces":    {args: []string{"--workspaces"}, want: []string{"name: coder.ada.dev", "name: coder.bob.dev"}, wantNot: []string{"coder.full"}},
 		"owner":         {args: []string{"--owner=bob,eve"}, want: []string{"name: coder.full", "name: coder.bob.dev"}, wantNot: []string{"coder.ada.dev"}},
 		"namespace":     {args: []string{"-n", "another"}, asked: "/namespaces/another/codertemplates"},

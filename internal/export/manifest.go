@@ -84,7 +84,7 @@ func (o *options) manifests(all found, r *report) []manifest {
 			masked[newTemplateID(t.ObjectMeta, t.Status.OrganizationName, t.Status.TemplateName)] = declarationsIn(t.Spec.Files).masked
 		}
 		switch {
-		case !o.templates:
+		case !o.kinds.templates:
 		case t.DeletionTimestamp != nil:
 			r.note("CoderTemplate %s: it is being deleted, so there is no manifest", qualified(t.ObjectMeta))
 		default:
@@ -92,7 +92,7 @@ func (o *options) manifests(all found, r *report) []manifest {
 		}
 	}
 	for _, ws := range all.workspaces {
-		if !o.workspaces || len(o.owners) > 0 && !slices.Contains(o.owners, ws.Status.OwnerName) {
+		if len(o.owners) > 0 && !slices.Contains(o.owners, ws.Status.OwnerName) {
 			continue
 		}
 		template := newTemplateID(ws.ObjectMeta, ws.Status.OrganizationName, ws.Status.TemplateName)

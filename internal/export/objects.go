@@ -61,7 +61,7 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 func secretParameters(parameters []aggregationv1alpha1.WorkspaceParameter, masked map[string]bool) []string {
 	var out []string
 	for _, p := range parameters {
-		if masked == nil || masked[p.Name] || redaction.NamesSecret(p.Name) || redaction.LooksSecret(p.Value) {
+		if masked == nil || masked[p.Name] || redaction.VariableNamesSecret(p.Name) || redaction.LooksSecret(p.Value) {
 			out = append(out, p.Name)
 		}
 	}
@@ -144,7 +144,7 @@ func secretVariables(t template) []string {
 			continue
 		}
 		sensitive, known := declared.variables[v.Name]
-		all[v.Name] = all[v.Name] || sensitive || !known && !t.sensitivityKnown || redaction.NamesSecret(v.Name) || redaction.LooksSecret(v.Value)
+		all[v.Name] = all[v.Name] || sensitive || !known && !t.sensitivityKnown || redaction.VariableNamesSecret(v.Name) || redaction.LooksSecret(v.Value)
 	}
 	maps.DeleteFunc(all, func(_ string, secret bool) bool { return !secret })
 	return slices.Sorted(maps.Keys(all))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
 // Names from an untrusted Coder cannot be used to write outside of the directory.
@@ -52,6 +54,22 @@ func TestTheReportOperatesNoTerminal(t *testing.T) {
 	r.note("template %s", "a\nleft out: all")
 	if got, want := r.String(), "left out: template ]0;owned\nnote: template a left out: all\n"; got != want {
 		t.Errorf("the report is %q, want %q", got, want)
+	}
+}
+
+func TestNamesOfSecrets(t *testing.T) {
+	var parameters []aggregationv1alpha1.WorkspaceParameter
+	variables := template{sensitivityKnown: true}
+	for _, name := range []string{"api_key_dev", "git_pat", "region", "token_2_ro", "wandb_key"} {
+		parameters = append(parameters, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: "plain"})
+		variables.Spec.Variables = append(variables.Spec.Variables, aggregationv1alpha1.TemplateVariable{Name: name, Value: "plain"})
+	}
+	want := []string{"api_key_dev", "git_pat", "token_2_ro", "wandb_key"}
+	if diff := cmp.Diff(want, secretParameters(parameters, map[string]bool{})); diff != "" {
+		t.Errorf("the parameters that are withheld (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, secretVariables(variables)); diff != "" {
+		t.Errorf("the variables that are withheld (-want +got):\n%s", diff)
 	}
 }
 

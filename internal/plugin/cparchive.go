@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // measureFiles returns the number of files and symbolic links that packFiles will copy, and the size of
@@ -27,12 +28,21 @@ func measureFiles(source string) (files int, bytes int64, err error) {
 
 // packFiles writes a directory as an archive with names relative to the directory, or a file as an
 // archive with one entry, which is named after source. Symbolic links are packed as links, except
-// source itself. Entries that cannot be read, or are not a file, directory or link, are skipped.
+// source itself. Entries that cannot be read, or are not a file, directory or link, are skipped. The
+// directory itself is left out if only its content is copied, because tar would change the mode of
+// the destination.
 func packFiles(to io.Writer, source string, r *copyReport) error {
+	copied, err := nameOf(source)
+	if err != nil {
+		return err
+	}
 	w := tar.NewWriter(to)
-	err := walk(source, func(at, name string, info fs.FileInfo, err error) error {
-		if err != nil {
+	err = walk(source, func(at, name string, info fs.FileInfo, err error) error {
+		switch {
+		case err != nil:
 			r.leave(at, err)
+			return nil
+		case name == "." && copied == ".":
 			return nil
 		}
 		return r.pack(w, at, name, info)
@@ -66,7 +76,12 @@ func walk(source string, do func(at, name string, info fs.FileInfo, err error) e
 }
 
 func (r *copyReport) pack(w *tar.Writer, at, name string, info fs.FileInfo) error {
-	header := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}
+	mode := info.Mode().Perm()
+	if runtime.GOOS == "windows" {
+		// Go reports that everyone may write.
+		mode &^= 0o022
+	}
+	header := &tar.Header{Name: name, Mode: int64(mode), ModTime: info.ModTime()}
 	switch {
 	case info.IsDir():
 		header.Typeflag, header.Name = tar.TypeDir, name+"/"

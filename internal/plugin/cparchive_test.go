@@ -75,6 +75,35 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
+// TestDestinationStays checks that a directory that exists keeps its mode if only content is copied
+// into it, in both directions.
+func TestDestinationStays(t *testing.T) {
+	to := t.TempDir()
+	if err := os.Chmod(to, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	archive := archived(t, tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o777}, tar.Header{Typeflag: tar.TypeReg, Name: "./new", Mode: 0o600})
+	if err := unpackFiles(archive, to, ".", &copyReport{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("the destination has mode %s, %v", info.Mode(), err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "new")); err != nil {
+		t.Error(err)
+	}
+	for name, own := range map[string]bool{"": true, "/.": false} {
+		var packed bytes.Buffer
+		if err := packFiles(&packed, tree(t)+name, &copyReport{}); err != nil {
+			t.Fatal(err)
+		}
+		header, err := tar.NewReader(&packed).Next()
+		if err != nil || (header.Name == "./") != own {
+			t.Errorf("the first entry of SOURCE%s is %+v, %v", name, header, err)
+		}
+	}
+}
+
 func TestOneFile(t *testing.T) {
 	source, to := tree(t), t.TempDir()
 	var packed bytes.Buffer

@@ -25,8 +25,10 @@ var errEmptyArchive = errors.New("the archive is empty")
 type unpacking struct {
 	*copyReport
 	root *os.Root
-	// to is the destination of the archive's content, relative to root.
+	// to is the destination of the archive's content, relative to root. exists reports that it is older
+	// than the copy, so that its mode and time are kept.
 	to          string
+	exists      bool
 	directories []*tar.Header
 }
 
@@ -38,7 +40,8 @@ func unpackFiles(from io.Reader, directory, to string, r *copyReport) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	u := &unpacking{copyReport: r, root: root, to: to}
+	_, err = root.Stat(to)
+	u := &unpacking{copyReport: r, root: root, to: to, exists: err == nil}
 	archive := tar.NewReader(from)
 	header, err := archive.Next()
 	if errors.Is(err, io.EOF) {
@@ -76,6 +79,9 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 	var err error
 	switch header.Typeflag {
 	case tar.TypeDir:
+		if name == "." && u.exists {
+			return nil
+		}
 		if len(u.directories) == maxDirectories {
 			return fmt.Errorf("the workspace sent more than %d directories", maxDirectories)
 		}

@@ -280,7 +280,7 @@ func holding(t *testing.T, api *fakeAPI, content map[string]string) {
 }
 
 func TestTemplatePush(t *testing.T) {
-	changed := map[string]string{"main.tf": "# two\n", "lib/a.tf": "# a\n", ".terraform/secret": "x", "terraform.tfstate": "x", ".git/config": "x"}
+	changed := map[string]string{"main.tf": "# two\n", "lib/a.tf": "# a\n", ".terraform/secret": "x", "terraform.tfstate": "x", ".git/config": "x", "lib/.git": "gitdir: /home/ada/lib"}
 	for name, c := range map[string]struct {
 		files  map[string]string
 		line   string
@@ -293,7 +293,7 @@ func TestTemplatePush(t *testing.T) {
 		"the same":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
 		"dry run":           {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
 		"variable":          {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
-		"no value":          {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
+		"no value":          {files: changed, line: "hello --variable image", code: 2, err: `--variable "image" is not NAME=VALUE`},
 		"not text":          {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
 		"not text, dry run": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "/files?dryRun=All&fieldManager=kubectl-coder"},
 		"name and binary":   {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "cannot be used with files that are not text"},
@@ -313,13 +313,14 @@ func TestTemplatePush(t *testing.T) {
 		})
 	}
 	api := sampleAPI(t)
-	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1")
+	newHarness().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1",
+		"--variable", `args="--a=1",--b=2`)
 	api.change(templates, "coder/coder.hello", func(o fields) {
 		spec := o["spec"].(map[string]any)
 		if files := spec["files"].(map[string]any); len(files) != 2 || files["main.tf"] != "# two\n" || files["lib/a.tf"] != "# a\n" || spec["versionMessage"] != "why" {
 			t.Errorf("the template has %v", spec)
 		}
-		want := []any{map[string]any{"name": "image", "value": "a=b:1"}, map[string]any{"name": "region", "value": "eu"}}
+		want := []any{map[string]any{"name": "args", "value": `"--a=1",--b=2`}, map[string]any{"name": "image", "value": "a=b:1"}, map[string]any{"name": "region", "value": "eu"}}
 		if diff := cmp.Diff(want, spec["variables"]); diff != "" {
 			t.Errorf("the variables of the template (-want +got):\n%s", diff)
 		}

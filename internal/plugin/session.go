@@ -65,7 +65,7 @@ func NewSession(streams genericiooptions.IOStreams) *Session {
 		Paint:       cli.Colours(streams.Out, os.Getenv),
 		Screen:      cli.IsTerminal(streams.Out),
 		Interactive: cli.IsTerminal(streams.In),
-		Live:        cli.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
+		Live:        cli.Sequences(streams.ErrOut, os.Getenv),
 		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
 	}
 	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)

@@ -68,7 +68,8 @@ func readTemplateDirectory(root string) (templateFiles, error) {
 			return err
 		case at != root && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == ".terraform"):
 			return fs.SkipDir
-		case entry.IsDir(), isGenerated(entry.Name()):
+		// In a worktree or a submodule, .git is a file.
+		case entry.IsDir(), entry.Name() == ".git", isGenerated(entry.Name()):
 			return nil
 		case !entry.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file (%s): replace it by a copy of the file that it refers to", at, entry.Type())

@@ -32,6 +32,7 @@ type templatePush struct {
 	create, dryRun, wait bool
 	timeout              time.Duration
 	versionName, message string
+	assignments          []string
 	variables            map[string]string
 
 	files  templateFiles
@@ -64,13 +65,17 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
 	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; derived from the hash of the files if not given")
 	flags.StringVar(&p.message, "message", "", "a description of the version")
-	flags.StringToStringVar(&p.variables, "variable", nil, "the value of a Terraform variable, as `NAME=VALUE` (repeatable)")
+	// A map of pflag would split values at commas and remove quotes.
+	flags.StringArrayVar(&p.assignments, "variable", nil, "the value of a Terraform variable, as `NAME=VALUE` (repeatable)")
 	return cmd
 }
 
 func (p *templatePush) do(ctx context.Context, text, from string) error {
 	target, err := ParseTarget(text, "CoderTemplate")
 	if err != nil {
+		return err
+	}
+	if p.variables, err = assigned(p.assignments); err != nil {
 		return err
 	}
 	if p.files, err = readTemplateFiles(from); err != nil {
@@ -104,6 +109,19 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 		tmpl, failed = p.await(ctx, tmpl)
 	}
 	return errors.Join(p.answer(tmpl, verb), failed)
+}
+
+// assigned returns the values by name.
+func assigned(assignments []string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, text := range assignments {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return nil, cli.Usage("--variable %q is not NAME=VALUE", text)
+		}
+		values[name] = value
+	}
+	return values, nil
 }
 
 const templateUnchanged = "unchanged"

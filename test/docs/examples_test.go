@@ -157,7 +157,7 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := []string{
-		"aggregation.coder.com_CoderTemplate", "aggregation.coder.com_CoderWorkspace",
+		"aggregation.coder.com_CoderTemplate", "aggregation.coder.com_CoderUser", "aggregation.coder.com_CoderWorkspace",
 		"coder.com_CoderControlPlane", "coder.com_CoderProvisioner", "coder.com_CoderWorkspaceProxy",
 	}
 	for _, kind := range kinds {
