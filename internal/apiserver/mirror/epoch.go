@@ -152,6 +152,10 @@ func (e *epoch) ensure(ctx context.Context, found connections.Member) {
 		p.update(found)
 		return
 	}
+	// No record is left of an earlier control plane of this name, or releaseAllBut had returned it.
+	e.mu.Lock()
+	delete(e.orphaned, found.ControlPlane)
+	e.mu.Unlock()
 	var known *syncstatus.Status
 	if inherited, ok := e.inherited[found.ControlPlane]; ok {
 		known = &inherited

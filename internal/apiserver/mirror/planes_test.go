@@ -178,6 +178,27 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestCreatedAgain checks that a control plane keeps its objects if an earlier one of its name had
+// none.
+func TestCreatedAgain(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(10)
+	c.putTemplate("docker", "1")
+	s.members.put(c.name, "uid-first", false)
+	s.run(5 * time.Second)
+	s.members.remove(c.name)
+	s.run(5 * time.Second)
+	s.members.put(c.name, "uid-second", true)
+	s.until(time.Minute, "Ready", s.ready(c))
+	w, tt := s.workspaces.Head(), s.templates.Head()
+	s.run(time.Minute)
+	if gone := append(deletions(s.workspaces, w), deletions(s.templates, tt)...); len(gone) > 0 {
+		t.Errorf("deleted: %v", gone)
+	}
+	s.equal(c)
+}
+
 // TestTakeover checks that a new writer continues with the log without a full read.
 func TestTakeover(t *testing.T) {
 	s := newSim(t, 1)
