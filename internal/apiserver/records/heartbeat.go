@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// heartbeatPrefix is the prefix of the names of heartbeats. No object has such a name: the
-	// names of objects contain a dot.
+	// heartbeatPrefix is the prefix of the names of heartbeats. The name of a user may have it too.
 	heartbeatPrefix = "heartbeat-"
 	// heartbeatEvery is the minimum interval between two heartbeats.
 	heartbeatEvery = 5 * time.Millisecond
@@ -27,8 +26,10 @@ const (
 	heartbeatAttempts = 5
 )
 
-func isHeartbeat(name string) bool {
-	return strings.HasPrefix(name, heartbeatPrefix) && !strings.Contains(name, ".")
+// isHeartbeat reports whether a record is a heartbeat: its name has the prefix, and its only content is
+// a State. The record of an object has more.
+func isHeartbeat(r *Record) bool {
+	return strings.HasPrefix(r.Name, heartbeatPrefix) && !strings.Contains(r.Name, ".") && r.RecordSpec == spec{State: r.State}
 }
 
 // heartbeat is a small record of the same resource. Writes that were acknowledged before the
@@ -181,7 +182,7 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 			h.others = before
 			break
 		}
-		if !isHeartbeat(other.Name) || other.Name == h.record.Name {
+		if !isHeartbeat(other) || other.Name == h.record.Name {
 			continue
 		}
 		last, known := before[other.Name]

@@ -122,3 +122,27 @@ func TestClaimsAreMonotonic(t *testing.T) {
 		t.Error("another replica's claim is not respected")
 	}
 }
+
+// TestIsHeartbeat checks that the records of all objects are told from heartbeats, also while an object
+// is being created.
+func TestIsHeartbeat(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		spec spec
+		want bool
+	}{
+		{heartbeatPrefix + replicaA, spec{State: "2026-05-04T12:00:00Z 1"}, true},
+		{heartbeatPrefix + replicaA, spec{State: "2026-05-04T12:00:00Z"}, true},
+		{heartbeatPrefix + "bob", spec{State: "active", ID: "1", Object: "{}"}, false},
+		{heartbeatPrefix + "bob", spec{Claim: "a/1"}, false},
+		{heartbeatPrefix + "bob", spec{Kept: "{}"}, false},
+		{heartbeatPrefix + "bob", spec{ControlPlane: "prod"}, false},
+		{heartbeatPrefix + "bob", spec{Pending: "create"}, false},
+		{"coder." + heartbeatPrefix + "bob", spec{State: "active"}, false},
+		{heartbeatPrefix + "org.bob", spec{State: "active"}, false},
+	} {
+		if got := isHeartbeat(&Record{Name: c.name, RecordSpec: c.spec}); got != c.want {
+			t.Errorf("the record %s with %+v is a heartbeat: %t, want %t", c.name, c.spec, got, c.want)
+		}
+	}
+}

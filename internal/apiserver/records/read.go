@@ -90,7 +90,7 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 	found := make([]*held, len(page.Records))
 	if err := inParallel(len(page.Records), func(i int) error {
 		record := &page.Records[i]
-		if isHeartbeat(record.Name) {
+		if isHeartbeat(record) {
 			return nil
 		}
 		var err error

@@ -171,7 +171,7 @@ func (w *watcher) handle(event *Event) (bool, error) {
 	if event.Type == watch.Bookmark {
 		return w.bookmark(record.Revision, event.InitialEventsEnd)
 	}
-	if isHeartbeat(record.Name) {
+	if isHeartbeat(record) {
 		if w.see != nil {
 			defer w.store.heartbeat.shown(record)
 		}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
@@ -354,6 +355,41 @@ func sweep(t *testing.T, r *recordstest.Records, parts int) {
 		if left := r.Cluster("CoderTemplateSource").All(); len(left) != step.left {
 			t.Errorf("after %v there are %d parts, want %d", step.after, len(left), step.left)
 		}
+	}
+}
+
+// TestUserNamedLikeAHeartbeat checks that a user whose name has the prefix of heartbeats is listed and
+// watched, and that the record is not deleted as that of a stopped replica.
+func TestUserNamedLikeAHeartbeat(t *testing.T) {
+	r := recordstest.New(t)
+	ctx, now := t.Context(), time.Now()
+	r.Users.WriteWith(&coder{})
+	const users = "/aggregation.coder.com/coderusers/"
+	for _, name := range []string{"heartbeat-bob", "zoe"} {
+		user := &aggregationv1alpha1.CoderUser{ObjectMeta: metav1.ObjectMeta{Namespace: "coder-system", Name: name, UID: types.UID(name)}}
+		if err := r.Users.Create(ctx, users+"coder-system/"+name, user, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, after := range []time.Duration{0, 2 * time.Hour} {
+		if err := r.Users.SweepHeartbeats(ctx, now.Add(after)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := records.NewStore(records.Users(r.Cluster("CoderUser"), "other", "coder-system", clock.RealClock{}))
+	options := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	list := &aggregationv1alpha1.CoderUserList{}
+	if err := other.GetList(ctx, users, options, list); err != nil || len(list.Items) != 2 {
+		t.Errorf("a list has %d users, want 2: %v", len(list.Items), err)
+	}
+	options.ResourceVersion = "1"
+	w, err := other.Watch(ctx, users, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if event := <-w.ResultChan(); event.Type != watch.Added || event.Object.(*aggregationv1alpha1.CoderUser).Name != "heartbeat-bob" {
+		t.Errorf("the first event is %s %+v", event.Type, event.Object)
 	}
 }
 
