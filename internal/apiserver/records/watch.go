@@ -6,11 +6,13 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -38,6 +40,9 @@ type watcher struct {
 	// newest delivered revision.
 	begun bool
 	last  uint64
+	// pause is the delay before the next attempt to open the watch again. It is zero after an event.
+	pause     time.Duration
+	sometimes rate.Sometimes
 }
 
 // Watch implements storage.Interface.
@@ -55,6 +60,7 @@ func (s *Store) watch(ctx context.Context, key string, options storage.ListOptio
 		return nil, err
 	}
 	w := &watcher{store: s, query: s.query(prefix, options), options: options, see: see, events: make(chan watch.Event, eventBuffer)}
+	w.sometimes.Interval = time.Minute
 	if !options.Predicate.Empty() {
 		w.selected = map[string]Object{}
 	}
@@ -94,9 +100,14 @@ func (w *watcher) send(kind watch.EventType, object runtime.Object) bool {
 	}
 }
 
+// ended reports whether the error means that the watch ended normally.
+func (w *watcher) ended(err error) bool {
+	return w.ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // fail sends an error event, unless the watch ended normally.
 func (w *watcher) fail(err error) {
-	if w.ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if w.ended(err) {
 		return
 	}
 	var status *apierrors.StatusError
@@ -115,15 +126,16 @@ func (w *watcher) run(err error) {
 	}
 	defer func() { w.stream.Close() }()
 	for {
-		event, err := w.stream.Next()
+		event, h, err := w.next()
 		if err != nil {
-			if isGone(err) || !w.reopen() {
+			if isGone(err) || !w.reopen(err) {
 				w.fail(err)
 				return
 			}
 			continue
 		}
-		on, err := w.handle(&event)
+		w.pause = 0
+		on, err := w.handle(&event, h)
 		if err != nil {
 			w.fail(err)
 		}
@@ -137,16 +149,28 @@ func isGone(err error) bool {
 	return apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 }
 
+// next waits for an event. It also returns the state of its record, or nil for a bookmark and a
+// heartbeat. After an error the event must be received again.
+func (w *watcher) next() (event Event, h *held, err error) {
+	event, err = w.stream.Next()
+	if err != nil || event.Type == watch.Bookmark || isHeartbeat(&event.Record) {
+		return event, nil, err
+	}
+	h, err = w.store.holdShown(w.ctx, &event.Record)
+	return event, h, err
+}
+
 // reopen resumes the watch at its last revision, however long kube-apiserver is unavailable. The
 // cacher itself would wait up to half a minute between two attempts. It reports whether the watch
 // continues.
-func (w *watcher) reopen() bool {
+func (w *watcher) reopen(cause error) bool {
 	if !w.begun {
 		return false
 	}
+	w.logInterruption(cause)
 	w.stream.Close()
 	w.query.ResourceVersion, w.query.SendInitialEvents = formatRevision(w.last), nil
-	for pause := reopenFirst; w.ctx.Err() == nil; pause = min(2*pause, reopenMost) {
+	for w.wait() {
 		stream, err := w.store.config.Cluster.Watch(w.ctx, w.query)
 		if err == nil {
 			w.stream = stream
@@ -155,23 +179,41 @@ func (w *watcher) reopen() bool {
 		if isGone(err) {
 			return false
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-w.ctx.Done():
-		}
-		timer.Stop()
+		w.logInterruption(err)
 	}
 	return false
 }
 
-// handle processes an event, and reports whether the watch continues.
-func (w *watcher) handle(event *Event) (bool, error) {
+// wait waits for the pause and increases it. It reports whether the watch was not stopped.
+func (w *watcher) wait() bool {
+	timer := time.NewTimer(w.pause)
+	defer timer.Stop()
+	w.pause = min(max(2*w.pause, reopenFirst), reopenMost)
+	select {
+	case <-timer.C:
+	case <-w.ctx.Done():
+	}
+	return w.ctx.Err() == nil
+}
+
+// logInterruption logs why the watch was interrupted, at most once a minute.
+func (w *watcher) logInterruption(err error) {
+	if w.ended(err) {
+		return
+	}
+	w.sometimes.Do(func() {
+		klog.FromContext(w.ctx).Info("The watch of the records was interrupted; trying again", "kind", w.store.Kind(), "error", err.Error())
+	})
+}
+
+// handle processes an event, and reports whether the watch continues. h is nil for a bookmark and a
+// heartbeat.
+func (w *watcher) handle(event *Event, h *held) (bool, error) {
 	record := &event.Record
 	if event.Type == watch.Bookmark {
 		return w.bookmark(record.Revision, event.InitialEventsEnd)
 	}
-	if isHeartbeat(record) {
+	if h == nil {
 		if w.see != nil {
 			defer w.store.heartbeat.shown(record)
 		}
@@ -183,10 +225,6 @@ func (w *watcher) handle(event *Event) (bool, error) {
 	}
 	if w.begun {
 		w.last = max(w.last, record.Revision)
-	}
-	h, err := w.store.holdShown(w.ctx, record)
-	if err != nil {
-		return false, err
 	}
 	var object Object
 	if h.entry != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -282,6 +284,40 @@ func shownDocker(t *testing.T, r *recordstest.Records, want int) *records.Entry 
 		t.Errorf("it has %d files, want %d, and the source %+v", len(tmpl.Spec.Files), want, tmpl.Status.Source)
 	}
 	return entry
+}
+
+// TestAPartCannotBeRead checks that a watch continues if a part of the files cannot be read for a
+// moment, and delivers the template then.
+func TestAPartCannotBeRead(t *testing.T) {
+	r := recordstest.New(t)
+	r.Templates.WriteWith(&coder{})
+	if err := r.Templates.Create(t.Context(), dockerKey, docker(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	parts := r.Cluster("CoderTemplateSource")
+	parts.Away(apierrors.NewInternalError(errors.New("etcdserver: leader changed")))
+	lines := make(chan string, 10)
+	logger := funcr.New(func(_, line string) { lines <- line }, funcr.Options{})
+	other := records.NewStore(records.Templates(r.Cluster("CoderTemplate"), parts, "other", "coder-system", clock.RealClock{}))
+	w, err := other.Watch(klog.NewContext(t.Context(), logger), "/aggregation.coder.com/codertemplates/",
+		storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	select {
+	case line := <-lines:
+		if !strings.Contains(line, "leader changed") {
+			t.Errorf("the log has %s", line)
+		}
+	case event := <-w.ResultChan():
+		t.Fatalf("the watch delivers %s %+v", event.Type, event.Object)
+	}
+	parts.Away(nil)
+	event := <-w.ResultChan()
+	if tmpl, ok := event.Object.(*aggregationv1alpha1.CoderTemplate); !ok || event.Type != watch.Added || len(tmpl.Spec.Files) != 1 {
+		t.Errorf("then the watch delivers %s %+v", event.Type, event.Object)
+	}
 }
 
 // TestALostPartIsWrittenAgain covers a lost part if all replicas have restarted since.
