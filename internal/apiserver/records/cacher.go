@@ -117,6 +117,17 @@ func (s *served) getShared(ctx context.Context, key string, options storage.GetO
 	return s.Interface.Get(ctx, key, options, out)
 }
 
+// GetList implements storage.Interface. If the heartbeat of a consistent list fails, for example because
+// etcd accepts no writes, the list is read from kube-apiserver. If kube-apiserver does not respond,
+// that fails too.
+func (s *served) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	err := s.Interface.GetList(ctx, key, options, list)
+	if options.ResourceVersion == "" && apierrors.IsServiceUnavailable(err) {
+		return s.store.GetList(ctx, key, options, list)
+	}
+	return err
+}
+
 // Watch returns 410 for a revision that the cluster has not reached. The cacher would wait for that
 // revision and send nothing until then. This could take years: after etcd was restored from a
 // backup, or if the client has a revision of an earlier release that used another counter.

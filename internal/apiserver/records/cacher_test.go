@@ -1,10 +1,16 @@
 package records
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 )
@@ -121,4 +127,87 @@ func TestKnownObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("it was deleted", false)
+}
+
+// refusing is a Cluster that refuses writes, or does not respond.
+type refusing struct {
+	Cluster
+	writes, all atomic.Bool
+}
+
+func (r *refusing) write() error {
+	switch {
+	case r.all.Load():
+		return errors.New("connection refused")
+	case r.writes.Load():
+		return apierrors.NewInternalError(errors.New(etcdFull))
+	}
+	return nil
+}
+
+func (r *refusing) Create(ctx context.Context, record *Record) error {
+	if err := r.write(); err != nil {
+		return err
+	}
+	return r.Cluster.Create(ctx, record)
+}
+
+func (r *refusing) Update(ctx context.Context, record *Record) error {
+	if err := r.write(); err != nil {
+		return err
+	}
+	return r.Cluster.Update(ctx, record)
+}
+
+func (r *refusing) List(ctx context.Context, query Query) (*List, error) {
+	if r.all.Load() {
+		return nil, r.write()
+	}
+	return r.Cluster.List(ctx, query)
+}
+
+// TestListsWithoutAHeartbeat checks consistent lists while kube-apiserver accepts no writes: they return
+// what was written before, in pages and with a selector. If it does not respond, they return 503.
+func TestListsWithoutAHeartbeat(t *testing.T) {
+	raw, ctx := newRaw(t), t.Context()
+	cluster := &refusing{Cluster: client(t)}
+	over := newCachedOver(t, newStore(t, cluster, "b"))
+	cluster.writes.Store(true)
+	last := &example.Pod{}
+	for i := range 5 {
+		pod := &example.Pod{}
+		pod.Namespace, pod.Name, pod.Labels = "test-ns", fmt.Sprintf("pod-%d", i), map[string]string{"odd": fmt.Sprint(i%2 == 1)}
+		if err := raw.Create(ctx, "/pods/test-ns/"+pod.Name, pod, last, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(predicate storage.SelectionPredicate) (names, next string, err error) {
+		page := &example.PodList{}
+		err = over.GetList(ctx, "/pods/", storage.ListOptions{Recursive: true, Predicate: predicate}, page)
+		for i := range page.Items {
+			names += page.Items[i].Name + " "
+		}
+		is, _ := parseRevision(page.ResourceVersion)
+		if written, _ := parseRevision(last.ResourceVersion); err == nil && is < written {
+			t.Errorf("the list has the resource version %s, before %s of an object in it", page.ResourceVersion, last.ResourceVersion)
+		}
+		return names, page.Continue, err
+	}
+	pages := storage.Everything
+	pages.Limit = 2
+	for _, want := range []string{"pod-0 pod-1 ", "pod-2 pod-3 ", "pod-4 "} {
+		names, next, err := list(pages)
+		if err != nil || names != want || (next == "") != (want == "pod-4 ") {
+			t.Errorf("a page has %q, want %q, and continues with %q: %v", names, want, next, err)
+		}
+		pages.Continue = next
+	}
+	odd := storage.SelectionPredicate{Label: labels.SelectorFromSet(labels.Set{"odd": "true"}), Field: fields.Everything(), GetAttrs: storage.DefaultNamespaceScopedAttr}
+	if names, _, err := list(odd); err != nil || names != "pod-1 pod-3 " {
+		t.Errorf("a list with a selector has %q: %v", names, err)
+	}
+	cluster.all.Store(true)
+	if names, _, err := list(storage.Everything); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("while kube-apiserver does not respond, a list has %q: %v", names, err)
+	}
 }

@@ -12,7 +12,7 @@
 //     one is valid for the other.
 //   - A consistent read returns every write that any replica acknowledged before the read
 //     began: it waits until the watch of this replica has received a heartbeat that was
-//     written after the read began, or it reads the record, or the revision of the record
+//     written after the read began, or it reads the records, or the revision of a record
 //     to compare it with the known one.
 //   - Of two states of a record, the one with the greater revision is newer, regardless of
 //     its source.
