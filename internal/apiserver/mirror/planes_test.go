@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,6 +198,33 @@ func TestCreatedAgain(t *testing.T) {
 		t.Errorf("deleted: %v", gone)
 	}
 	s.equal(c)
+}
+
+// TestDatabaseReplaced checks the message after Coder's database was replaced by an empty one, and
+// that its advice works.
+func TestDatabaseReplaced(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(30)
+	c.putTemplate("docker", "1")
+	c.putUser("ada", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	next := newFakeCoder(s, c.name)
+	next.next = c.next
+	s.coders[c.name] = next
+	s.until(3*time.Minute, "Quarantined", func() bool { return s.state(next).State == syncstatus.Quarantined })
+	if got := s.state(next).Message; !strings.Contains(got, "if Coder's database was replaced, set spec.operatorAccess.disabled to true") {
+		t.Errorf("the message is %q", got)
+	}
+	// This is what connections.Dynamic returns for spec.operatorAccess.disabled.
+	s.members.remove(c.name)
+	s.run(5 * time.Second)
+	s.members.put(c.name, "uid-prod", true)
+	s.until(time.Minute, "Ready", s.ready(next))
+	next.create("bob", "dev")
+	s.run(10 * time.Second)
+	s.equal(next)
+	s.wantUsers(0, map[string]string{})
 }
 
 // TestTakeover checks that a new writer continues with the log without a full read.

@@ -23,7 +23,8 @@ const (
 
 // errBlind reports that Coder hides objects that it has, so its answer proves no deletion.
 var errBlind = errors.New("Coder no longer returns objects that still exist, as if the operator's token had lost permissions; " +
-	"the objects keep their last known state; give the operator's user the role owner again")
+	"the objects keep their last known state; give the operator's user the role owner again; if Coder's database was replaced, " +
+	"set spec.operatorAccess.disabled to true until the objects of the old database are gone, and then to false")
 
 // blindError returns errBlind for a number of objects.
 func blindError(kind string, n int) error {
