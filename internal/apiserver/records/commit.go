@@ -109,10 +109,12 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 // Learn reads the record of a key from kube-apiserver, and updates the Table.
 func (s *Store) Learn(ctx context.Context, key string) error {
 	namespace, name := s.Locate(key)
+	// What the Table learns during the request may be newer than the response.
+	known := s.Table.get(key)
 	record, err := s.config.Cluster.Get(ctx, namespace, name, "")
 	switch {
 	case isAbsent(err):
-		if known := s.Table.get(key); known != nil {
+		if known != nil {
 			s.Table.lose(key, known.revision)
 		}
 		return nil

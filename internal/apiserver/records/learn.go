@@ -158,14 +158,17 @@ func (t *Table) lose(key string, revision uint64) {
 	t.notify(known)
 }
 
-// bury records that this replica deleted a record that had a revision.
+// bury records that this replica deleted a record that had a revision. If the watch has delivered
+// that revision, it delivers no earlier state of the record any more.
 func (t *Table) bury(key string, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if known := t.byKey[key]; known != nil && known.revision <= revision {
 		t.drop(known, true)
 	}
-	t.graves[key] = max(t.graves[key], revision)
+	if t.shown < revision {
+		t.graves[key] = max(t.graves[key], revision)
+	}
 }
 
 // fill records that a list was read completely: records that are older than the list and not among

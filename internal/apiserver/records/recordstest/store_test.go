@@ -320,6 +320,44 @@ func TestAPartCannotBeRead(t *testing.T) {
 	}
 }
 
+// lateGet is a Cluster that calls during between the answer to a Get and its arrival.
+type lateGet struct {
+	records.Cluster
+	during func()
+}
+
+func (l *lateGet) Get(ctx context.Context, namespace, name, resourceVersion string) (*records.Record, error) {
+	record, err := l.Cluster.Get(ctx, namespace, name, resourceVersion)
+	if during := l.during; during != nil {
+		l.during = nil
+		during()
+	}
+	return record, err
+}
+
+// TestLearnDuringACreation checks that a late "not found" does not remove a record that was created and
+// seen in the meantime.
+func TestLearnDuringACreation(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	late := &lateGet{Cluster: c.records}
+	store := records.NewStore(records.Workspaces(late, "late", "coder-system", clock.RealClock{}))
+	late.during = func() {
+		if err := c.b.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+			t.Error(err)
+		}
+		if err := store.Learn(ctx, key); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := store.Learn(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if store.Table.Get(key) == nil {
+		t.Error("the created object is not known any more")
+	}
+}
+
 // TestALostPartIsWrittenAgain covers a lost part if all replicas have restarted since.
 func TestALostPartIsWrittenAgain(t *testing.T) {
 	r := recordstest.New(t)
