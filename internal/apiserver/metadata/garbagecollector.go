@@ -73,7 +73,7 @@ func (j *GarbageCollector) abandoned(controlPlane types.NamespacedName, now time
 	var abandoned []*Record
 	for _, record := range j.records.List(controlPlane) {
 		if record.Pending() {
-			if j.superseded(record) || now.Sub(record.CreatedAt.Time) > pendingFor && !exists(record) {
+			if now.Sub(record.CreatedAt.Time) > pendingFor && !exists(record) {
 				abandoned = append(abandoned, record)
 			}
 			continue
@@ -91,12 +91,6 @@ func (j *GarbageCollector) abandoned(controlPlane types.NamespacedName, now time
 		}
 	}
 	return abandoned
-}
-
-// superseded reports whether the pending record was replaced by the record of the created object.
-func (j *GarbageCollector) superseded(pending *Record) bool {
-	_, stands := j.records.PendingFor(pending.ControlPlane, pending.Kind, pending.Name)
-	return !stands
 }
 
 // Forget drops the state of a control plane that is no longer served.

@@ -198,20 +198,6 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 	if f.source.removed != nil {
 		f.source.removed(f.plane.name, d.id)
 	}
-	return f.dropRecord(ctx, d.id)
-}
-
-// dropRecord deletes the record of an object that is gone. If it fails, the garbage collector
-// deletes the record later.
-func (f *feed[Item]) dropRecord(ctx context.Context, id uuid.UUID) error {
-	records := f.plane.config.Records
-	record, ok := records.Get(f.plane.name, uidOf(id))
-	if !ok {
-		return nil
-	}
-	if err := records.Delete(ctx, record); err != nil {
-		log.FromContext(ctx).Error(err, "Could not remove the metadata of an object that no longer exists", "kind", f.kind(), "name", record.Name)
-	}
 	return nil
 }
 

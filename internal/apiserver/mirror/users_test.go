@@ -88,7 +88,7 @@ func (s *sim) wantUsers(within time.Duration, want map[string]string) {
 	s.t.Helper()
 	s.run(within)
 	got := map[string]string{}
-	for _, entry := range s.records.Users.Table.In("team", 1000) {
+	for _, entry := range s.records.Users.Table.Of(types.NamespacedName{Namespace: "team", Name: "prod"}) {
 		got[entry.Object.GetName()] = entry.Object.(*aggregationv1alpha1.CoderUser).Spec.FullName
 	}
 	if problem := diff.Diff(want, got); problem != "" {

@@ -173,24 +173,6 @@ func (t *Table) Since(key string) uint64 {
 	return 0
 }
 
-// In returns up to limit objects of a namespace.
-func (t *Table) In(namespace string, limit int) []*Entry {
-	t.mutex.RLock()
-	defer t.mutex.RUnlock()
-	var entries []*Entry
-	for controlPlane, objects := range t.planes {
-		if controlPlane.Namespace != namespace {
-			continue
-		}
-		for _, h := range objects {
-			if h.entry != nil && len(entries) < limit {
-				entries = append(entries, h.entry)
-			}
-		}
-	}
-	return entries
-}
-
 // Find returns the object with an ID, or nil, and the Sequence of its last change.
 func (t *Table) Find(controlPlane types.NamespacedName, uid types.UID) (entry *Entry, since uint64) {
 	t.mutex.RLock()

@@ -413,7 +413,7 @@ func sweep(t *testing.T, r *recordstest.Records, parts int) {
 	t.Helper()
 	ctx, now := t.Context(), time.Now()
 	unused := map[types.NamespacedName]time.Time{}
-	entry := r.Templates.Table.In("team", 1)[0]
+	entry := r.Templates.Table.Of(types.NamespacedName{Namespace: "team"})[0]
 	for i, step := range []struct {
 		after time.Duration
 		left  int
