@@ -50,7 +50,7 @@ func (s *mcpFixture) callersSeeWhatIsTheirs(t *testing.T) {
 		"view":  {userRoles("view"), reading, namesOf(func(d toolset.Definition) bool { return !slices.Contains(reading, d.Name) })},
 		"edit":  {userRoles("view", "edit"), all, nil},
 		"admin": {userRoles("view", "edit", "admin"), all, nil},
-		"none":  {nil, []string{"check_health"}, nil},
+		"none":  {nil, namesOf(func(d toolset.Definition) bool { return !d.NeedsControlPlane() }), nil},
 	}
 	rows := s.toolCalls()
 	callers := map[string]mcpCaller{}

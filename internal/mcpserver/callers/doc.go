@@ -3,7 +3,7 @@
 //
 //   - Authenticator checks the bearer token of each request (tokens.go, issuer.go).
 //   - Reviewer checks with the API server whether a caller may use the MCP server, and which
-//     permissions it has in any namespace, so that tools without permission are hidden.
+//     permissions it lacks in all namespaces with control planes, so that tools are hidden.
 //   - Kube is the client that impersonates the caller in the request's context
 //     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
 //   - TTLCache, Probe and Quota bound what callers can cause: requests to the API server, and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -69,6 +70,14 @@ func AggregatedRight(verb, resource string) Right {
 	return Right{Verb: verb, Group: aggregationv1alpha1.GroupVersion.Group, Resource: resource}
 }
 
+// WithControlPlane reports whether objects of the resource exist only in namespaces with
+// control planes.
+func (r Right) WithControlPlane() bool {
+	resource, _, _ := strings.Cut(r.Resource, "/")
+	return r.Group == aggregationv1alpha1.GroupVersion.Group ||
+		r.Group == coderv1alpha1.GroupVersion.Group && resource == "codercontrolplanes"
+}
+
 // ReviewRights returns the permissions that a caller needs for Reviewer.Lacks. By default,
 // Kubernetes grants them to all authenticated users.
 func ReviewRights() []Right {
@@ -86,8 +95,8 @@ type Reviewer struct {
 
 // NewReviewer returns a Reviewer. kube creates SubjectAccessReviews with the server's own
 // identity. callers impersonates the caller in the context; its scheme must contain
-// authorization.k8s.io/v1. namespaces returns the namespaces in which the tools can find
-// objects.
+// authorization.k8s.io/v1. namespaces returns the namespaces in which Lacks checks
+// permissions.
 func NewReviewer(kube kubernetes.Interface, callers client.Client, namespaces func(context.Context) ([]string, error), clk clock.PassiveClock) *Reviewer {
 	return &Reviewer{
 		kube: kube, callers: callers, namespaces: namespaces,
@@ -134,8 +143,8 @@ func (r *Reviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
 }
 
 // Lacks returns true for each permission that the caller in the context certainly has in no
-// namespace, by the caller's own SelfSubjectRulesReviews. If a permission cannot be checked,
-// the caller is assumed to have it. Pass all permissions in one call, because the result is
+// namespace with a control plane, by the caller's own SelfSubjectRulesReviews. If a permission
+// cannot be checked, the caller is assumed to have it. Pass all permissions in one call, because the result is
 // cached for the whole list. The returned map must not be modified.
 func (r *Reviewer) Lacks(ctx context.Context, rights []Right) map[Right]bool {
 	u, ok := request.UserFrom(ctx)

@@ -18,6 +18,9 @@ func definitions(set *toolset.Set) (map[string]toolset.Definition, []callers.Rig
 	var rights []callers.Right
 	for _, definition := range set.Definitions() {
 		byName[definition.Name] = definition
+		if !definition.NeedsControlPlane() {
+			continue
+		}
 		for _, right := range slices.Concat(definition.Rights, definition.OneOf) {
 			if !slices.Contains(rights, right) {
 				rights = append(rights, right)
@@ -27,7 +30,7 @@ func definitions(set *toolset.Set) (map[string]toolset.Definition, []callers.Rig
 	return byName, rights
 }
 
-// showTools removes the tools from a list that the caller has no permission to use. It
+// showTools removes the tools from a list for which the caller certainly has no permission. It
 // filters the SDK's pages; their cursors stay valid. A hidden tool can still be called: the
 // API server decides.
 func (s *Server) showTools(ctx context.Context, list *mcp.ListToolsResult) {

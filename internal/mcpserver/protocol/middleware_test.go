@@ -98,7 +98,8 @@ func (f fakeReviewer) lacks(ctx context.Context, rights []callers.Right) map[cal
 }
 
 func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
-	read, write := callers.Right{Verb: "get", Resource: "pods"}, callers.Right{Verb: "delete", Resource: "pods"}
+	read, write := callers.AggregatedRight("get", "coderworkspaces"), callers.AggregatedRight("delete", "coderworkspaces")
+	pods := callers.Right{Verb: "get", Resource: "pods"}
 	type object struct {
 		Name string `json:"name"`
 	}
@@ -113,11 +114,13 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 	add("d_none")
 	toolset.Add(&set, toolset.Definition{Name: "e_either", Title: "e", Description: "e", Toolset: toolset.Workspaces, Effect: toolset.Reads, OneOf: []callers.Right{read, write}},
 		func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
-	reviewer := fakeReviewer{"bob": {write}, "carol": {read, write}}
+	// Her namespaces with pods may have no control plane, so that nobody checks them.
+	add("f_pods", pods)
+	reviewer := fakeReviewer{"bob": {write}, "carol": {read, write, pods}}
 	want := map[string][]string{
-		"alice": {"a_read", "b_write", "c_both", "d_none", "e_either"},
-		"bob":   {"a_read", "d_none", "e_either"},
-		"carol": {"d_none"},
+		"alice": {"a_read", "b_write", "c_both", "d_none", "e_either", "f_pods"},
+		"bob":   {"a_read", "d_none", "e_either", "f_pods"},
+		"carol": {"d_none", "f_pods"},
 	}
 	for name, w := range ways {
 		for caller, tools := range want {

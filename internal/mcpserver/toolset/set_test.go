@@ -152,7 +152,8 @@ func TestTwoToolsCannotHaveOneName(t *testing.T) {
 }
 
 func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
-	get, start, stop, watch := callers.Right{Verb: "get"}, callers.Right{Verb: "start"}, callers.Right{Verb: "stop"}, callers.Right{Verb: "watch"}
+	right := callers.AggregatedRight
+	get, start, stop, watch := right("get", "x"), right("start", "x"), right("stop", "x"), right("watch", "x")
 	d := Definition{Rights: []callers.Right{get}, OneOf: []callers.Right{start, stop}, Uses: []callers.Right{watch}}
 	for name, tc := range map[string]struct {
 		lacks []callers.Right
@@ -164,7 +165,7 @@ func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
 		"the other one":                 {[]callers.Right{stop}, false},
 		"both of them":                  {[]callers.Right{start, stop}, true},
 		"what only makes answers full":  {[]callers.Right{watch}, false},
-		"what another tool asked about": {[]callers.Right{{Verb: "delete"}}, false},
+		"what another tool asked about": {[]callers.Right{right("delete", "x")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lacks := map[callers.Right]bool{start: false}
@@ -178,6 +179,29 @@ func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
 	}
 	if (Definition{}).Useless(map[callers.Right]bool{get: true}) {
 		t.Error("a tool that needs no right is useless to somebody")
+	}
+}
+
+// The permissions are those in namespaces with control planes. A caller may have others
+// elsewhere.
+func TestAToolForOtherNamespacesIsNotUseless(t *testing.T) {
+	pods, scale, plane := callers.Right{Verb: "get", Resource: "pods"}, callers.CoderRight("patch", "codercontrolplanes/scale"), callers.CoderRight("get", "codercontrolplanes")
+	provisioners := callers.CoderRight("list", "coderprovisioners")
+	for name, tc := range map[string]struct {
+		tool Definition
+		want bool
+	}{
+		"pods":                           {Definition{Rights: []callers.Right{pods}}, false},
+		"provisioners":                   {Definition{Rights: []callers.Right{provisioners}}, false},
+		"pods or a control plane":        {Definition{OneOf: []callers.Right{pods, plane}}, false},
+		"a control plane":                {Definition{Rights: []callers.Right{plane}}, true},
+		"the scale of a control plane":   {Definition{Rights: []callers.Right{scale}}, true},
+		"pods of a control plane":        {Definition{Rights: []callers.Right{plane}, OneOf: []callers.Right{pods, provisioners}}, true},
+		"a control plane for other pods": {Definition{Rights: []callers.Right{pods}, OneOf: []callers.Right{plane, scale}}, true},
+	} {
+		if got := tc.tool.Useless(map[callers.Right]bool{pods: true, provisioners: true, plane: true, scale: true}); got != tc.want {
+			t.Errorf("%s: it is useless: %t, want %t", name, got, tc.want)
+		}
 	}
 }
 
