@@ -32,13 +32,15 @@ type getTemplateOutput struct {
 }
 
 // template is the list entry of a template. Running and AutoShutdown exist for clients of
-// the previous implementation; they are never set.
+// the previous implementation; they are never set. TemplateName is the name in Coder if that is
+// not the last part of Name.
 type template struct {
 	Name                string `json:"name"`
 	Namespace           string `json:"namespace"`
 	Running             bool   `json:"running"`
 	AutoShutdown        string `json:"autoShutdown,omitempty"`
 	DisplayName         string `json:"displayName,omitempty"`
+	TemplateName        string `json:"templateName,omitempty"`
 	Organization        string `json:"organization,omitempty"`
 	ActiveVersion       string `json:"activeVersion,omitempty"`
 	ActiveVersionID     string `json:"activeVersionID,omitempty"`
@@ -93,10 +95,15 @@ func getTemplate(ctx context.Context, call *toolset.Call, in getTemplateInput) (
 }
 
 func describeTemplate(tmpl *aggregationv1alpha1.CoderTemplate) template {
+	nameInCoder := tmpl.Status.TemplateName
+	if strings.HasSuffix(tmpl.Name, "."+nameInCoder) {
+		nameInCoder = ""
+	}
 	return template{
 		Name:                tmpl.Name,
 		Namespace:           tmpl.Namespace,
 		DisplayName:         excerpt(tmpl.Spec.DisplayName),
+		TemplateName:        nameInCoder,
 		Organization:        tmpl.Status.OrganizationName,
 		ActiveVersion:       tmpl.Status.ActiveVersionName,
 		ActiveVersionID:     tmpl.Status.ActiveVersionID,

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -69,6 +71,22 @@ type templateResult struct {
 // does not serve separately.
 func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	return readObject(ctx, kube, templateResource, namespace, name, &aggregationv1alpha1.CoderTemplate{})
+}
+
+// templateInCoder returns the current names in Coder of a template and its organization. Name
+// is that of its object, which stays if the template is renamed, and is in lower case. If the
+// template does not exist or the caller may not read it, the names are parts of its name.
+func templateInCoder(ctx context.Context, kube *callers.Kube, namespace, name string) (organization, template string, err error) {
+	tmpl, err := readTemplate(ctx, kube, namespace, strings.ToLower(name))
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		_, organization, template = splitTemplateName(name)
+		return organization, template, nil
+	case err != nil:
+		return "", "", err
+	default:
+		return tmpl.Status.OrganizationName, tmpl.Status.TemplateName, nil
+	}
 }
 
 func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listOutput[template], error) {

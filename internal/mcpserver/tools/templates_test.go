@@ -30,6 +30,7 @@ func asJSON(t *testing.T, value any) string {
 
 func TestListTemplatesDescribesThem(t *testing.T) {
 	tmpl := dockerTemplate()
+	tmpl.Status.TemplateName = "Docker"
 	tmpl.Status.LatestVersionID, tmpl.Status.LatestVersionName = newID, "v2"
 	tmpl.Status.LatestVersionStatus, tmpl.Status.LatestVersionError = "failed", "no provider"
 	tmpl.Status.Deprecated = true
@@ -45,7 +46,7 @@ func TestListTemplatesDescribesThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := listOutput[template]{Items: []template{{
-			Name: dockerName, Namespace: "coder", DisplayName: "Docker", Organization: "coder", ActiveVersion: "v1", ActiveVersionID: activeID,
+			Name: dockerName, Namespace: "coder", DisplayName: "Docker", TemplateName: "Docker", Organization: "coder", ActiveVersion: "v1", ActiveVersionID: activeID,
 			LatestVersion: "v2", LatestVersionID: newID, LatestVersionStatus: "failed", LatestVersionError: "no provider", Reason: "Reason", Deprecated: true,
 		}}}
 		if diff := cmp.Diff(want, out); diff != "" {

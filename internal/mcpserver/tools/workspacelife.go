@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -149,7 +150,7 @@ type createWorkspaceInput struct {
 }
 
 func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspaceInput) (workspaceResult, error) {
-	ws, err := in.workspace()
+	ws, err := in.workspace(ctx, call.Kube)
 	if err != nil {
 		return workspaceResult{}, err
 	}
@@ -162,9 +163,8 @@ func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspace
 	return workspaceResult{Updated: true}.after(ctx, call, ws, in.Wait, ptr.Deref(in.Running, true), in.TimeoutSeconds)
 }
 
-// workspace returns the requested object. The prefix of its name,
-// [control-plane.]organization, is that of the template's name.
-func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace, error) {
+// workspace returns the requested object.
+func (in createWorkspaceInput) workspace(ctx context.Context, kube *callers.Kube) (*aggregationv1alpha1.CoderWorkspace, error) {
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return nil, err
 	}
@@ -185,13 +185,17 @@ func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace,
 	case dot <= 0 || dot == len(in.Template)-1:
 		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
 	}
+	// The API resolves the current names in Coder of the organization and the template.
+	organization, template, err := templateInCoder(ctx, kube, in.Namespace, in.Template)
+	if err != nil {
+		return nil, err
+	}
+	controlPlane, _, _ := splitTemplateName(in.Template)
+	name := strings.Join([]string{controlPlane, organization, in.Owner, in.Name}, ".")
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Namespace,
-			Name:      strings.ToLower(in.Template[:dot] + "." + in.Owner + "." + in.Name),
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: strings.ToLower(strings.TrimPrefix(name, "."))},
 		Spec: aggregationv1alpha1.CoderWorkspaceSpec{
-			TemplateName:          in.Template[dot+1:],
+			TemplateName:          template,
 			TemplateVersionID:     in.VersionID,
 			TemplateVersionPreset: in.Preset,
 			Running:               in.Running,

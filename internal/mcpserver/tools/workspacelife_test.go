@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,54 @@ func TestCreateWorkspaceNamesItLikeItsTemplate(t *testing.T) {
 		if out, err := createWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil)}, in); err != nil || out.Workspace.Name != want {
 			t.Errorf("of %s it is called %q, %v; want %q", template, out.Workspace.Name, err, want)
 		}
+	}
+}
+
+// An object keeps its first name, in lower case, and the API resolves the current names in
+// Coder.
+func TestCreateWorkspaceUsesTheCurrentNamesInCoder(t *testing.T) {
+	for name, tt := range map[string]struct {
+		template, organization, nameInCoder string
+		unreadable                          error
+		wantName, wantTemplate, wantError   string
+	}{
+		"after a rename":                  {dockerName, "coder", "podman", nil, devName, "podman", ""},
+		"after the organization's rename": {dockerName, "Acme", "docker", nil, "acme.ada.dev", "docker", ""},
+		"with capital letters":            {dockerName, "coder", "Docker", nil, devName, "Docker", ""},
+		"of an object in capital letters": {"Coder.Docker", "coder", "Docker", nil, devName, "Docker", ""},
+		"of another control plane":        {"two.coder.docker", "Acme", "Docker", nil, "two.acme.ada.dev", "Docker", ""},
+		"of no object":                    {"coder.Podman", "coder", "docker", nil, devName, "Podman", ""},
+		"of one that nobody may read":     {dockerName, "coder", "podman", forbidden("codertemplates"), devName, "docker", ""},
+		"of one that cannot be read":      {dockerName, "coder", "podman", conflict("codertemplates"), "", "", "get codertemplates.aggregation.coder.com coder/coder.docker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := dockerTemplate()
+			if strings.HasSuffix(tt.template, dockerName) {
+				tmpl.Name = tt.template
+			}
+			tmpl.Status.OrganizationName, tmpl.Status.TemplateName = tt.organization, tt.nameInCoder
+			in := newDev()
+			in.Template = tt.template
+			created := &aggregationv1alpha1.CoderWorkspace{}
+			kube := fakeKube(t, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					return cmp.Or(tt.unreadable, c.Get(ctx, key, obj, opts...))
+				},
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					created = obj.(*aggregationv1alpha1.CoderWorkspace)
+					return nil
+				},
+			}, nil, tmpl)
+			_, err := createWorkspace(t.Context(), &toolset.Call{Kube: kube}, in)
+			if tt.wantError != "" {
+				wantError(t, err, tt.wantError)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if created.Name != tt.wantName || created.Spec.TemplateName != tt.wantTemplate {
+				t.Errorf("%s of %s is created, want %s of %s", created.Name, created.Spec.TemplateName, tt.wantName, tt.wantTemplate)
+			}
+		})
 	}
 }
 

@@ -54,7 +54,10 @@ func addWorkspaces(s *toolset.Set) {
 		Description: "Creates a workspace. get_template shows its parameters.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Writes,
 		Rights: []callers.Right{callers.AggregatedRight("create", workspacePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("watch", workspacePlural)},
+		Uses: []callers.Right{
+			callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("watch", workspacePlural),
+			callers.AggregatedRight("get", templatePlural),
+		},
 	}, createWorkspace)
 	toolset.Add(s, toolset.Definition{
 		Name: "update_workspace", Title: "Update a workspace",
