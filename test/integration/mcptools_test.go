@@ -59,7 +59,7 @@ func (s *mcpFixture) readingCalls() map[string]func(t *testing.T) []toolCall {
 		"diagnose_control_plane":              calls(controlPlane),
 		"list_provisioners":                   calls(namespace),
 		"list_workspace_proxies":              calls(namespace),
-		"list_workspaces":                     calls(namespace),
+		"list_workspaces":                     calls(namespace, map[string]any{"namespace": s.ns, "template": "coder.hello"}),
 		"get_workspace":                       calls(named("coder.admin.one")),
 		"diagnose_workspace":                  calls(named("coder.admin.stuck"), map[string]any{"namespace": s.away, "name": "coder.admin.one"}),
 		"get_build_logs": calls(

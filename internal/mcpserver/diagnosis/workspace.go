@@ -175,14 +175,14 @@ func controlPlaneName(ws *aggregationv1alpha1.CoderWorkspace) string {
 
 // templateName returns the name of the object of a workspace's template. The name of a
 // workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these parts
-// contains a dot.
+// contains a dot. Names of objects are in lower case, unlike those in Coder.
 func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
 	parts := strings.Split(ws.Name, ".")
 	template := ws.Spec.TemplateName
 	if template == "" {
 		template = ws.Status.TemplateName
 	}
-	return strings.Join(append(parts[:max(len(parts)-2, 0)], template), ".")
+	return strings.ToLower(strings.Join(append(parts[:max(len(parts)-2, 0)], template), "."))
 }
 
 func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {

@@ -235,6 +235,11 @@ func TestTemplateName(t *testing.T) {
 			t.Errorf("the template of %q is %q, want %q", name, got, want)
 		}
 	}
+	ws := runningWorkspace()
+	ws.Spec.TemplateName = "K8s"
+	if got := templateName(ws); got != "coder.k8s" {
+		t.Errorf("the template with a capital letter is %q", got)
+	}
 }
 
 // TestEmptyWorkspace checks that nothing panics for an object without status.

@@ -34,6 +34,7 @@ func addWorkspaces(s *toolset.Set) {
 		Description: "Lists workspaces, named organization.user.workspace.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("list", workspacePlural)},
+		Uses:   []callers.Right{callers.AggregatedRight("get", templatePlural)},
 	}, listWorkspaces)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_workspace", Title: "Workspace",
@@ -103,7 +104,7 @@ type listWorkspacesInput struct {
 }
 
 func listWorkspaces(ctx context.Context, call *toolset.Call, in listWorkspacesInput) (listOutput[workspace], error) {
-	filter, err := in.filter()
+	filter, err := in.filter(ctx, call.Kube)
 	if err != nil {
 		return listOutput[workspace]{}, err
 	}
@@ -112,9 +113,13 @@ func listWorkspaces(ctx context.Context, call *toolset.Call, in listWorkspacesIn
 }
 
 // filter returns the selectors, so that the API server filters and pages are full.
-func (in listWorkspacesInput) filter() (*client.ListOptions, error) {
-	controlPlane, organization, template := splitTemplateName(in.Template)
+func (in listWorkspacesInput) filter(ctx context.Context, kube *callers.Kube) (*client.ListOptions, error) {
 	phase, err := phaseNamed(in.Phase)
+	if err != nil {
+		return nil, err
+	}
+	controlPlane, _, _ := splitTemplateName(in.Template)
+	organization, template, err := in.templateOfWorkspaces(ctx, kube)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +134,24 @@ func (in listWorkspacesInput) filter() (*client.ListOptions, error) {
 		options.LabelSelector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: controlPlane})
 	}
 	return options, nil
+}
+
+// templateOfWorkspaces returns the names in the specs of the template's workspaces. The name
+// of the template's object is in lower case, and the specs have the names in Coder. Like the
+// object, the specs keep the first names if the template is renamed.
+func (in listWorkspacesInput) templateOfWorkspaces(ctx context.Context, kube *callers.Kube) (organization, template string, err error) {
+	_, organization, template = splitTemplateName(in.Template)
+	if organization == "" || in.Namespace == "" {
+		return organization, template, nil
+	}
+	currentOrganization, current, err := templateInCoder(ctx, kube, in.Namespace, in.Template)
+	if strings.EqualFold(current, template) {
+		template = current
+	}
+	if strings.EqualFold(currentOrganization, organization) {
+		organization = currentOrganization
+	}
+	return organization, template, err
 }
 
 // selectorOf returns the selector for the fields that have a value, or nil.

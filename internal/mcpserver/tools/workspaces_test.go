@@ -28,6 +28,9 @@ func TestListWorkspacesHasTheAPISelect(t *testing.T) {
 		"of a template":          {listWorkspacesInput{Template: "docker"}, "spec.templateName=docker", ""},
 		"of a listed template":   {listWorkspacesInput{Template: "acme.docker"}, "spec.organization=acme,spec.templateName=docker", ""},
 		"of another Coder's":     {listWorkspacesInput{Template: "two.acme.docker"}, "spec.organization=acme,spec.templateName=docker", "aggregation.coder.com/control-plane-name=two"},
+		"with capital letters":   {listWorkspacesInput{Namespace: "coder", Template: dockerName}, "spec.organization=Coder,spec.templateName=Docker", ""},
+		"that was renamed":       {listWorkspacesInput{Namespace: "coder", Template: "coder.first"}, "spec.organization=Coder,spec.templateName=first", ""},
+		"of no listed template":  {listWorkspacesInput{Namespace: "coder", Template: "coder.Other"}, "spec.organization=coder,spec.templateName=Other", ""},
 		"in a phase":             {listWorkspacesInput{Phase: "failed"}, "status.phase=Failed", ""},
 		"that run":               {listWorkspacesInput{Running: ptr.To(true)}, "spec.running=true", ""},
 		"that do not":            {listWorkspacesInput{Running: ptr.To(false), Owner: "ada"}, "spec.running=false,status.ownerName=ada", ""},
@@ -35,6 +38,10 @@ func TestListWorkspacesHasTheAPISelect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fieldsAsked, labelsAsked string
+			docker := dockerTemplate()
+			docker.Status.OrganizationName, docker.Status.TemplateName = "Coder", "Docker"
+			renamed := docker.DeepCopy()
+			renamed.Name = "coder.first"
 			kube := fakeKube(t, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) error {
 				var o client.ListOptions
 				o.ApplyOptions(opts)
@@ -48,7 +55,7 @@ func TestListWorkspacesHasTheAPISelect(t *testing.T) {
 					t.Errorf("the API is asked for %d", o.Limit)
 				}
 				return nil
-			}}, nil)
+			}}, nil, docker, renamed)
 			if _, err := listWorkspaces(t.Context(), &toolset.Call{Kube: kube}, tt.in); err != nil {
 				t.Fatal(err)
 			}
