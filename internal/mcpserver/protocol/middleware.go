@@ -152,7 +152,7 @@ func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// timeout returns the time limit of a request. A tool that waits gets the time from its
+// timeout returns the time limit of a request. A tool that waits also gets the time from its
 // arguments wait and timeoutSeconds, which mean the same in all tools. If the server can
 // ask the user during the call, which is possible only in a session, the limit includes the
 // time for the answer.
@@ -168,10 +168,11 @@ func (s *Server) timeout(req mcp.Request) time.Duration {
 	}
 	// The tool reports invalid arguments.
 	if err := json.Unmarshal(params.Arguments, &waits); err == nil && (waits.Wait || s.tools[params.Name].Waits) {
-		timeout = toolset.DefaultTimeout + s.limits.beyondWait
+		wait := toolset.DefaultTimeout
 		if waits.TimeoutSeconds > 0 {
-			timeout = time.Duration(min(waits.TimeoutSeconds, toolset.MaxTimeout.Seconds())*float64(time.Second)) + s.limits.beyondWait
+			wait = time.Duration(min(waits.TimeoutSeconds, toolset.MaxTimeout.Seconds()) * float64(time.Second))
 		}
+		timeout += wait
 	}
 	if s.tools[params.Name].Effect == toolset.Destroys && inSession(req) {
 		timeout += s.limits.answer

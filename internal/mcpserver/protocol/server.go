@@ -65,16 +65,14 @@ type Config struct {
 
 // limits are fixed for every server, except in tests.
 type limits struct {
-	call, beyondWait, answer, sessionIdle, stream, lastMessage, coalesce time.Duration
-	urisPerStream, pageSize                                              int
+	call, answer, sessionIdle, stream, lastMessage, coalesce time.Duration
+	urisPerStream, pageSize                                  int
 }
 
 func defaultLimits() limits {
 	return limits{
-		// The time limit of a request.
+		// The time limit of a request, without the time for which a tool waits.
 		call: 30 * time.Second,
-		// The extra time of a tool that waits, in addition to its timeoutSeconds.
-		beyondWait: 10 * time.Second,
 		// The time that the client's user has to answer a question.
 		answer: 5 * time.Minute,
 		// The time without a request after which a session ends.

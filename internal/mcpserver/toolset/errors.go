@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,7 +109,7 @@ func explain(ctx context.Context, err error) (outcome string, reported error) {
 		outcome, sentence := call.explain(ctx)
 		return outcome, errors.New(scrub(sentence))
 	case errors.Is(err, context.DeadlineExceeded):
-		return OutcomeTimeout, errors.New("the call took too long and was stopped; request less data, or try again later")
+		return OutcomeTimeout, errors.New("the call took too long and was stopped; if it changes something, the change may have been made: read the object before you try again; if it only reads, request less data")
 	default:
 		log.FromContext(ctx).Error(err, "A tool failed")
 		return OutcomeError, errors.New("internal error; see the log of the server for details")
@@ -121,7 +122,7 @@ func (e *CallError) explain(ctx context.Context) (outcome, reported string) {
 	case errors.Is(e.Err, context.Canceled):
 		return OutcomeCancelled, "the call was cancelled"
 	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err):
-		return OutcomeTimeout, fmt.Sprintf("%s of %s took too long; reduce the result with limit or a namespace, or try again later", e.Verb, e.object())
+		return OutcomeTimeout, e.timeout()
 	case errors.Is(e.Err, errReadsOnly):
 		log.FromContext(ctx).Error(e.Err, "A read-only tool tried to write", "verb", e.Verb, "resource", e.Resource)
 		return OutcomeDenied, fmt.Sprintf("cannot %s %s: this tool is read-only; nothing was done", e.Verb, e.object())
@@ -152,6 +153,15 @@ func (e *CallError) explain(ctx context.Context) (outcome, reported string) {
 		log.FromContext(ctx).Error(e.Err, "A call to Kubernetes failed", "verb", e.Verb, "resource", e.Resource)
 		return OutcomeError, fmt.Sprintf("cannot %s %s: the Kubernetes API returned an unexpected response; see the log of the server for details", e.Verb, e.object())
 	}
+}
+
+// timeout returns the sentence about a request that timed out. The API server may have made a
+// change without an answer.
+func (e *CallError) timeout() string {
+	if slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) {
+		return fmt.Sprintf("no answer to %s of %s came in time; the change may have been made: read the object before you try again", e.Verb, e.object())
+	}
+	return fmt.Sprintf("%s of %s took too long; reduce the result with limit or a namespace, or try again later", e.Verb, e.object())
 }
 
 // whyForbidden returns the end of the sentence about a forbidden request. RBAC denials

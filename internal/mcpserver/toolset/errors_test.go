@@ -79,6 +79,18 @@ func TestErrorsOfKubernetesAreSentencesThatHelp(t *testing.T) {
 	}
 }
 
+func TestAWriteWithoutAnAnswerMayHaveBeenMade(t *testing.T) {
+	for _, err := range []error{context.DeadlineExceeded, apierrors.NewTimeoutError("request timed out", 1)} {
+		for _, verb := range []string{"create", "update", "patch", "delete"} {
+			outcome, got := explain(t.Context(), &CallError{Verb: verb, Resource: "pods", Namespace: "coder", Name: "x", Err: err})
+			want := "no answer to " + verb + " of pods coder/x came in time; the change may have been made: read the object before you try again"
+			if outcome != OutcomeTimeout || got.Error() != want {
+				t.Errorf("%s, %v: outcome %s, %q; want %q", verb, err, outcome, got, want)
+			}
+		}
+	}
+}
+
 func TestOtherErrorsAreSentences(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -91,7 +103,7 @@ func TestOtherErrorsAreSentences(t *testing.T) {
 		"a refusal":             {t.Context(), &refusal{OutcomeDeclined, "the user did not agree"}, OutcomeDeclined, "the user did not agree"},
 		"nobody waits":          {cancelled, errors.New("stream error: stream ID 3; CANCEL"), OutcomeCancelled, "the call was cancelled"},
 		"nobody waits for it":   {cancelled, &CallError{Verb: "get", Resource: "pods", Err: errors.New("CANCEL")}, OutcomeCancelled, "the call was cancelled"},
-		"too long":              {t.Context(), context.DeadlineExceeded, OutcomeTimeout, "the call took too long and was stopped; request less data, or try again later"},
+		"too long":              {t.Context(), context.DeadlineExceeded, OutcomeTimeout, "the call took too long and was stopped; if it changes something, the change may have been made: read the object before you try again; if it only reads, request less data"},
 		"what nobody foresaw":   {t.Context(), errors.New("token=abc at 10.0.0.1"), OutcomeError, "internal error; see the log of the server for details"},
 		"a status without name": {t.Context(), &apierrors.StatusError{ErrStatus: metav1.Status{Message: "10.0.0.1"}}, OutcomeError, "internal error; see the log of the server for details"},
 	}
