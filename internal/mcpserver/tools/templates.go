@@ -111,10 +111,8 @@ func readTemplates(ctx context.Context, call *toolset.Call, namespace string, pa
 		}
 		path += "/namespaces/" + namespace
 	}
-	options, query := page.Options(namespace), url.Values{}
-	if options.Limit > 0 {
-		query.Set("limit", strconv.FormatInt(options.Limit, 10))
-	}
+	options := page.Options(namespace)
+	query := url.Values{"limit": {strconv.FormatInt(options.Limit, 10)}}
 	if options.Continue != "" {
 		query.Set("continue", options.Continue)
 	}

@@ -55,11 +55,7 @@ func NewPageWithin(limit int, cursor string, standard, most int) (Page, error) {
 
 // Options returns the list options that request the page.
 func (p Page) Options(namespace string) *client.ListOptions {
-	o := &client.ListOptions{Namespace: namespace, Continue: p.position.Continue}
-	if p.position.Offset == 0 {
-		o.Limit = int64(p.limit)
-	}
-	return o
+	return &client.ListOptions{Namespace: namespace, Continue: p.position.Continue, Limit: int64(p.limit)}
 }
 
 // Cut returns the items of the page out of the API server's response, and the cursor of the

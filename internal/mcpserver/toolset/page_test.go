@@ -23,8 +23,8 @@ func TestPagesHoldEachItemOnce(t *testing.T) {
 			// answer is the response of the API for the options of a page.
 			answer := func(p Page) (items []string, next string) {
 				options := p.Options("coder")
-				if options.Namespace != "coder" {
-					t.Fatalf("asked for namespace %q", options.Namespace)
+				if options.Namespace != "coder" || options.Limit != 5 {
+					t.Fatalf("asked for %d of namespace %q", options.Limit, options.Namespace)
 				}
 				if !paged {
 					return all, ""
