@@ -74,6 +74,11 @@ data "coder_parameter" "once" {
   mutable   = true
   ephemeral = true
 }
+data "coder_parameter" "speed" {
+  count   = data.coder_parameter.region.value == "us" ? 1 : 0
+  name    = "speed"
+  mutable = true
+}
 data "coder_workspace_preset" "big" {
   name = "Big"
   parameters = {
@@ -151,6 +156,9 @@ func (c *contract) waiting(t *testing.T, file uuid.UUID) {
 	}
 	if _, err := c.admin.VersionParameters(ctx, v.ID); !coderd.IsTooEarly(err) {
 		t.Errorf("parameters before the import: %v", err)
+	}
+	if _, err := c.admin.EvaluateParameters(ctx, v.ID, uuid.New(), nil); !coderd.IsTooEarly(err) {
+		t.Errorf("evaluation before the import: %v", err)
 	}
 	if _, err := c.admin.VersionVariables(ctx, v.ID); !coderd.IsTooEarly(err) {
 		t.Errorf("variables before the import: %v", err)

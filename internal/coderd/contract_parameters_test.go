@@ -8,11 +8,54 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
+
+// evaluation checks that the parameters depend on the values.
+func (c *contract) evaluation(t *testing.T) {
+	if c.asking.ID == uuid.Nil {
+		t.Skip("there is no template that asks")
+	}
+	ctx, id := t.Context(), c.imported.ID
+	owner := must[coderd.User](t)(c.admin.UserByName(ctx, c.member)).ID
+	evaluate := func(values map[string]string) []coderd.VersionParameter {
+		return must[[]coderd.VersionParameter](t)(c.admin.EvaluateParameters(ctx, id, owner, values))
+	}
+	stored := must[[]coderd.VersionParameter](t)(c.admin.VersionParameters(ctx, id))
+	if diff := cmp.Diff(stored, evaluate(map[string]string{"note": "quiet", "unknown": "x"}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("with the default region (-stored +evaluated):\n%s", diff)
+	}
+	for name, tc := range map[string]struct {
+		values   map[string]string
+		problems []string
+	}{
+		"defaults":            {nil, []string{"note"}},
+		"condition":           {map[string]string{"note": "quiet", "region": "us"}, []string{"speed"}},
+		"everything":          {map[string]string{"note": "quiet", "region": "us", "speed": "high"}, nil},
+		"condition not met":   {map[string]string{"note": "quiet", "speed": "high"}, nil},
+		"values out of range": {map[string]string{"note": "LOUD", "region": "mars", "size": "99"}, []string{"note", "region", "size"}},
+	} {
+		var got []string
+		exists := false
+		for _, p := range evaluate(tc.values) {
+			if p.Problem != "" {
+				got = append(got, p.Name)
+			}
+			exists = exists || p.Name == "speed"
+		}
+		if diff := cmp.Diff(tc.problems, got); diff != "" || exists != (tc.values["region"] == "us") {
+			t.Errorf("%s: speed exists: %t, problems (-want +got):\n%s", name, exists, diff)
+		}
+	}
+	_, err := c.admin.EvaluateParameters(ctx, uuid.New(), owner, nil)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+	_, err = c.admin.EvaluateParameters(ctx, id, uuid.New(), nil)
+	expect(t, err, refusal{http.StatusNotFound, "Unable to validate parameters", nil})
+}
 
 // parameters checks which values a workspace gets, and which are refused.
 func (c *contract) parameters(t *testing.T) {
@@ -48,7 +91,7 @@ func (c *contract) parameters(t *testing.T) {
 		return c.admin.Build(ctx, w.ID, request)
 	}
 	_, err = build(coderd.BuildRequest{Parameters: []coderd.Parameter{{Name: "region", Value: "us"}, {Name: "size", Value: "0"}}})
-	expect(t, err, refusal{http.StatusBadRequest, "Unable to validate parameters", []string{"region", "size"}})
+	expect(t, err, refusal{http.StatusBadRequest, "Unable to validate parameters", []string{"region", "size", "speed"}})
 	_, err = build(coderd.BuildRequest{Orphan: true})
 	expect(t, err, refusal{http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.", nil})
 	_, err = build(coderd.BuildRequest{TemplateVersionID: c.version.ID})

@@ -114,6 +114,7 @@ func (c *contract) run(t *testing.T) {
 		{"builds", c.builds},
 		{"end of the workspace", c.deleteWorkspace},
 		{"imports", c.imports},
+		{"evaluation", c.evaluation},
 		{"parameters", c.parameters},
 		{"archives", c.archives},
 		{"end of the template", c.deleteTemplate},

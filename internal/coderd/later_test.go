@@ -74,6 +74,10 @@ func TestUnknownValuesBreakNoRead(t *testing.T) {
 		"proxies":           nothing(client.WorkspaceProxies),
 		"proxy by name":     of(client.WorkspaceProxyByName, "sydney"),
 		"proxy by id":       of(client.WorkspaceProxyByID, proxy.ID),
+		"evaluation": func(ctx context.Context) error {
+			_, err := client.EvaluateParameters(ctx, version, w.OwnerID, nil)
+			return err
+		},
 	} {
 		if err := read(ctx); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -40,6 +40,10 @@ func questions(client *coderd.Client) map[string]func(ctx context.Context) error
 		"workspaces": func(ctx context.Context) error { _, err := client.WorkspacePage(ctx, 0, 1000); return err },
 		"archive":    func(ctx context.Context) error { _, err := client.DownloadArchive(ctx, uuid.New()); return err },
 		"log":        func(ctx context.Context) error { _, err := client.BuildLogs(ctx, uuid.New(), 0, false); return err },
+		"evaluation": func(ctx context.Context) error {
+			_, err := client.EvaluateParameters(ctx, uuid.New(), uuid.New(), nil)
+			return err
+		},
 	}
 }
 
@@ -93,6 +97,7 @@ func TestResponseLimits(t *testing.T) {
 	}{
 		"endless":       {coderdtest.EndlessBody, "buildinfo", "to GET /api/v2/buildinfo is larger than 4 MiB, so it is not read; check that this is the address of a Coder"},
 		"gzip bomb":     {coderdtest.GzipBomb, "buildinfo", "to GET /api/v2/buildinfo is larger than 4 MiB"},
+		"evaluation":    {coderdtest.EmptyItems, "evaluation", "to POST /api/v2/templateversions/{}/dynamic-parameters/evaluate has more than 20000 items"},
 		"list":          {coderdtest.GzipBomb, "templates", "to GET /api/v2/templates is larger than 16 MiB"},
 		"log":           {coderdtest.GzipBomb, "log", "to GET /api/v2/workspacebuilds/{}/logs is larger than 16 MiB"},
 		"workspace":     {coderdtest.GzipBomb, "workspaces", "to GET /api/v2/workspaces has an item that is larger than 512 KiB"},

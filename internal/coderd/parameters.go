@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
+
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // Parameter is the value of a parameter of a template version. Lists are encoded as JSON.
@@ -46,6 +51,8 @@ type VersionParameter struct {
 	Min          *int32 `json:"validation_min"`
 	Max          *int32 `json:"validation_max"`
 	Monotonic    string `json:"validation_monotonic"`
+	// Problem is the reason why Coder does not accept the value. Only EvaluateParameters sets it.
+	Problem string `json:"-"`
 }
 
 // ParameterOption is one of the allowed values.
@@ -92,6 +99,84 @@ func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parame
 func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
 	return get[[]VersionParameter](ctx, c, fmt.Sprintf("reading the parameters of template version %s", version),
 		fmt.Sprintf("/api/v2/templateversions/%s/rich-parameters", version), nil)
+}
+
+// ownerNotFound is the code of the diagnostic if the owner does not exist, or the token may not read
+// it.
+const ownerNotFound = "owner_not_found"
+
+// EvaluateParameters evaluates the parameters of a template version with these values, for a
+// workspace of the owner. It changes nothing. Parameters, options and defaults may depend on the
+// values and on the owner, unless the template has UseClassicParameterFlow. Values without a
+// parameter are ignored. The actor of the context sends the request, because the result may contain
+// data of the owner. The error is IsNotFound if the token may not read the version or the owner,
+// and IsNotSupported if this Coder has no such endpoint.
+func (c *Client) EvaluateParameters(ctx context.Context, version, owner uuid.UUID, values map[string]string) ([]VersionParameter, error) {
+	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
+	op := fmt.Sprintf("evaluating the parameters of template version %s", version)
+	path := fmt.Sprintf("/api/v2/templateversions/%s/dynamic-parameters/evaluate", version)
+	body := codersdk.DynamicParametersRequest{Inputs: values, OwnerID: owner}
+	return fetch(ctx, c, op, evaluatedParameters, func(ctx context.Context) (codersdk.DynamicParametersResponse, error) {
+		var response codersdk.DynamicParametersResponse
+		err := c.request(ctx, http.MethodPost, path, body, http.StatusOK, into(&response))
+		if i := firstError(response.Diagnostics); err == nil && i >= 0 {
+			err = evaluationError(op, response.Diagnostics[i])
+		}
+		return response, err
+	})
+}
+
+// evaluationError returns the error of an evaluation without a result. Coder returns it with the
+// status 200.
+func evaluationError(op string, d codersdk.FriendlyDiagnostic) *Error {
+	e := &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "Unable to validate parameters", Detail: diagnosis(d)}
+	if d.Extra.Code == ownerNotFound {
+		e.StatusCode = http.StatusNotFound
+	}
+	e.truncate()
+	return e
+}
+
+func evaluatedParameters(response codersdk.DynamicParametersResponse) []VersionParameter {
+	var out []VersionParameter
+	for _, p := range response.Parameters {
+		out = append(out, evaluatedParameter(p))
+	}
+	return out
+}
+
+func evaluatedParameter(p codersdk.PreviewParameter) VersionParameter {
+	out := VersionParameter{
+		Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: string(p.Type), FormType: string(p.FormType),
+		Required: p.Required, Default: p.DefaultValue.Value, Mutable: p.Mutable, Ephemeral: p.Ephemeral,
+	}
+	for _, o := range p.Options {
+		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value.Value, Description: o.Description})
+	}
+	for _, v := range p.Validations {
+		out.Regex, out.RegexMessage, out.Monotonic = ptr.Deref(v.Regex, ""), v.Error, ptr.Deref(v.Monotonic, "")
+		out.Min, out.Max = int32Of(v.Min), int32Of(v.Max)
+	}
+	if i := firstError(p.Diagnostics); i >= 0 {
+		out.Problem = redaction.Truncate(diagnosis(p.Diagnostics[i]), maxMessage)
+	}
+	return out
+}
+
+// firstError returns the index of the first error among the diagnostics, or -1. The others are
+// warnings.
+func firstError(diagnostics []codersdk.FriendlyDiagnostic) int {
+	return slices.IndexFunc(diagnostics, func(d codersdk.FriendlyDiagnostic) bool { return d.Severity == codersdk.DiagnosticSeverityError })
+}
+
+func diagnosis(d codersdk.FriendlyDiagnostic) string { return d.Summary + ": " + d.Detail }
+
+// int32Of returns nil for a bound that Coder itself cannot store.
+func int32Of(n *int64) *int32 {
+	if n == nil || *n < math.MinInt32 || *n > math.MaxInt32 {
+		return nil
+	}
+	return ptr.To(int32(*n))
 }
 
 // VersionPresets reads the presets of a template version.

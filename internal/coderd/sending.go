@@ -162,7 +162,7 @@ var (
 	fixedMembers = sets.New("first", "login", "logout", "tokens", "tokenconfig")
 	// fixed are the fixed parts of the API in a position without a name.
 	fixed = sets.New("api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
-		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
+		"autoupdates", "dormant", "parameters", "rich-parameters", "dynamic-parameters", "evaluate", "presets", "variables", "logs", "cancel", "archive",
 		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
 		"profile", "password", "status", "suspend", "activate")
 )

@@ -91,6 +91,7 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { _, err := client.BuildLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/workspacebuilds/{}/logs", 404},
 		{func(ctx context.Context) error { _, err := client.VersionLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/templateversions/{}/logs", 404},
 		{func(ctx context.Context) error { _, err := client.VersionParameters(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/rich-parameters", 404},
+		{func(ctx context.Context) error { _, err := client.EvaluateParameters(ctx, id, id, nil); return err }, "POST", "/api/v2/templateversions/{}/dynamic-parameters/evaluate", 404},
 		{func(ctx context.Context) error { _, err := client.VersionPresets(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/presets", 404},
 		{func(ctx context.Context) error { _, err := client.VersionVariables(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/variables", 404},
 		{func(ctx context.Context) error { return client.CancelVersion(ctx, id) }, "PATCH", "/api/v2/templateversions/{}/cancel", 404},

@@ -28,6 +28,8 @@ type Workspace struct {
 	OrganizationName string    `json:"organization_name"`
 	TemplateName     string    `json:"template_name"`
 	TemplateID       uuid.UUID `json:"template_id"`
+	// UseClassicParameterFlow is that of the template.
+	UseClassicParameterFlow bool `json:"template_use_classic_parameter_flow"`
 	// TemplateActiveVersionID is the active version of the template.
 	TemplateActiveVersionID uuid.UUID `json:"template_active_version_id"`
 	// Outdated reports that the template has a newer active version.

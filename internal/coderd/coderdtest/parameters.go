@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder/coder/v2/codersdk"
 )
@@ -102,11 +103,12 @@ func resolveClassic(v *version, before, wanted buildParameters) buildParameters 
 	return out
 }
 
-// resolveDynamic refuses the request with all invalid values together.
+// resolveDynamic refuses the request with all invalid values together. It ignores values without a
+// parameter.
 func resolveDynamic(v *version, before, wanted buildParameters) buildParameters {
 	var out buildParameters
 	var problems []codersdk.ValidationError
-	for _, p := range v.content.parameters {
+	for _, p := range v.content.evaluate(append(slices.Clone(wanted), v.content.kept(before)...)) {
 		previous := find(before, p.Name)
 		value := find(wanted, p.Name)
 		if value == nil && !p.Ephemeral {
@@ -115,8 +117,8 @@ func resolveDynamic(v *version, before, wanted buildParameters) buildParameters 
 		if value == nil && !p.Required {
 			value = &codersdk.WorkspaceBuildParameter{Name: p.Name, Value: p.DefaultValue}
 		}
-		if problem := problemOf(p, value, previous); problem != "" {
-			problems = append(problems, codersdk.ValidationError{Field: p.Name, Detail: problem})
+		if problem := problemOf(p, value, previous); problem != nil {
+			problems = append(problems, codersdk.ValidationError{Field: p.Name, Detail: problem.Summary + "; " + problem.Detail})
 			continue
 		}
 		out = append(out, codersdk.WorkspaceBuildParameter{Name: p.Name, Value: value.Value})
@@ -127,21 +129,101 @@ func resolveDynamic(v *version, before, wanted buildParameters) buildParameters 
 	return out
 }
 
-func problemOf(p codersdk.TemplateVersionParameter, value, previous *codersdk.WorkspaceBuildParameter) string {
+// kept returns the values that are not those of ephemeral parameters.
+func (c *content) kept(values buildParameters) buildParameters {
+	return slices.DeleteFunc(slices.Clone(values), func(v codersdk.WorkspaceBuildParameter) bool {
+		return slices.ContainsFunc(c.defined, func(p definedParameter) bool { return p.Name == v.Name && p.Ephemeral })
+	})
+}
+
+func problemOf(p codersdk.TemplateVersionParameter, value, previous *codersdk.WorkspaceBuildParameter) *codersdk.FriendlyDiagnostic {
+	problem := func(summary, detail string) *codersdk.FriendlyDiagnostic {
+		return &codersdk.FriendlyDiagnostic{Severity: codersdk.DiagnosticSeverityError, Summary: summary, Detail: detail}
+	}
 	if value == nil {
-		return "Required parameter not provided; parameter value is null"
+		return problem("Required parameter not provided", "parameter value is null")
 	}
 	if !p.Mutable && previous != nil && value.Value != previous.Value {
-		return fmt.Sprintf("Immutable parameter changed; Parameter %q is not mutable, so it can't be updated after creating a workspace.", p.Name)
+		return problem("Immutable parameter changed", fmt.Sprintf("Parameter %q is not mutable, so it can't be updated after creating a workspace.", p.Name))
 	}
 	err := codersdk.ValidateWorkspaceBuildParameter(p, value, previous)
 	switch {
 	case err == nil:
-		return ""
+		return nil
 	case len(p.Options) > 0:
-		return fmt.Sprintf("Value must be a valid option; the value %q must be defined as one of options", value.Value)
+		return problem("Value must be a valid option", fmt.Sprintf("the value %q must be defined as one of options", value.Value))
 	}
-	return "Invalid parameter value according to 'validation' block; " + err.Error()
+	return problem("Invalid parameter value according to 'validation' block", err.Error())
+}
+
+func (s *Server) postEvaluate(r *request) {
+	v := s.pathVersion(r)
+	body := read[codersdk.DynamicParametersRequest](r)
+	if v.job.CompletedAt == nil {
+		refuse(http.StatusTooEarly, "Template version job has not finished")
+	}
+	if s.index.users[body.OwnerID] == nil {
+		problem := codersdk.FriendlyDiagnostic{
+			Severity: codersdk.DiagnosticSeverityError, Summary: "Failed to fetch workspace owner",
+			Detail: "Please check your permissions or the user may not exist.", Extra: codersdk.DiagnosticExtra{Code: "owner_not_found"},
+		}
+		r.write(http.StatusOK, codersdk.DynamicParametersResponse{Diagnostics: []codersdk.FriendlyDiagnostic{problem}})
+		return
+	}
+	var values buildParameters
+	for name, value := range body.Inputs {
+		values = append(values, codersdk.WorkspaceBuildParameter{Name: name, Value: value})
+	}
+	out := codersdk.DynamicParametersResponse{Diagnostics: []codersdk.FriendlyDiagnostic{}, Parameters: []codersdk.PreviewParameter{}}
+	for _, p := range v.content.evaluate(values) {
+		out.Parameters = append(out.Parameters, preview(p, find(values, p.Name)))
+	}
+	r.write(http.StatusOK, out)
+}
+
+// preview returns a parameter with its value. given is nil if there is none.
+func preview(p codersdk.TemplateVersionParameter, given *codersdk.WorkspaceBuildParameter) codersdk.PreviewParameter {
+	out := codersdk.PreviewParameter{PreviewParameterData: codersdk.PreviewParameterData{
+		Name: p.Name, DisplayName: p.DisplayName, Description: p.Description, Type: codersdk.OptionType(p.Type),
+		FormType: codersdk.ParameterFormType(p.FormType), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Required: p.Required,
+		DefaultValue: codersdk.NullHCLString{Value: p.DefaultValue, Valid: !p.Required},
+		Options:      []codersdk.PreviewParameterOption{}, Validations: []codersdk.PreviewParameterValidation{},
+	}, Diagnostics: []codersdk.FriendlyDiagnostic{}}
+	for _, o := range p.Options {
+		value := codersdk.NullHCLString{Value: o.Value, Valid: true}
+		out.Options = append(out.Options, codersdk.PreviewParameterOption{Name: o.Name, Description: o.Description, Value: value})
+	}
+	limits := codersdk.PreviewParameterValidation{
+		Error: p.ValidationError, Regex: nonZero(p.ValidationRegex), Min: wide(p.ValidationMin), Max: wide(p.ValidationMax),
+		Monotonic: nonZero(string(p.ValidationMonotonic)),
+	}
+	if limits != (codersdk.PreviewParameterValidation{}) {
+		out.Validations = append(out.Validations, limits)
+	}
+	if given == nil && !p.Required {
+		given = &codersdk.WorkspaceBuildParameter{Name: p.Name, Value: p.DefaultValue}
+	}
+	if given != nil {
+		out.Value = codersdk.NullHCLString{Value: given.Value, Valid: true}
+	}
+	if problem := problemOf(p, given, nil); problem != nil {
+		out.Diagnostics = append(out.Diagnostics, *problem)
+	}
+	return out
+}
+
+func nonZero(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func wide(n *int32) *int64 {
+	if n == nil {
+		return nil
+	}
+	return ptr.To(int64(*n))
 }
 
 func (s *Server) getParameters(r *request) {

@@ -174,6 +174,7 @@ func (s *Server) routeTemplates(closed route) {
 	closed("POST /api/v2/organizations/{organization}/templateversions", s.postVersion)
 	closed("GET /api/v2/templateversions/{version}", func(r *request) { r.write(http.StatusOK, s.versionSDK(s.pathVersion(r))) })
 	closed("GET /api/v2/templateversions/{version}/rich-parameters", s.getParameters)
+	closed(evaluation, s.postEvaluate)
 	closed("GET /api/v2/templateversions/{version}/presets", s.getPresets)
 	closed("GET /api/v2/templateversions/{version}/variables", s.getVariables)
 	closed("GET /api/v2/templateversions/{version}/logs", func(r *request) { s.getLogs(r, s.pathVersion(r).job) })

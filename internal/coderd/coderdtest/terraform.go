@@ -24,11 +24,20 @@ import (
 
 // content is the parsed content of a version's files, as far as this server supports it: the blocks
 // variable, data "coder_parameter" and data "coder_workspace_preset" of the .tf files in the root
-// folder, with literal values.
+// folder, with literal values. Of a parameter, count may depend on parameters without count.
 type content struct {
+	// parameters are those under the default values, and defined are all.
 	parameters []codersdk.TemplateVersionParameter
+	defined    []definedParameter
 	presets    []codersdk.Preset
 	variables  []codersdk.TemplateVersionVariable
+}
+
+// definedParameter is a parameter with its label in Terraform. count is nil if it always exists.
+type definedParameter struct {
+	codersdk.TemplateVersionParameter
+	label string
+	count hcl.Expression
 }
 
 // readContent parses the files of an archive. It ignores unsupported syntax.
@@ -52,9 +61,10 @@ func readContent(archive []byte) content {
 			out.add(body.Blocks)
 		}
 	}
-	slices.SortStableFunc(out.parameters, func(a, b codersdk.TemplateVersionParameter) int {
+	slices.SortStableFunc(out.defined, func(a, b definedParameter) int {
 		return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
 	})
+	out.parameters = out.evaluate(nil)
 	return out
 }
 
@@ -65,11 +75,42 @@ func (c *content) add(blocks hclsyntax.Blocks) {
 		case b.Type == "variable":
 			c.variables = append(c.variables, newVariable(b.Labels[0], b.Body))
 		case b.Type == "data" && b.Labels[0] == "coder_parameter":
-			c.parameters = append(c.parameters, newParameter(b.Body))
+			p := definedParameter{TemplateVersionParameter: newParameter(b.Body), label: b.Labels[len(b.Labels)-1]}
+			if count := b.Body.Attributes["count"]; count != nil {
+				p.count = count.Expr
+			}
+			c.defined = append(c.defined, p)
 		case b.Type == "data" && b.Labels[0] == "coder_workspace_preset":
 			c.presets = append(c.presets, newPreset(b.Body))
 		}
 	}
+}
+
+// evaluate returns the parameters that exist if the others have these values, or else their
+// defaults.
+func (c *content) evaluate(values buildParameters) []codersdk.TemplateVersionParameter {
+	known := map[string]cty.Value{}
+	for _, p := range c.defined {
+		value := p.DefaultValue
+		if given := find(values, p.Name); given != nil {
+			value = given.Value
+		}
+		if p.count == nil {
+			known[p.label] = cty.ObjectVal(map[string]cty.Value{"value": cty.StringVal(value)})
+		}
+	}
+	data := cty.ObjectVal(map[string]cty.Value{"coder_parameter": cty.ObjectVal(known)})
+	scope := &hcl.EvalContext{Variables: map[string]cty.Value{"data": data}}
+	var out []codersdk.TemplateVersionParameter
+	for _, p := range c.defined {
+		if p.count != nil {
+			if count, problems := p.count.Value(scope); problems.HasErrors() || count.RawEquals(cty.Zero) {
+				continue
+			}
+		}
+		out = append(out, p.TemplateVersionParameter)
+	}
+	return out
 }
 
 // literals returns the attributes of a block as text.

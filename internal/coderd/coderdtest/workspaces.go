@@ -229,6 +229,7 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 	out.OrganizationID, out.OrganizationName = t.OrganizationID, t.OrganizationName
 	out.TemplateID, out.TemplateName, out.TemplateDisplayName, out.TemplateIcon = t.ID, t.Name, t.DisplayName, t.Icon
 	out.TemplateActiveVersionID, out.TemplateAllowUserCancelWorkspaceJobs = t.ActiveVersionID, t.AllowUserCancelWorkspaceJobs
+	out.TemplateUseClassicParameterFlow = t.UseClassicParameterFlow
 	out.LatestBuild = s.buildSDK(w, w.latest())
 	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID
 	out.Health = codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}}
