@@ -79,11 +79,11 @@ func TestOneTraceFromKubectlToCoder(t *testing.T) {
 	}
 	const request = "POST /apis/aggregation.coder.com/v1alpha1/namespaces/{:namespace}/coderworkspaces"
 	tree := collector.Trace(t, s.tracing, trace, request)
-	if diff := cmp.Diff([]string{request, "Create", "Decide a write", "Coder POST /api/v2/users/{}/workspaces"}, tree.Path("Coder POST")); diff != "" {
+	if diff := cmp.Diff([]string{request, "Create", "Decide a write", "Coder POST /api/v2/users/{}/workspaces"}, tree.Path("Coder POST /api/v2/users")); diff != "" {
 		t.Error(diff)
 	}
 	first, _ := tree.Find(request)
-	asked, _ := tree.Find("Coder POST")
+	asked, _ := tree.Find("Coder POST /api/v2/users")
 	sent := f.received(t, "traced")
 	if first.Parent != "00f067aa0ba902b7" || first.Attributes["audit-id"] != "traced" || asked.Attributes["coder.request_id"] != sent.ID {
 		t.Errorf("%+v\n%+v", first, asked)

@@ -171,31 +171,30 @@ func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, er
 		}
 		request.TemplateVersionID = version
 	}
-	return request, addParameters(ctx, p, ws, version, &request)
+	s := subject{connection: p.connection, name: ws.Name, workspace: coderd.Workspace{
+		OwnerID: p.owner.ID, UseClassicParameterFlow: template.UseClassicParameterFlow,
+	}}
+	return request, s.addParameters(ctx, ws.Spec, version, &request)
 }
 
 // addParameters validates the parameters of a new workspace and adds them to the request. Coder
 // reports missing parameters only in an unstructured message, so they are checked here.
-func addParameters(
-	ctx context.Context, p plan, ws object, version uuid.UUID, request *coderd.NewWorkspace,
+func (s subject) addParameters(
+	ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, version uuid.UUID, request *coderd.NewWorkspace,
 ) error {
-	s := subject{connection: p.connection, name: ws.Name}
 	var n notes
-	n.setSpec(ws.Spec)
+	n.setSpec(spec)
 	var given []value
-	for _, v := range ws.Spec.Parameters {
+	for _, v := range spec.Parameters {
 		given = append(given, value{v.Name, v.Value})
 	}
-	asked, err := s.asked(ctx, n, change{Parameters: given}, version)
+	asked, err := s.asked(ctx, n, change{Parameters: given}, version, nil)
 	if err != nil {
-		return err
+		return fault(s.name, err)
 	}
-	values := map[string]string{}
 	for _, v := range asked.values {
-		values[v.Name] = v.Value
 		request.Parameters = append(request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
 	}
 	request.PresetID = asked.presetID
-	problems := append(checkParameters(asked.defined, given, nil), checkRequired(asked.defined, values)...)
-	return invalid(ws.Name, problems...)
+	return invalid(s.name, asked.problems(nil)...)
 }

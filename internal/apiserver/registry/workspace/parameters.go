@@ -14,6 +14,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
+// problems validates the values. Now holds the values of an existing workspace, and is nil for a new
+// one.
+func (a asking) problems(now map[string]string) []*field.Error {
+	given := a.given(now)
+	errs := checkParameters(a.defined, given, now)
+	if now == nil || a.evaluated {
+		errs = append(errs, checkOthers(a.defined, given, a.over(now))...)
+	}
+	return errs
+}
+
 // checkParameters validates values against the parameters of a template version. Before holds the
 // values of an existing workspace, and is nil for a new one.
 func checkParameters(defined []coderd.VersionParameter, given []value, before map[string]string) []*field.Error {
@@ -22,7 +33,7 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		path := parametersPath.Key(v.Name)
 		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
 		if i < 0 {
-			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter; it has "+listed(parameterNames(defined))))
+			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined))))
 			continue
 		}
 		p := defined[i]
@@ -33,18 +44,28 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		case exists && was != v.Value && !p.Mutable:
 			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the parameter is immutable in the template", was)))
 		default:
-			errs = append(errs, checkValue(path, p, v.Value, was, exists)...)
+			refused := checkValue(path, p, v.Value, was, exists)
+			if len(refused) == 0 && p.Problem != "" {
+				refused = append(refused, field.Invalid(path, v.Value, p.Problem))
+			}
+			errs = append(errs, refused...)
 		}
 	}
 	return errs
 }
 
-// checkRequired returns an error for each required parameter that has no value.
-func checkRequired(defined []coderd.VersionParameter, given map[string]string) []*field.Error {
+// checkOthers validates the parameters that are not given. all contains the values of the preset and
+// of the last build, too, which an error does not show.
+func checkOthers(defined []coderd.VersionParameter, given []value, all map[string]string) []*field.Error {
 	var errs []*field.Error
 	for _, p := range defined {
-		if _, ok := given[p.Name]; p.Required && !ok {
-			errs = append(errs, field.Required(parametersPath.Key(p.Name), "the template has no default for this parameter: "+described(p)))
+		path := parametersPath.Key(p.Name)
+		_, has := all[p.Name]
+		switch {
+		case p.Required && !has:
+			errs = append(errs, field.Required(path, "the template has no default for this parameter: "+described(p)))
+		case p.Problem != "" && !slices.ContainsFunc(given, func(v value) bool { return v.Name == p.Name }):
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, p.Problem))
 		}
 	}
 	return errs

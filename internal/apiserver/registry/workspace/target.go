@@ -30,7 +30,7 @@ type subject struct {
 }
 
 // target determines the build that a change requires, and validates it. It only reads. Errors are
-// API statuses.
+// API statuses, or errors of an evaluation.
 func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target, error) {
 	b := s.workspace.LatestBuild
 	t := target{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
@@ -85,22 +85,15 @@ func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version u
 	if err != nil {
 		return fault(s.name, err)
 	}
-	asked, err := s.asked(ctx, n, c, version)
+	asked, err := s.asked(ctx, n, c, version, now)
 	if err != nil {
 		return err
 	}
-	if err := invalid(s.name, checkParameters(asked.defined, asked.given(now), now)...); err != nil {
+	if err := invalid(s.name, asked.problems(now)...); err != nil {
 		return err
 	}
-	all := maps.Clone(now)
-	differs := false
-	for _, v := range asked.values {
-		if was, ok := now[v.Name]; !ok || was != v.Value {
-			differs = true
-		}
-		all[v.Name] = v.Value
-	}
-	if differs {
+	all := asked.over(now)
+	if !maps.Equal(all, now) {
 		t.needed, t.request.PresetID = true, asked.presetID
 		for _, v := range asked.values {
 			t.request.Parameters = append(t.request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
@@ -113,6 +106,8 @@ func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version u
 // asking holds the parameters of a template version and the values for them.
 type asking struct {
 	defined []coderd.VersionParameter
+	// evaluated reports that Coder evaluated defined for the values.
+	evaluated bool
 	// named are the parameters of the spec, and changed are the new values among them.
 	named   []string
 	changed []value
@@ -135,30 +130,74 @@ func (a asking) given(now map[string]string) []value {
 	return out
 }
 
-func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID) (asking, error) {
-	client := s.connection.Client
+// over returns the values of an existing workspace with those of the request on top.
+func (a asking) over(now map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, now)
+	for _, v := range a.values {
+		out[v.Name] = v.Value
+	}
+	return out
+}
+
+// asked reads the parameters of a template version. Now holds the values of an existing workspace,
+// and is nil for a new one. An error of the evaluation is not converted to an API status, so that
+// refuse recognizes a token that Coder does not accept.
+func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID, now map[string]string) (asking, error) {
 	a := asking{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
-	var err error
-	if a.defined, err = client.VersionParameters(ctx, version); err != nil {
-		return a, fault(s.name, err)
+	var unknown []*field.Error
+	if n.Preset != "" {
+		presets, err := s.connection.Client.VersionPresets(ctx, version)
+		if err != nil {
+			return a, fault(s.name, err)
+		}
+		preset, problem := findPreset(presets, n.Preset)
+		if problem != nil {
+			unknown = append(unknown, problem)
+		}
+		named := map[string]bool{}
+		for _, name := range n.Parameters {
+			named[name] = true
+		}
+		a.presetID, a.values = withPreset(preset, named, c.Parameters)
 	}
-	if n.Preset == "" {
-		return a, nil
+	// While a version is being built, it has no presets yet, and define returns the reason.
+	if err := s.define(ctx, version, now, &a); err != nil {
+		return a, err
 	}
-	presets, err := client.VersionPresets(ctx, version)
-	if err != nil {
-		return a, fault(s.name, err)
+	return a, invalid(s.name, unknown...)
+}
+
+// define adds the parameters of a template version to the values. Coder evaluates them, unless the
+// template uses the classic parameter flow. If Coder cannot evaluate them for the user, the stored
+// list is used: it applies to the default values.
+func (s subject) define(ctx context.Context, version uuid.UUID, now map[string]string, a *asking) (err error) {
+	if !s.workspace.UseClassicParameterFlow {
+		a.defined, err = s.evaluate(ctx, version, now, *a)
+		if !coderd.IsNotSupported(err) && !coderd.IsNotFound(err) {
+			a.evaluated = true
+			return err
+		}
 	}
-	preset, problem := findPreset(presets, n.Preset)
-	if problem != nil {
-		return a, invalid(s.name, problem)
+	a.defined, err = s.connection.Client.VersionParameters(ctx, version)
+	return err
+}
+
+// evaluate returns the parameters as Coder evaluates them for the next build. That build does not
+// keep the values of ephemeral parameters, and which are ephemeral is known after an evaluation.
+func (s subject) evaluate(ctx context.Context, version uuid.UUID, now map[string]string, a asking) ([]coderd.VersionParameter, error) {
+	client, owner, values := s.connection.Client, s.workspace.OwnerID, a.over(now)
+	defined, err := client.EvaluateParameters(ctx, version, owner, values)
+	kept := maps.Clone(now)
+	for _, p := range defined {
+		if p.Ephemeral {
+			delete(kept, p.Name)
+		}
 	}
-	named := map[string]bool{}
-	for _, name := range n.Parameters {
-		named[name] = true
+	if err != nil || len(kept) == len(now) {
+		return defined, err
 	}
-	a.presetID, a.values = withPreset(preset, named, c.Parameters)
-	return a, nil
+	return client.EvaluateParameters(ctx, version, owner, a.over(kept))
 }
 
 // version validates the template version that the workspace is to be built from.

@@ -52,7 +52,7 @@ func (k *Kind) prepare(ctx context.Context, current, wanted object, d difference
 	to := p.subject
 	to.workspace.AutomaticUpdates = wanted.Spec.AutomaticUpdates
 	p.target, err = k.target(ctx, to, p.notes, p.change)
-	return p, err
+	return p, fault(current.Name, err)
 }
 
 // update applies a change in Coder, and then records the data that Coder cannot store.
