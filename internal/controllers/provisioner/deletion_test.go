@@ -54,6 +54,39 @@ func TestK18DeletionLetsJobsFinishAndDeletesTheKey(t *testing.T) {
 	f.Reconcile()
 }
 
+// The pods of a Deployment that was taken over have other labels than the operator's, also after it is
+// gone.
+func TestDeletionWaitsForThePodsOfAnAdoptedDeployment(t *testing.T) {
+	chart := map[string]string{"app.kubernetes.io/instance": "release"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "provisioner-gpu", UID: "of-the-chart",
+		Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: "CoderProvisioner/" + name},
+	}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: chart}
+	d.Spec.Template.Labels = chart
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "coder", Image: "coder:1"}}
+	f := newFixture(t, newProvisioner(), newControlPlane(), d)
+	f.Settle()
+	f.slow = true
+	f.Delete()
+	f.Reconcile()
+	f.roll()
+	f.Forward(deletionPoll)
+	f.Reconcile()
+	if f.Gone() || f.keyNames() != "gpu" {
+		t.Fatalf("gone: %v; keys while jobs run: %q", f.Gone(), f.keyNames())
+	}
+	if got := f.Object().Status.Selector; got != "app.kubernetes.io/instance=release" {
+		t.Errorf("the selector in the status is %q", got)
+	}
+	f.slow = false
+	f.roll()
+	f.Reconcile()
+	if !f.Gone() || f.keyNames() != "" {
+		t.Errorf("gone: %v, keys: %q", f.Gone(), f.keyNames())
+	}
+}
+
 // With --cascade=orphan the Deployment is kept, whether the operator or the garbage collector acts
 // first.
 func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {

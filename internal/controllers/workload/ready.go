@@ -32,8 +32,9 @@ type Summary struct {
 func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	status := *p.Previous.DeepCopy()
 	status.ObservedGeneration = p.Object.GetGeneration()
-	// While the Deployment is being deleted or cannot be read, its pods keep the previous labels.
-	if p.Outcome.Succeeded(StepAdoption) || status.Selector == "" {
+	// While the Deployment is being deleted or cannot be read, its pods keep the previous labels. A pass
+	// over a deleted object has no StepAdoption.
+	if !p.Deleting() && p.Outcome.Succeeded(StepAdoption) || status.Selector == "" {
 		status.Selector = labels.SelectorFromSet(resources.PodLabels(p.Workload)).String()
 	}
 	if p.Deployment != nil {
