@@ -154,6 +154,14 @@ func TestARefusedPodAndADeadline(t *testing.T) {
 	if want := "the API server rejects the pods: exceeded quota: q"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
+
+	// The next revision has its own deadline, which is not in the status yet.
+	d = f.Deployment()
+	d.Generation++
+	f.Update(d)
+	f.Settle()
+	f.MustNotHave(coderv1alpha1.ConditionStalled)
+	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
 }
 
 func TestScaledToZeroIsReadyAndSaysWhy(t *testing.T) {

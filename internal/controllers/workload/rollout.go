@@ -56,10 +56,11 @@ func rolloutProgress(d *appsv1.Deployment, wanted int32) string {
 	return fmt.Sprintf("%d of %d pods are ready", min(status.ReadyReplicas, wanted), wanted)
 }
 
-// rolloutExpired reports whether the rollout exceeded its progress deadline.
+// rolloutExpired reports whether the rollout exceeded its progress deadline. Until Kubernetes has
+// observed the new revision, the status is about the previous one.
 func rolloutExpired(d *appsv1.Deployment) bool {
 	progressing := deploymentCondition(d, appsv1.DeploymentProgressing)
-	return progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == deadlineExceeded
+	return d.Status.ObservedGeneration >= d.Generation && progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == deadlineExceeded
 }
 
 func deploymentCondition(d *appsv1.Deployment, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
