@@ -20,7 +20,8 @@ const (
 	// in all of its namespaces. It does not affect Ready.
 	ConditionWorkspaceAccess = "WorkspaceAccess"
 	// ConditionDeploymentAvailable is true when the requested number of pods is ready and all of
-	// them have the newest revision.
+	// them have the newest revision. If its reason is then that of a missing Secret or ConfigMap, these
+	// pods keep running, but no new pod can start.
 	ConditionDeploymentAvailable = "DeploymentAvailable"
 	// ConditionCoderReachable is true when Coder's API responds at status.url.
 	ConditionCoderReachable = "CoderReachable"

@@ -36,6 +36,8 @@ func (p *Pass) DeploymentAvailable() metav1.Condition {
 		return ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until the Deployment is applied")
 	case p.Available() && wanted == 0:
 		return ConditionTrue(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
+	case p.Available() && len(p.Missing) > 0:
+		return ConditionTrue(kind, p.Missing[0].Reason, rolloutProgress(p.Deployment, wanted)+", but new pods cannot start: "+sentences(p.Missing))
 	case p.Available():
 		return ConditionTrue(kind, coderv1alpha1.ReasonAvailable, rolloutProgress(p.Deployment, wanted))
 	case p.Trouble != nil:

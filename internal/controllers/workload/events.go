@@ -28,10 +28,13 @@ func quiet(reason string) bool {
 	}, reason)
 }
 
-// warns reports whether a reason belongs to a condition that is true, but will soon become false.
+// warns reports whether a reason belongs to a condition that is a problem also while it is true.
 func warns(reason string) bool {
-	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod ||
-		reason == coderv1alpha1.ReasonTokenExpiring
+	return slices.Contains([]string{
+		coderv1alpha1.ReasonLicenseExpiring, coderv1alpha1.ReasonLicenseInGracePeriod, coderv1alpha1.ReasonTokenExpiring,
+		coderv1alpha1.ReasonSecretMissing, coderv1alpha1.ReasonConfigMapMissing,
+		coderv1alpha1.ReasonDatabaseSecretMissing, coderv1alpha1.ReasonTokenSecretMissing,
+	}, reason)
 }
 
 // tellChanges records an Event for each condition that fails for a new reason, and for each

@@ -50,8 +50,8 @@ type Pass struct {
 	Hooks Hooks
 
 	// Problems are failures to apply objects. Grants are failures to grant the permissions for
-	// workspaces in a namespace. Missing are the Secrets and ConfigMaps without which no pod
-	// starts.
+	// workspaces in a namespace. Missing are the Secrets and ConfigMaps without which no new
+	// pod starts.
 	Problems, Grants, Missing []Problem
 	// Exposure is the reason why the Ingress or HTTPRoute does not work. Monitoring is the same for
 	// the ServiceMonitor.

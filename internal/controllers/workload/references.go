@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -80,23 +82,40 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 		}
 	}
 	p.Workload.Checksum = hex.EncodeToString(sum.Sum(nil))
+	// New pods cannot start without a missing object, so it must not replace running pods.
+	if len(p.Missing) > 0 {
+		p.Workload.Checksum = cmp.Or(runningChecksum(p), p.Workload.Checksum)
+	}
 	if p.adopted != nil {
 		resources.RememberChecksum(&p.Workload, p.adopted)
 	}
 	return nil
 }
 
+// runningChecksum returns the checksum of the current Deployment, or an empty string.
+func runningChecksum(p *Pass) string {
+	if p.Workload.Live == nil {
+		return ""
+	}
+	running := p.Workload.Live.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+	if running == "" && p.adopted != nil {
+		return p.adopted.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]
+	}
+	return running
+}
+
 // envFromNames returns the names of the variables from spec.envFrom. The operator must not override
-// one of them, for example CODER_ACCESS_URL.
+// one of them, for example CODER_ACCESS_URL. While a required object is missing, the names include
+// those that it may have provided to the running pods.
 func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, error) {
 	names := map[string]bool{}
 	for _, source := range p.Workload.Spec.EnvFrom {
-		kind, name := resources.KindSecret, ""
+		kind, name, optional := resources.KindSecret, "", false
 		switch {
 		case source.ConfigMapRef != nil:
-			kind, name = resources.KindConfigMap, source.ConfigMapRef.Name
+			kind, name, optional = resources.KindConfigMap, source.ConfigMapRef.Name, ptr.Deref(source.ConfigMapRef.Optional, false)
 		case source.SecretRef != nil:
-			name = source.SecretRef.Name
+			name, optional = source.SecretRef.Name, ptr.Deref(source.SecretRef.Optional, false)
 		default:
 			continue
 		}
@@ -106,6 +125,9 @@ func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, e
 		}
 		for key := range known.keys {
 			names[source.Prefix+key] = true
+		}
+		if known.missing() && !optional {
+			maps.Copy(names, resources.NamesNotSet(p.Workload))
 		}
 	}
 	return names, nil

@@ -3,10 +3,12 @@ package workload
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -113,6 +115,7 @@ func TestMissingReferencesAreToldBeforeTheKubeletDoes(t *testing.T) {
 		t.Errorf("message %q does not name the Secret", condition.Message)
 	}
 	f.MustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+	missing := f.checksum()
 
 	f.Create(secretOf("db", map[string]string{"uri": "x"}))
 	f.Settle()
@@ -127,6 +130,71 @@ func TestMissingReferencesAreToldBeforeTheKubeletDoes(t *testing.T) {
 	f.Update(secret)
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	if missing == "" || f.checksum() == missing {
+		t.Errorf("the checksum stays %q when the Secret is complete", missing)
+	}
+}
+
+// Pods that start without a required object fail, so the running ones must stay, also with the
+// strategy Recreate.
+func TestAMissingReferenceDoesNotRollRunningPods(t *testing.T) {
+	settings := secretOf("db", map[string]string{"url": "postgres://a", "CODER_ACCESS_URL": "https://coder.example.com"})
+	for name, objects := range map[string][]client.Object{
+		"a variable": {settings, newControlPlane(withSecretVariable("db", "url"))},
+		"envFrom": {settings, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}}
+		})},
+		"taken over": {settings, newControlPlane(withDatabase), chartDeployment("CoderControlPlane/coder")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, objects...)
+			f.Settle()
+			f.PodsReady(1)
+			f.Settle()
+			before := f.Deployment()
+			f.Remove(secretOf("db", nil))
+			for range 2 {
+				f.Settle()
+				d := f.Deployment()
+				if diff := cmp.Diff(before.Spec, d.Spec) + cmp.Diff(before.Annotations, d.Annotations); diff != "" {
+					t.Errorf("without the Secret the Deployment changes (-before +after):\n%s", diff)
+				}
+				f.restart()
+			}
+			condition := f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+			if !strings.Contains(condition.Message, `Secret "db"`) || f.Events.Count("Warning SecretMissing") != 1 {
+				t.Errorf("message %q, Events %q", condition.Message, f.Events.All())
+			}
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+
+			f.Create(secretOf("db", map[string]string{"url": "postgres://b", "CODER_ACCESS_URL": "https://coder.example.com"}))
+			f.Settle()
+			if f.checksum() == before.Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum] {
+				t.Error("other content does not roll the pods")
+			}
+			f.MustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonAvailable)
+		})
+	}
+}
+
+// Pods start without an optional object, so the operator sets the variable that it provided.
+func TestAMissingOptionalReferenceRollsThePods(t *testing.T) {
+	f := newFixture(t, secretOf("settings", map[string]string{"CODER_ACCESS_URL": "https://coder.example.com"}),
+		newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: new(true),
+			}}}
+		}))
+	accessURL := func() bool {
+		return slices.ContainsFunc(f.Deployment().Spec.Template.Spec.Containers[0].Env, func(v corev1.EnvVar) bool { return v.Name == "CODER_ACCESS_URL" })
+	}
+	f.Settle()
+	before, given := f.checksum(), !accessURL()
+	f.Remove(secretOf("settings", nil))
+	f.Settle()
+	if !given || !accessURL() || f.checksum() == before {
+		t.Errorf("from the Secret: %v, then from the operator: %v", given, accessURL())
+	}
 }
 
 func TestContentsAreForgottenWithTheirLastUser(t *testing.T) {

@@ -18,6 +18,7 @@ func controlPlaneRules() []rule[*controlPlaneFacts] {
 		deletion, neverSeen, byReason(coderv1alpha1.ConditionResourcesApplied, refused, unapplied), scaledToZero,
 		byReason(coderv1alpha1.ConditionDeploymentAvailable, refused, missingReferences), refusedByCondition,
 		unusableDatabaseOfCoder, podTroubles, podsByCondition, missingDeployment, unreachableCoder, refusedAccess, stuckRollout, notReady,
+		byReason(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, lostReferences),
 		byReason(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, endingLicense),
 		byReason(coderv1alpha1.ConditionLicenseApplied, refused, missingLicense),
 		byReason(coderv1alpha1.ConditionExposed, refused, missingExposure),
@@ -205,6 +206,13 @@ var (
 		coderv1alpha1.ReasonSecretMissing:         missingReference,
 		coderv1alpha1.ReasonConfigMapMissing:      missingReference,
 	}
+	// lostReferences is about the same while pods run that started earlier.
+	lostReferences = map[string]advice{
+		coderv1alpha1.ReasonDatabaseSecretMissing: lostReference,
+		coderv1alpha1.ReasonSecretMissing:         lostReference,
+		coderv1alpha1.ReasonConfigMapMissing:      lostReference,
+	}
+	lostReference    = advice{severityWarning, "the pods run, but new pods cannot start", "create it again, or correct the field of the spec that refers to it"}
 	missingReference = advice{severityError, "the pods refer to something that does not exist", "create it, or correct the field of the spec that refers to it"}
 
 	missingAccess = map[string]advice{

@@ -117,6 +117,10 @@ func TestControlPlaneRules(t *testing.T) {
 				aPod("1", waits("CreateContainerConfigError", `couldn't find key k in Secret coder/s`))),
 			expectation{severity: "error", where: "CoderControlPlane/coder", what: `Secret "s" has no key "k"`, do: "create it"},
 		},
+		"missing Secret, pods run": {
+			factsOf(aControlPlane(yes("Ready", "Ready", "it runs"), yes("DeploymentAvailable", "SecretMissing", `Secret "s" does not exist`)), aPod("1", runs(true))),
+			expectation{severity: "warning", where: "CoderControlPlane/coder", what: `Secret "s" does not exist`, do: "create it", healthy: true},
+		},
 		"missing Secret, seen by the kubelet alone": {
 			factsOf(aControlPlane(progressing...), aPod("1", waits("CreateContainerConfigError", `secret "s" not found`))),
 			expectation{severity: "error", where: coderPod, what: `secret "s" not found`, evidence: "CreateContainerConfigError", do: "Secret"},

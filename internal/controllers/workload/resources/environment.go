@@ -116,6 +116,21 @@ func unlessGiven(w Workload, name, value string) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: name, Value: value}}
 }
 
+// NamesNotSet returns the names of variables that unlessGiven can set and that the container of the
+// current Deployment does not have. It returns nil if there is no Deployment.
+func NamesNotSet(w Workload) map[string]bool {
+	if w.Live == nil {
+		return nil
+	}
+	names := map[string]bool{EnvAccessURL: true, EnvWildcardAccessURL: true, EnvPrometheusAddress: true, EnvProfilerAddress: true}
+	if c := containerNamed(w.Live.Spec.Containers, PodContainer(w)); c != nil {
+		for _, variable := range c.Env {
+			delete(names, variable.Name)
+		}
+	}
+	return names
+}
+
 // givenVariable reports whether the spec sets a variable, and returns its value. It returns an empty
 // string if the value depends on another object or variable.
 func givenVariable(w Workload, name string) (string, bool) {
