@@ -177,3 +177,59 @@ func (a *apiServer) aSecretRolls() {
 		return err
 	})
 }
+
+// A control plane that the operator never calls is not checked again by itself, so only the watch
+// reports that an older one took or left its database.
+func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
+	config := kubetest.Shared(t, controllertest.CRDs)
+	a := controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config))
+	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
+		kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
+		a.Must(err)
+		return New(kit).SetupWithManager(ctx, mgr)
+	})
+	atRest := func(name string) *coderv1alpha1.CoderControlPlane {
+		cp := newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Namespace, cp.Name, cp.UID, cp.Generation = a.Namespace, name, "", 0
+			cp.Spec.Replicas, cp.Spec.OperatorAccess.Disabled = ptr.To[int32](0), true
+		})
+		a.Must(a.Client.Create(t.Context(), cp))
+		polltest.Eventually(t, name+" is Ready", func() error {
+			a.Must(a.Get(name, cp))
+			if meta.IsStatusConditionTrue(cp.Status.Conditions, coderv1alpha1.ConditionReady) {
+				return nil
+			}
+			return errors.Join(a.RollOut(name), fmt.Errorf("conditions %+v", cp.Status.Conditions))
+		})
+		return cp
+	}
+	secret := databaseSecret()
+	secret.Namespace = a.Namespace
+	a.Must(a.Client.Create(t.Context(), secret))
+	older := atRest("a")
+	atRest("b")
+	mustShare := func(when string, want bool) {
+		t.Helper()
+		polltest.Eventually(t, when, func() error {
+			cp := &coderv1alpha1.CoderControlPlane{}
+			a.Must(a.Get("b", cp))
+			if c := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionDatabaseExclusive); (c != nil) != want {
+				return fmt.Errorf("the condition is %+v", c)
+			}
+			return nil
+		})
+	}
+	useKey := func(key string) {
+		a.Must(a.Get("a", older))
+		base := older.DeepCopy()
+		older.Spec.ExtraEnv[0].ValueFrom.SecretKeyRef.Key = key
+		a.Must(a.Client.Patch(t.Context(), older, client.MergeFrom(base)))
+	}
+	mustShare("both use it", true)
+	useKey("other")
+	mustShare("the older one left it", false)
+	useKey("url")
+	mustShare("the older one is back", true)
+	a.Must(a.Client.Delete(t.Context(), older))
+	mustShare("the older one is deleted", false)
+}

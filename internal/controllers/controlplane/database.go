@@ -3,9 +3,12 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -73,23 +76,48 @@ func databaseKey(cp *coderv1alpha1.CoderControlPlane) (secret, key, field string
 	return "", "", ""
 }
 
-// findSharedDatabase looks for an older control plane with the same database.
-func (r *Reconciler) findSharedDatabase(ctx context.Context, s *scope) error {
-	secret, key, _ := databaseKey(s.cp)
+// sharing returns the other control planes of the namespace that use the same database.
+func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) ([]coderv1alpha1.CoderControlPlane, error) {
+	secret, key, _ := databaseKey(cp)
 	if secret == "" {
-		return nil
+		return nil, nil
 	}
 	all := &coderv1alpha1.CoderControlPlaneList{}
-	if err := r.kit.Client.List(ctx, all, client.InNamespace(s.cp.Namespace)); err != nil {
-		return fmt.Errorf("listing the control planes: %w", err)
+	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
 	}
-	for i := range all.Items {
-		other := &all.Items[i]
-		if otherSecret, otherKey, _ := databaseKey(other); secret == otherSecret && key == otherKey && workload.Older(other, s.cp) {
-			s.sharedWith = other.Name
+	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderControlPlane) bool {
+		otherSecret, otherKey, _ := databaseKey(&other)
+		return other.UID == cp.UID || secret != otherSecret || key != otherKey
+	}), nil
+}
+
+// siblings returns requests for the control planes with the database that this one has, or had.
+func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
+	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
+	if !ok {
+		return nil
+	}
+	others, err := r.sharing(ctx, cp)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Could not find the control planes with the same database", "name", cp.Name)
+	}
+	var requests []reconcile.Request
+	for i := range others {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&others[i])})
+	}
+	return requests
+}
+
+// findSharedDatabase looks for an older control plane with the same database.
+func (r *Reconciler) findSharedDatabase(ctx context.Context, s *scope) error {
+	others, err := r.sharing(ctx, s.cp)
+	for i := range others {
+		if workload.Older(&others[i], s.cp) {
+			s.sharedWith = others[i].Name
 		}
 	}
-	return nil
+	return err
 }
 
 // databaseExclusive returns a condition only if the database is that of another control plane.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -52,6 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		Further: func(b *builder.Builder) {
 			// A CoderMirrorState has the namespace and the name of its control plane.
 			b.Watches(&metadatav1alpha1.CoderMirrorState{}, &handler.EnqueueRequestForObject{}).WatchesRawSource(r.refusals.source())
+			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
+				builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 		},
 	})
 }
