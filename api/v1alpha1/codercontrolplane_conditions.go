@@ -86,6 +86,9 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonGrantForbidden: the operator has no permission to grant a rule of spec.rbac.
 	ReasonGrantForbidden = "GrantForbidden"
+	// ReasonOrphaned: the object was deleted with --cascade=orphan; the message names what its pods
+	// still need in Coder and in other namespaces (Event).
+	ReasonOrphaned = "Orphaned"
 	// ReasonGrantsLeftBehind: the object was deleted without revoking its permissions in a namespace in
 	// which the operator has no permissions (Event).
 	ReasonGrantsLeftBehind = "GrantsLeftBehind"

@@ -77,8 +77,14 @@ func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
 }
 
 // withdraw deletes the keys in Coder. When the time limit is exceeded, it leaves the remaining keys
-// behind and records an Event.
+// behind and records an Event. If the children must be kept, their pods keep their key.
 func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
+	if r.kit.LeavesChildren(&s.Pass) {
+		if status := s.cr.Status; status.ProvisionerKeyName != "" {
+			s.Stays = append(s.Stays, fmt.Sprintf("provisioner key %q in organization %q", status.ProvisionerKeyName, status.OrganizationName))
+		}
+		return nil
+	}
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
 	r.kit.TellAll(&s.Pass, result.Events)
 	left := r.withdrawalEnd(s).Sub(s.Now)

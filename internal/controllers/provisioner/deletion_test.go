@@ -88,9 +88,9 @@ func TestDeletionWaitsForThePodsOfAnAdoptedDeployment(t *testing.T) {
 }
 
 // With --cascade=orphan the Deployment is kept, whether the operator or the garbage collector acts
-// first.
+// first, and so is everything that its pods need.
 func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
-	f := readyFixture(t)
+	f := readyFixture(t, func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.RBAC.WorkspaceNamespaces = []string{"work"} })
 	before := f.Deployment()
 	f.Edit(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Finalizers = append(cr.Finalizers, metav1.FinalizerOrphanDependents)
@@ -105,6 +105,17 @@ func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
 	}
 	if after := f.Deployment(); after.UID != before.UID || len(after.OwnerReferences) > 0 {
 		t.Errorf("the Deployment was %s and is %s with the owners %v", before.UID, after.UID, after.OwnerReferences)
+	}
+	roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
+	f.List(roles)
+	f.List(bindings)
+	if f.keyNames() != "gpu" || len(roles.Items) != 2 || len(bindings.Items) != 2 {
+		t.Errorf("the pods have the keys %q, %d Roles and %d RoleBindings", f.keyNames(), len(roles.Items), len(bindings.Items))
+	}
+	const told = `Normal Orphaned: the pods keep running, and what they need stays; delete it when no pod uses it: ` +
+		`provisioner key "gpu" in organization "coder"; the Roles and RoleBindings with the labels "coder.com/provisioner-namespace=coder,coder.com/provisioner=gpu"`
+	if f.Events.Count(told) != 1 || f.Events.Count("Normal Orphaned") != 1 {
+		t.Errorf("Events: %q", f.Events.All())
 	}
 }
 

@@ -3,9 +3,14 @@ package workload
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 // EnsureFinalizer adds the finalizer. This step runs before the operator creates anything that the
@@ -30,7 +35,7 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	// may not know a child that was adopted shortly before, and would delete it with its owner. Passes over
 	// one object never run concurrently, so no child is adopted afterwards.
 	if t.LeavesChildren(p) {
-		for _, kind := range t.childKinds() {
+		for _, kind := range append(t.childKinds(), &rbacv1.RoleBinding{}, &rbacv1.Role{}) {
 			// The cache may not contain a child that was just adopted.
 			if err := t.detachAll(ctx, p, t.Live, kind); err != nil {
 				return err
@@ -44,6 +49,10 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 		}
 	}
 	p.Released = true
+	if len(p.Stays) > 0 {
+		t.Tell(p, corev1.EventTypeNormal, coderv1alpha1.ReasonOrphaned,
+			"the pods keep running, and what they need stays; delete it when no pod uses it: "+strings.Join(p.Stays, "; "))
+	}
 	t.forget(p)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // adoptedFixture returns a fixture with a control plane that has adopted a Deployment and a
@@ -193,6 +195,26 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 			t.Errorf("the labels of somebody else are %v", service.Labels)
 		}
 	})
+}
+
+// The pods need their permissions. In the namespace of the owner, the garbage collector would delete
+// them with it, as for any other child.
+func TestOrphaningLeavesThePermissionsForWorkspaces(t *testing.T) {
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.RBAC.WorkspaceNamespaces = []string{"work"} }))
+	f.Settle()
+	f.deleteOrphaning()
+	f.Reconcile()
+	for _, namespace := range []string{"coder", "work"} {
+		role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+		f.GetIn(namespace, resources.WorkspaceRoleName(f.last.Workload, namespace), role)
+		f.GetIn(namespace, resources.WorkspaceRoleBindingName(f.last.Workload, namespace), binding)
+		if owners := append(role.OwnerReferences, binding.OwnerReferences...); len(owners) > 0 {
+			t.Errorf("in namespace %s they belong to %v", namespace, owners)
+		}
+	}
+	if !f.last.Released || f.Events.Count("Normal Orphaned") != 1 {
+		t.Errorf("released: %t, Events: %q", f.last.Released, f.Events.All())
+	}
 }
 
 // Without --cascade=orphan the children are deleted with the control plane.

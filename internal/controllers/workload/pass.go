@@ -68,6 +68,9 @@ type Pass struct {
 
 	// Outcome is the result of the steps.
 	Outcome Outcome
+	// Stays describes what a deletion with --cascade=orphan leaves in Coder and in other namespaces,
+	// because the pods need it.
+	Stays []string
 	// Released reports that the finalizer was removed.
 	Released bool
 

@@ -149,9 +149,16 @@ func missingRights(err error) string {
 // RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do
 // that only in the owner's own namespace. It lists without the cache, which may not contain the
 // objects of the last pass yet. A watched namespace in which the operator has no permissions, for
-// example because it is being deleted, delays the deletion for at most a minute.
+// example because it is being deleted, delays the deletion for at most a minute. If the children must
+// be kept, their pods keep the permissions.
 func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
+		return nil
+	}
+	if t.LeavesChildren(p) {
+		if len(resources.WorkspaceNamespaces(p.Workload)) > 0 {
+			p.Stays = append(p.Stays, fmt.Sprintf("the Roles and RoleBindings with the labels %q", labels.FormatLabels(p.Workload.Rights.OwnerLabels)))
+		}
 		return nil
 	}
 	err := t.pruneWorkspaceAccess(ctx, p, t.Live, nil)

@@ -26,6 +26,24 @@ func TestK19DeletionUnregisters(t *testing.T) {
 	f.Reconcile()
 }
 
+// With --cascade=orphan the pods keep running, so Coder must accept them.
+func TestDeletionThatOrphansLeavesTheRegistration(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	f.Edit(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.Finalizers = append(p.Finalizers, metav1.FinalizerOrphanDependents)
+	})
+	f.Delete()
+	f.Reconcile()
+	f.Edit(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Finalizers = nil })
+	if proxies := f.coder.Proxies(); len(proxies) != 1 || !f.Gone() || len(f.Deployment().OwnerReferences) > 0 {
+		t.Errorf("registered: %+v, object gone: %t", proxies, f.Gone())
+	}
+	if f.Events.Count(`Normal Orphaned: the pods keep running, and what they need stays; delete it when no pod uses it: the registration "sydney" in Coder`) != 1 {
+		t.Errorf("Events: %q", f.Events.All())
+	}
+}
+
 func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 	for name, fault := range map[string]coderdtest.Fault{
 		"no answer": {DropConnection: true}, "500": {Status: 500}, "401": {Status: 401}, "garbage": {HTML: true, Status: 200},

@@ -2,6 +2,7 @@ package workspaceproxy
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,8 +53,15 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 
 // unregister removes the registration while the finalizer keeps the proxy. If Coder does not answer
 // or rejects the request, the deletion is delayed for a minute. After that, an Event reports what
-// remains in Coder.
+// remains in Coder. If the children must be kept, their pods keep the registration.
 func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
+	if r.kit.LeavesChildren(&s.Pass) {
+		r.registrar.Forget(s.proxy.UID)
+		if name := s.proxy.Status.ProxyName; name != "" {
+			s.Stays = append(s.Stays, fmt.Sprintf("the registration %q in Coder", name))
+		}
+		return nil
+	}
 	left := removalLimit - s.Now.Sub(s.proxy.DeletionTimestamp.Time)
 	ctx, cancel := context.WithTimeout(ctx, removalTry)
 	defer cancel()
