@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -44,6 +45,8 @@ func (s *Store) own(object runtime.Object) (Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("an object for a record: %T has no metadata", object)
 	}
+	// The object of a patch has its kind, and the objects of a Table have none.
+	own.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return own, s.versioner.PrepareObjectForStorage(own)
 }
 
@@ -165,7 +168,8 @@ func (s *Store) same(b *basis, wanted Object) bool {
 	return s.versioner.PrepareObjectForStorage(before) == nil && equality.Semantic.DeepEqual(before, wanted)
 }
 
-// try commits a decision. done is false after a conflict.
+// try commits a decision. done is false after a conflict, and if the decision must be repeated with
+// the newest state.
 func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, out runtime.Object) (done bool, err error) {
 	if wanted != nil && s.same(b, wanted) {
 		if err := s.versioner.UpdateObject(wanted, b.revision); err != nil {
@@ -179,6 +183,9 @@ func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, ou
 		return false, nil
 	case err != nil:
 		return true, err
+	case h != nil && h.revision == b.revision && !b.fresh:
+		// Nothing was written, so nothing has shown whether the object is outdated.
+		return false, nil
 	case h != nil:
 		return true, s.result(h, out)
 	}

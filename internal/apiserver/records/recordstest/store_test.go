@@ -127,6 +127,72 @@ func TestTwoReplicasWriteOneObject(t *testing.T) {
 	}
 }
 
+// TestNoChangeOfAnOutdatedObject covers a write that would change nothing, at a replica that has not
+// seen the newest object: it must change that one.
+func TestNoChangeOfAnOutdatedObject(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit  func(*aggregationv1alpha1.CoderWorkspace)
+		write func(ctx context.Context, current, wanted records.Object) (records.Object, error)
+		want  string
+	}{
+		"the client wants nothing else": {
+			// The object of a patch has its kind.
+			edit: func(ws *aggregationv1alpha1.CoderWorkspace) {
+				ws.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"))
+				ws.Labels["b"] = "zero"
+			},
+			want: "newer zero",
+		},
+		"the writer changes nothing": {
+			edit:  func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Labels["b"] = "ignored" },
+			write: func(_ context.Context, current, _ records.Object) (records.Object, error) { return current, nil },
+			want:  "newer one",
+		},
+		"the client wants what it was before": {
+			edit: func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Labels["a"] = "zero" },
+			want: "zero one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			ctx := t.Context()
+			ws := workspace("zero")
+			ws.Labels["b"] = "zero"
+			if err := c.a.Create(ctx, key, ws, nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			outdated := c.a.Table.Get(key).Object
+			if err := c.b.GuaranteedUpdate(ctx, key, &aggregationv1alpha1.CoderWorkspace{}, false, nil, func(in runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+				ws := in.(*aggregationv1alpha1.CoderWorkspace)
+				ws.Labels = map[string]string{"a": "newer", "b": "one"}
+				return ws, nil, nil
+			}, nil); err != nil {
+				t.Fatal(err)
+			}
+			c.a.WriteWith(writer(test.write))
+			out := &aggregationv1alpha1.CoderWorkspace{}
+			err := c.a.GuaranteedUpdate(ctx, key, out, false, nil, func(in runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+				ws := in.(*aggregationv1alpha1.CoderWorkspace)
+				test.edit(ws)
+				return ws, nil, nil
+			}, outdated)
+			if got := out.Labels["a"] + " " + out.Labels["b"]; err != nil || got != test.want {
+				t.Errorf("the labels are %s, want %s; %v", got, test.want, err)
+			}
+		})
+	}
+}
+
+// writer is a Writer without claims. Nil makes each change.
+type writer func(ctx context.Context, current, wanted records.Object) (records.Object, error)
+
+func (w writer) Write(ctx context.Context, _ string, current, wanted records.Object) (records.Object, error) {
+	if w == nil {
+		return wanted, nil
+	}
+	return w(ctx, current, wanted)
+}
+
 // TestADeposedReplicaOverwritesNothing covers a mirror that continues with outdated data after it
 // was stopped.
 func TestADeposedReplicaOverwritesNothing(t *testing.T) {
