@@ -163,6 +163,29 @@ func TestAChangeThatWaitsIsThePersons(t *testing.T) {
 	f.builds(t, "coder.bob.dev", "start operator")
 }
 
+// TestAChangeThatWaitsKeepsItsPerson checks that a change of a field that needs no build does not change the initiator of
+// a build that another caller requested.
+func TestAChangeThatWaitsKeepsItsPerson(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	newPeople(t, f)
+	for _, c := range []struct{ name, first, second, initiator string }{
+		{"coder.ada.one", "person:alice", "person:king", "ada"},
+		{"coder.ada.two", "person:king", "person:alice", "operator"},
+	} {
+		if err := f.createAs(t, "person:king", c.name, map[string]any{"templateName": "starter"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.patch(t, c.first, c.name, `{"spec":{"running":false}}`); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.patch(t, c.second, c.name, `{"spec":{"ttlMillis":3600000}}`); err != nil {
+			t.Fatal(err)
+		}
+		f.coder.FinishBuilds()
+		f.builds(t, c.name, "start operator", "stop "+c.initiator)
+	}
+}
+
 func TestUnmappedCallersNeedAPermission(t *testing.T) {
 	f := newFixture(t)
 	newPeople(t, f)

@@ -72,7 +72,13 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	if err != nil {
 		return nil, err
 	}
-	p.setInitiator(current, wanted, as)
+	if !d.change.empty() || action == actionRestart {
+		// Any other update keeps the initiator of a change that waits.
+		p.notes.By = as
+	}
+	if registry.Deletes(current, wanted) {
+		p.notes.DeletedBy = as
+	}
 	k.Hint(p.connection.ControlPlane, p.id)
 	if err := p.applySettings(ctx, wanted.Spec, d); err != nil {
 		return nil, fault(current.Name, err)
@@ -98,14 +104,6 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 		return k.destroy(ctx, p.subject, record, p.notes, current)
 	}
 	return k.object(p.connection, p.workspace, record, p.notes, current), nil
-}
-
-// setInitiator records the initiator of operations that are done later.
-func (p *prepared) setInitiator(current, wanted object, as *impersonation.As) {
-	p.notes.By = as
-	if registry.Deletes(current, wanted) {
-		p.notes.DeletedBy = as
-	}
 }
 
 // applySettings applies the changes that need no build. It skips values that Coder already has.
