@@ -10,9 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -136,6 +138,54 @@ func TestApplyOfATemplate(t *testing.T) {
 	}
 	if n := f.coder.VersionCount(); n != versions {
 		t.Errorf("%d versions after %d", n, versions)
+	}
+}
+
+// TestApplyOfFilesAndAnotherVersion checks that a manifest with files and the version of other files is refused. Each
+// apply would make the other of the two active.
+func TestApplyOfFilesAndAnotherVersion(t *testing.T) {
+	for name, applied := range map[string]func(*fixture, *unstructured.Unstructured) error{
+		"server-side": func(f *fixture, wanted *unstructured.Unstructured) error {
+			_, err := f.tmpl().Apply(t.Context(), wanted.GetName(), wanted, metav1.ApplyOptions{FieldManager: "gitops", Force: true})
+			return err
+		},
+		"client-side": func(f *fixture, wanted *unstructured.Unstructured) error {
+			manifest, err := wanted.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			wanted.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: string(manifest)})
+			patch, err := wanted.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			_, err = f.tmpl().Patch(t.Context(), wanted.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-client-side-apply"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			first := at(f.starter(t), "spec", "versionID")
+			apply := func(text string) error {
+				spec := files(text)
+				spec["versionID"] = first
+				return applied(f, templateObject("coder.starter", spec))
+			}
+			if err := apply("# one"); err != nil {
+				t.Fatalf("the files of the version: %v", err)
+			}
+			f.patchFiles(t, "# two")
+			f.templateIs(t, func(o *unstructured.Unstructured) bool { return at(o, "spec", "versionID") != first })
+			if err := apply("# two"); err != nil {
+				t.Fatalf("a roll-back: %v", err)
+			}
+			mustBeInvalid(t, apply("# two"), "spec.versionID", "remove spec.files")
+			if now := f.starter(t); at(now, "spec", "versionID") != first || at(now, "spec", "files", mainTF) != "# one" {
+				t.Errorf("after the refused manifest: %v", now.Object)
+			}
+			// The manifest does not prevent other changes.
+			f.patchFiles(t, "# three")
+		})
 	}
 }
 

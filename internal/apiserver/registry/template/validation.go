@@ -1,6 +1,8 @@
 package template
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,8 +12,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -163,11 +168,48 @@ func validateChange(tmpl, old object) field.ErrorList {
 			errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
 				"cannot change together with spec.files, spec.variables or spec.provisionerTags, which create a new version"))
 		}
+	} else if pinnedByManifest(tmpl, old) {
+		errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
+			"is set in the same applied manifest as other spec.files: remove spec.files to pin this version, or remove spec.versionID to create a version from the files"))
 	}
 	if !maps.Equal(tmpl.Spec.Files, old.Spec.Files) {
 		errs = append(errs, validateFiles(tmpl.Spec.Files)...)
 	}
 	return append(errs, validateSpec(tmpl.Spec)...)
+}
+
+// pinnedByManifest reports whether the files change and the applied manifest that sets them also sets
+// spec.versionID. Without this check, each apply of it would make the other of the two active.
+func pinnedByManifest(tmpl, old object) bool {
+	if maps.Equal(tmpl.Spec.Files, old.Spec.Files) {
+		return false
+	}
+	return slices.ContainsFunc(tmpl.ManagedFields, appliesFilesAndVersion) || lastAppliedFilesAndVersion(tmpl, old)
+}
+
+// appliesFilesAndVersion reports whether a manager sets both fields with server-side apply. A client
+// that changes the files otherwise takes this field over.
+func appliesFilesAndVersion(entry metav1.ManagedFieldsEntry) bool {
+	var set fieldpath.Set
+	return entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil &&
+		set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil &&
+		set.Has(fieldpath.MakePathOrDie("spec", "versionID")) && set.Has(fieldpath.MakePathOrDie("spec", "files"))
+}
+
+// lastAppliedFilesAndVersion reports whether the last manifest of kubectl's client-side apply sets
+// spec.versionID, and one of the files that change to its new text.
+func lastAppliedFilesAndVersion(tmpl, old object) bool {
+	var applied aggregationv1alpha1.CoderTemplate
+	if json.Unmarshal([]byte(tmpl.Annotations[corev1.LastAppliedConfigAnnotation]), &applied) != nil || applied.Spec.VersionID == "" {
+		return false
+	}
+	for name, text := range applied.Spec.Files {
+		was, existed := old.Spec.Files[name]
+		if now, exists := tmpl.Spec.Files[name]; exists && now == text && (!existed || was != text) {
+			return true
+		}
+	}
+	return false
 }
 
 func validateVersionID(id string) field.ErrorList {
