@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -54,24 +55,41 @@ type Command struct {
 // A command that is still running when the context is done or the client disconnects receives
 // SIGHUP. Without that signal, the agent would not stop a command that has no terminal.
 func Run(ctx context.Context, client *ssh.Client, c Command) error {
-	session, err := client.NewSession()
-	if err != nil {
-		return fmt.Errorf("opening an SSH session with the agent: %w", err)
-	}
-	defer func() { _ = session.Close() }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan struct{})
 	defer close(ended)
+	var opened atomic.Pointer[ssh.Session]
+	// This also ends the requests before the command has started, which have no context.
 	defer context.AfterFunc(ctx, func() {
 		defer func() { _ = client.Close() }()
+		session := opened.Load()
+		if session == nil {
+			return
+		}
 		_ = session.Signal(ssh.SIGHUP)
 		select {
 		case <-ended:
 		case <-time.After(hangupTimeout):
 		}
 	})()
+	go keepAlive(ctx, client, cancel)
+	session, err := client.NewSession()
+	if err == nil {
+		defer func() { _ = session.Close() }()
+		opened.Store(session)
+		err = run(session, c, cancel)
+	} else {
+		err = fmt.Errorf("opening an SSH session with the agent: %w", err)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
 
+// run runs a command in a session until it ends.
+func run(session *ssh.Session, c Command, cancel context.CancelCauseFunc) error {
 	if c.TTY {
 		if err := session.RequestPty(terminalType, terminalRows, terminalColumns, ssh.TerminalModes{}); err != nil {
 			return fmt.Errorf("asking the agent for a terminal: %w", err)
@@ -94,12 +112,7 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	if c.Resize != nil {
 		go resize(session, c.Resize, cancel)
 	}
-	go keepAlive(ctx, client, cancel)
-	err = session.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return exitOf(err)
+	return exitOf(session.Wait())
 }
 
 // keepAlive cancels a session whose agent no longer answers. The TCP stack of Coder's agents sometimes stops sending on a

@@ -2,12 +2,14 @@ package agents
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"google.golang.org/grpc/test/bufconn"
 )
 
 // slow is an SSH connection whose server answers a request after a while, or after its end never.
@@ -63,4 +65,52 @@ func TestStalledSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStalledStart checks that Run returns if the agent stops answering before the command has started.
+func TestStalledStart(t *testing.T) {
+	for name, serve := range map[string]func(<-chan ssh.NewChannel){
+		"before the session is open": func(<-chan ssh.NewChannel) {},
+		"in an open session":         func(channels <-chan ssh.NewChannel) { _, _, _ = (<-channels).Accept() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				err := Run(t.Context(), newClient(t, serve), Command{Args: []string{"true"}})
+				if took := time.Since(start); !errors.Is(err, errStalled) || took > aliveInterval+aliveTimeout+hangupTimeout {
+					t.Errorf("after %s: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+// newClient returns a client of an SSH server in memory, which answers only what serve answers.
+func newClient(t *testing.T, serve func(<-chan ssh.NewChannel)) *ssh.Client {
+	t.Helper()
+	signer, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(signer)
+	listener := bufconn.Listen(1 << 20)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		if _, channels, _, err := ssh.NewServerConn(conn, config); err == nil {
+			serve(channels)
+		}
+	}()
+	conn, err := listener.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, channels, requests, err := ssh.NewClientConn(conn, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ssh.NewClient(made, channels, requests)
 }
