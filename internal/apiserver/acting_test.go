@@ -223,6 +223,26 @@ func TestUnmappedCallersNeedAPermission(t *testing.T) {
 	}
 }
 
+// TestDryRunsNeedAPermission checks that a dry run of an unmapped caller is refused if the write would be.
+func TestDryRunsNeedAPermission(t *testing.T) {
+	f := newFixture(t)
+	newPeople(t, f)
+	f.addWorkspace(t, "dev")
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	mustForbid(t, f.as(t, "person:carol", workspacesGVR).Delete(t.Context(), "coder.ada.dev", dry), `coderusers "ada"`)
+	mustForbid(t, f.as(t, "person:carol", workspacesGVR).DeleteCollection(t.Context(), dry, metav1.ListOptions{}), `coderusers "ada"`)
+	mustForbid(t, f.as(t, "person:carol", templatesGVR).Delete(t.Context(), "coder.starter", dry), `coderusers/operator "coder"`)
+	mustForbid(t, f.as(t, "person:carol", usersGVR).Delete(t.Context(), "ada", dry), `coderusers/operator "coder"`)
+	mustForbid(t, f.as(t, "person:alice", templatesGVR).Delete(t.Context(), "coder.starter", dry), `user "ada"`)
+	for _, action := range []string{"restart", "start"} {
+		// The workspace runs, so that neither action changes its spec.
+		got := request(t, f.configOf("person:carol"), http.MethodPost, f.path("coderworkspaces/coder.ada.dev/"+action+"?dryRun=All"), nil, "{}")
+		if got.status != http.StatusForbidden || !strings.Contains(got.body, "impersonate") {
+			t.Errorf("%s: %d %s", action, got.status, got.body)
+		}
+	}
+}
+
 func TestRulesThatLeadNowhere(t *testing.T) {
 	f := newFixture(t)
 	newPeople(t, f)

@@ -291,7 +291,14 @@ func TestUserIsDeleted(t *testing.T) {
 	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "has workspaces") {
 		t.Errorf("with a workspace: %v", err)
 	}
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if err := f.users().Delete(t.Context(), "removed", dry); !apierrors.IsConflict(err) {
+		t.Errorf("a dry run with a workspace: %v", err)
+	}
 	f.coder.RemoveWorkspace(workspace)
+	if err := f.users().Delete(t.Context(), "removed", dry); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
 	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

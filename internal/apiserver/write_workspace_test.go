@@ -220,7 +220,9 @@ func TestDryRunWritesNothing(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")
 	ctx, dry := t.Context(), []string{metav1.DryRunAll}
+	f.coder.AddTemplate("coder", "unused", map[string]string{mainTF: "#"})
 	ws, tmpl := f.ws(), f.tmpl()
+	until(t, tmpl, "coder.unused", func(*unstructured.Unstructured) bool { return true })
 	before, err := ws.Get(ctx, "coder.ada.dev", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +265,14 @@ func TestDryRunWritesNothing(t *testing.T) {
 		},
 		"delete a workspace": func() error { return ws.Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{DryRun: dry}) },
 		"delete workspaces":  func() error { return ws.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{}) },
-		"delete a template":  func() error { return tmpl.Delete(ctx, "coder.starter", metav1.DeleteOptions{DryRun: dry}) },
+		"delete a template":  func() error { return tmpl.Delete(ctx, "coder.unused", metav1.DeleteOptions{DryRun: dry}) },
+		"delete a template with a workspace": func() error {
+			err := tmpl.Delete(ctx, "coder.starter", metav1.DeleteOptions{DryRun: dry})
+			if apierrors.IsConflict(err) {
+				return nil
+			}
+			return errors.Join(errors.New("want a conflict"), err)
+		},
 		"change template files": func() error {
 			_, err := tmpl.Patch(ctx, "coder.starter", types.MergePatchType, []byte(`{"spec":{"files":{"main.tf":"# two"}}}`), metav1.PatchOptions{DryRun: dry})
 			return err

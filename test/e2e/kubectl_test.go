@@ -133,7 +133,7 @@ func testDiffAndDryRun(t *testing.T) {
 		t.Errorf("a dry creation from a template that is not there: %v\n%s", err, out)
 	}
 	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0", "--dry-run=server")
-	kubectl(t, "-n", sampleNamespace, "delete", "cws/coder.admin.hello", "ctpl/coder.hello", "--dry-run=server")
+	kubectl(t, "-n", sampleNamespace, "delete", "cws/coder.admin.hello", "--dry-run=server")
 	if after := written(t); after != before {
 		t.Errorf("before the dry runs Coder has %s, after them %s", before, after)
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -216,6 +218,36 @@ func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonatio
 // MayDelete returns an error if Coder would refuse the deletion of an object.
 func (b *Base[T]) MayDelete(ctx context.Context, connection connections.Connection, s impersonation.Subject, id uuid.UUID) error {
 	return impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: b.InCoder, Action: "delete", ID: id})
+}
+
+// Deleted returns the object as a client would send it to delete it.
+func (b *Base[T]) Deleted(obj T) T {
+	out := obj.DeepCopyObject().(T)
+	if out.GetDeletionTimestamp() == nil {
+		out.SetDeletionTimestamp(ptr.To(metav1.NewTime(b.Clock.Now())))
+		out.SetDeletionGracePeriodSeconds(ptr.To[int64](0))
+	}
+	return out
+}
+
+// CheckUnused returns a conflict if a workspace uses an object. It accepts an object with finalizers,
+// because a request to delete it is only recorded.
+func (b *Base[T]) CheckUnused(ctx context.Context, obj T, uses func(w coderd.Workspace, id uuid.UUID) bool) error {
+	if len(obj.GetFinalizers()) > 0 {
+		return nil
+	}
+	connection, id, err := b.Locate(ctx, obj)
+	if err != nil {
+		return err
+	}
+	workspaces, err := connection.Client.Workspaces(ctx)
+	if err != nil {
+		return b.Fault(obj.GetName(), err)
+	}
+	if slices.ContainsFunc(workspaces, func(w coderd.Workspace) bool { return uses(w, id) }) {
+		return apierrors.NewConflict(b.GroupResource(), obj.GetName(), errors.New("delete its workspaces first"))
+	}
+	return nil
 }
 
 // Deletes reports whether an update starts the deletion of an object.

@@ -21,10 +21,11 @@ import (
 )
 
 // Checker sends the read requests to Coder that decide whether a write would be accepted, without
-// the write. The write itself makes the same checks.
+// the write. The write itself makes the same checks, or Coder does.
 type Checker interface {
 	CheckCreate(ctx context.Context, obj runtime.Object) error
 	CheckUpdate(ctx context.Context, wanted, current runtime.Object) error
+	CheckDelete(ctx context.Context, obj runtime.Object) error
 }
 
 // Seen reports what this replica has read from the log.
@@ -189,7 +190,7 @@ func (r *REST) Delete(
 	if err := r.gate.readOne(ctx, namespace, r.kind.prefix(name)); err != nil {
 		return nil, false, err
 	}
-	obj, gone, err := r.Store.Delete(ctx, name, validate, options)
+	obj, gone, err := r.Store.Delete(ctx, name, r.checkedDelete(validate, options.DryRun), options)
 	return obj, gone, r.explainNotFound(ctx, name, err)
 }
 
@@ -212,7 +213,7 @@ func (r *REST) DeleteCollection(
 	if err := r.gate.read(ctx, namespace); err != nil {
 		return nil, err
 	}
-	return r.Store.DeleteCollection(ctx, validate, options, list)
+	return r.Store.DeleteCollection(ctx, r.checkedDelete(validate, options.DryRun), options, list)
 }
 
 // renamed adds to an error about a name in Coder that the object has another name, which it got
@@ -258,5 +259,19 @@ func (r *REST) checkedUpdate(validate rest.ValidateObjectUpdateFunc, dryRun []st
 			}
 		}
 		return r.kind.checker.CheckUpdate(ctx, obj, old)
+	}
+}
+
+func (r *REST) checkedDelete(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
+	if !dryrun.IsDryRun(dryRun) {
+		return validate
+	}
+	return func(ctx context.Context, obj runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, obj); err != nil {
+				return err
+			}
+		}
+		return r.kind.checker.CheckDelete(ctx, obj)
 	}
 }

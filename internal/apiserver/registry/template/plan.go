@@ -84,6 +84,15 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return fault(tmpl.Name, err)
 }
 
+// CheckDelete implements registry.Checker.
+func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
+	tmpl := obj.(object)
+	if err := k.CheckUpdate(ctx, k.Deleted(tmpl), tmpl); err != nil {
+		return err
+	}
+	return k.CheckUnused(ctx, tmpl, func(w coderd.Workspace, id uuid.UUID) bool { return w.TemplateID == id })
+}
+
 // nameTaken returns an error if an existing version has the name.
 func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 	taken := func(v coderd.TemplateVersion) bool { return strings.EqualFold(v.Name, name) }

@@ -55,6 +55,16 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return k.Fault(c.was.Name, err)
 }
 
+// CheckDelete implements registry.Checker.
+func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
+	u := obj.(object)
+	err := k.CheckUpdate(ctx, k.Deleted(u), u)
+	if err != nil || u.Spec.ReclaimPolicy != aggregationv1alpha1.ReclaimDelete {
+		return err
+	}
+	return k.CheckUnused(ctx, u, func(w coderd.Workspace, id uuid.UUID) bool { return w.OwnerID == id })
+}
+
 // change is a plan to update a user.
 type change struct {
 	was, wanted *aggregationv1alpha1.CoderUser

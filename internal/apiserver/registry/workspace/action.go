@@ -53,6 +53,7 @@ func (a action) running() bool { return a != actionStop }
 
 // into adds an action to a difference. It also repeats a build that failed.
 func (a action) into(d *difference) {
+	d.restart = a == actionRestart
 	if a == actionStart || a == actionStop {
 		d.change.Running, d.change.Force = ptr.To(a.running()), true
 	}

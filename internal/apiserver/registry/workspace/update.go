@@ -60,19 +60,18 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	action, wanted := takeAction(wanted)
 	d := differenceOf(current.Spec, wanted.Spec)
 	action.into(&d)
-	changes := !d.none() || action == actionRestart
-	ctx, as, err := k.BeginChange(ctx, current, wanted, subjectOf(current.Name, ownerOf(current)), changes)
+	ctx, as, err := k.BeginChange(ctx, current, wanted, subjectOf(current.Name, ownerOf(current)), !d.none())
 	if err != nil {
 		return nil, err
 	}
-	if !changes {
+	if d.none() {
 		return k.keep(ctx, current, wanted, as)
 	}
 	p, err := k.prepare(ctx, current, wanted, d)
 	if err != nil {
 		return nil, err
 	}
-	if !d.change.empty() || action == actionRestart {
+	if !d.change.empty() || d.restart {
 		// Any other update keeps the initiator of a change that waits.
 		p.notes.By = as
 	}
@@ -84,7 +83,7 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 		return nil, fault(current.Name, err)
 	}
 	switch {
-	case action == actionRestart:
+	case d.restart:
 		if err = k.restart(ctx, current, wanted, &p); err != nil {
 			return nil, err
 		}
@@ -228,8 +227,9 @@ func (k *Kind) relabelled(
 // difference is the set of changes that a client made to a spec.
 type difference struct {
 	ttl, autostart, updates, dormant bool
-	// change is the part that requires a build.
-	change change
+	// change is the part that requires a build, besides a restart.
+	change  change
+	restart bool
 }
 
 // differenceOf compares the current spec with the wanted one. A parameter that the wanted spec
@@ -264,5 +264,5 @@ func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 
 // none reports whether nothing has to be sent to Coder.
 func (d difference) none() bool {
-	return !d.ttl && !d.autostart && !d.updates && !d.dormant && d.change.empty()
+	return !d.ttl && !d.autostart && !d.updates && !d.dormant && !d.restart && d.change.empty()
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -22,18 +20,8 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 	return registry.Operations[object]{
 		Create: k.create,
 		Update: k.update,
-		Delete: func(ctx context.Context, was object) (object, error) { return k.update(ctx, was, k.deleted(was)) },
+		Delete: func(ctx context.Context, was object) (object, error) { return k.update(ctx, was, k.Deleted(was)) },
 	}.Write(ctx, key, current, wanted)
-}
-
-// deleted returns the object as a client would send it to delete it.
-func (k *Kind) deleted(ws object) object {
-	out := ws.DeepCopy()
-	if out.DeletionTimestamp == nil {
-		out.DeletionTimestamp = ptr.To(metav1.NewTime(k.Clock.Now()))
-		out.DeletionGracePeriodSeconds = ptr.To[int64](0)
-	}
-	return out
 }
 
 // CheckCreate implements registry.Checker.
@@ -53,8 +41,10 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
-	shall, is := wanted.(object), current.(object)
+	is := current.(object)
+	action, shall := takeAction(wanted.(object))
 	d := differenceOf(is.Spec, shall.Spec)
+	action.into(&d)
 	ctx, as, err := k.BeginChange(ctx, is, shall, subjectOf(is.Name, ownerOf(is)), !d.none())
 	if err != nil || d.none() {
 		return err
@@ -64,6 +54,12 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 		return err
 	}
 	return p.mayLater(ctx)
+}
+
+// CheckDelete implements registry.Checker.
+func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
+	ws := obj.(object)
+	return k.CheckUpdate(ctx, k.Deleted(ws), ws)
 }
 
 // subjectOf returns the impersonation.Subject of a workspace that a caller wants to change. Owner is the
