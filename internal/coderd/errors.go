@@ -225,8 +225,12 @@ func (e *Error) truncate() {
 
 func tooLarge(coderURL string, err error) string {
 	limit, _ := errors.AsType[*LimitError](err)
-	return fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; check that this is the address of a Coder",
-		coderURL, limit.Method, limit.Endpoint, limit.Limit)
+	advice := "check that this is the address of a Coder"
+	if limit.Endpoint == workspacesEndpoint {
+		advice = "a workspace, or a page of workspaces, is too large; shorten the scripts of the agents in its template"
+	}
+	return fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; %s",
+		coderURL, limit.Method, limit.Endpoint, limit.Limit, advice)
 }
 
 // meansTheSame reports whether a status has the same meaning whether Coder or a proxy returned it.

@@ -29,9 +29,11 @@ const (
 	// maxLogBytes limits the log of one build.
 	maxLogBytes = 16 << 20
 	// maxPageBytes limits a page of workspaces. Only one workspace at a time is in memory, and it
-	// is limited by maxWorkspaceBytes.
-	maxPageBytes      = 64 << 20
-	maxWorkspaceBytes = 512 << 10
+	// is limited by maxWorkspaceBytes and maxWorkspaceValues.
+	maxPageBytes = 64 << 20
+	// maxWorkspaceBytes limits one workspace, which includes the scripts of its agents. Coder's
+	// provisioner sends them in one message of at most 4 MiB, which is longer in JSON.
+	maxWorkspaceBytes = 8 << 20
 	// maxFileBytes limits an archive, which is never in memory as a whole: Coder's own limit plus
 	// space for the headers of the entries.
 	maxFileBytes = maxUnpackedBytes + 20<<20
@@ -47,9 +49,11 @@ const (
 	maxValues = 500_000
 	// maxPageValues is like maxValues, for a page of workspaces and for a log.
 	maxPageValues = 4_000_000
+	// maxWorkspaceValues is like maxValues, for one workspace of a page.
+	maxWorkspaceValues = 100_000
 )
 
-// The limits of concurrent responses that are larger than smallBytes and kept in memory; others
+// The limits of concurrent responses of which more than smallBytes are in memory at once; others
 // wait. Each server has its own limit, so that one server cannot block the others.
 const (
 	smallBytes      = 256 << 10
@@ -60,14 +64,19 @@ const (
 // limits are the limits of one class of responses.
 type limits struct {
 	bytes int64
-	// value limits one item of a list that is decoded item by item. 0 means no limit.
-	value int64
+	// value and valuesOfOne limit the bytes and the values of one item of a list that is decoded
+	// item by item. 0 means no limit.
+	value       int64
+	valuesOfOne int
 	// items and values are limits for JSON. values is 0 for a response that is not JSON.
 	items, values int
 	depth         int
 	// streamed reports that the response is not in memory as a whole.
 	streamed bool
 }
+
+// workspacesEndpoint returns pages of workspaces.
+const workspacesEndpoint = "/api/v2/workspaces"
 
 // limitsOf returns the limits of the response to a request.
 func limitsOf(method, endpoint string, status int) limits {
@@ -78,8 +87,13 @@ func limitsOf(method, endpoint string, status int) limits {
 	case method != http.MethodGet:
 	case endpoint == "/api/v2/files/{}":
 		return limits{bytes: maxFileBytes, streamed: true}
-	case endpoint == "/api/v2/workspaces":
-		return limits{bytes: maxPageBytes, value: maxWorkspaceBytes, items: maxItems, values: maxPageValues, depth: maxDepth, streamed: true}
+	case endpoint == workspacesEndpoint:
+		return limits{
+			bytes: maxPageBytes, value: maxWorkspaceBytes, valuesOfOne: maxWorkspaceValues,
+			items: maxItems, values: maxPageValues, depth: maxDepth, streamed: true,
+		}
+	case endpoint == "/api/v2/workspaces/{}", endpoint == "/api/v2/users/{}/workspace/{}":
+		l.bytes = maxWorkspaceBytes
 	case strings.HasSuffix(endpoint, "/logs"):
 		l.bytes, l.items, l.values = maxLogBytes, maxLogLines, maxPageValues
 	case longLists.Has(endpoint):
@@ -158,7 +172,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.err == nil && b.declared > b.limits.bytes {
 		b.err = b.exceeds("is larger than " + size(b.limits.bytes))
 	}
-	if b.err == nil && b.read > smallBytes && !b.limits.streamed && b.release.Load() == nil {
+	if b.err == nil && b.inMemory() > smallBytes && b.release.Load() == nil {
 		b.err = b.takePlace()
 	}
 	if b.err != nil {
@@ -180,6 +194,14 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	b.err = err
 	return n, err
+}
+
+// inMemory returns how much of the response is in memory: all, or the current item.
+func (b *limitedBody) inMemory() int64 {
+	if b.limits.streamed {
+		return b.values.itemBytes
+	}
+	return b.read
 }
 
 func (b *limitedBody) takePlace() error {
@@ -287,6 +309,8 @@ type valueCounter struct {
 	values    int
 	items     int
 	itemBytes int64
+	// beforeItem is the number of values before the current item.
+	beforeItem int
 }
 
 // itemDepth is the maximum depth of a list's items: [item], or {"items": [item]}.
@@ -344,9 +368,11 @@ func (c *valueCounter) structure(b byte) (exceeded string) {
 		return ""
 	}
 	if c.depth <= itemDepth {
-		c.itemBytes = 0
+		c.itemBytes, c.beforeItem = 0, c.values
 	}
 	switch {
+	case c.limits.valuesOfOne > 0 && c.values-c.beforeItem > c.limits.valuesOfOne:
+		return fmt.Sprintf("has an item with more than %d values", c.limits.valuesOfOne)
 	case c.items >= c.limits.items:
 		return fmt.Sprintf("has more than %d items", c.limits.items)
 	case c.values > c.limits.values:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -100,7 +101,7 @@ func TestResponseLimits(t *testing.T) {
 		"evaluation":    {coderdtest.EmptyItems, "evaluation", "to POST /api/v2/templateversions/{}/dynamic-parameters/evaluate has more than 20000 items"},
 		"list":          {coderdtest.GzipBomb, "templates", "to GET /api/v2/templates is larger than 16 MiB"},
 		"log":           {coderdtest.GzipBomb, "log", "to GET /api/v2/workspacebuilds/{}/logs is larger than 16 MiB"},
-		"workspace":     {coderdtest.GzipBomb, "workspaces", "to GET /api/v2/workspaces has an item that is larger than 512 KiB"},
+		"workspace":     {coderdtest.GzipBomb, "workspaces", "to GET /api/v2/workspaces has an item that is larger than 8 MiB, so it is not read; a workspace, or a page of workspaces, is too large"},
 		"nested":        {coderdtest.DeepJSON, "buildinfo", "is nested more than 64 levels deep"},
 		"many items":    {coderdtest.EmptyItems, "templates", "has more than 20000 items"},
 		"many lines":    {coderdtest.EmptyItems, "log", "has more than 100000 items"},
@@ -115,6 +116,47 @@ func TestResponseLimits(t *testing.T) {
 			}
 			if !coderd.IsUnreachable(err) || coderd.IsTooLarge(err) != (c.hostile != coderdtest.HugeHeader) {
 				t.Errorf("unreachable: %v, too large: %v", coderd.IsUnreachable(err), coderd.IsTooLarge(err))
+			}
+		})
+	}
+}
+
+// TestLargeWorkspaces reads workspaces whose agents have long scripts.
+func TestLargeWorkspaces(t *testing.T) {
+	kubetest.SkipWithRace(t)
+	script := func(size int) string { return `{"script":"` + strings.Repeat("x", size) + `"}` }
+	for name, c := range map[string]struct {
+		workspaces int
+		agent      string
+		says       string
+	}{
+		"one of 7 MiB":         {1, script(7 << 20), ""},
+		"one of 8 MiB":         {1, script(8 << 20), "has an item that is larger than 8 MiB"},
+		"thirty of 2 MiB":      {30, script(2 << 20), ""},
+		"forty of 2 MiB":       {40, script(2 << 20), "is larger than 64 MiB"},
+		"one with many values": {1, "{}" + strings.Repeat(",{}", 100_000), "has an item with more than 100000 values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			workspace := `{"name":"dev","latest_build":{"resources":[{"agents":[` + c.agent + `]}]}}`
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"workspaces":[`+workspace)
+				for range c.workspaces - 1 {
+					_, _ = io.WriteString(w, ","+workspace)
+				}
+				_, _ = io.WriteString(w, fmt.Sprintf(`],"count":%d}`, c.workspaces))
+			}))
+			defer web.Close()
+			client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := client.WorkspacePage(t.Context(), 0, 1000)
+			if c.says == "" && (err != nil || len(page.Workspaces) != c.workspaces) {
+				t.Errorf("%d workspaces, %v", len(page.Workspaces), err)
+			}
+			if c.says != "" && (!coderd.IsTooLarge(err) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%v; want %q", err, c.says)
 			}
 		})
 	}

@@ -77,7 +77,7 @@ func (c *Client) searchWorkspaces(ctx context.Context, op, query string, offset,
 func (c *Client) workspacePage(ctx context.Context, op string, limit int, query map[string]string) (WorkspacePage, error) {
 	var page WorkspacePage
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, "/api/v2/workspaces", nil, http.StatusOK, func(body io.Reader) error {
+		return c.request(ctx, http.MethodGet, workspacesEndpoint, nil, http.StatusOK, func(body io.Reader) error {
 			var err error
 			page, err = decodePage(body, limit)
 			return err

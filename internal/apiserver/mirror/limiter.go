@@ -80,6 +80,8 @@ func (l *limiter) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case coderd.IsTooLarge(err):
+		// Coder is not overloaded. A smaller request follows.
 	case coderd.IsRateLimited(err), coderd.IsUnreachable(err):
 		l.failures++
 		l.rate = max(slowest, l.rate/2)

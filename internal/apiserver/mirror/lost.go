@@ -106,12 +106,12 @@ func hasLostAgent(object records.Object) bool {
 
 // read reads workspaces with a disconnected agent, and reports whether these are all.
 func (l *lost) read(ctx context.Context, coder Coder) (all []coderd.Workspace, complete bool, err error) {
-	page, err := l.page(ctx, coder, 0, lostPage)
+	page, limit, err := l.page(ctx, coder, 0, lostPage)
 	if err != nil {
 		return nil, false, err
 	}
 	all = page.Workspaces
-	if page.Count <= lostPage {
+	if page.Count <= limit {
 		return all, true, nil
 	}
 	timing, now := &l.plane.config.Timing, l.plane.config.Clock.Now()
@@ -120,8 +120,9 @@ func (l *lost) read(ctx context.Context, coder Coder) (all []coderd.Workspace, c
 		return all, false, nil
 	}
 	l.full = now
-	for offset := lostPage; offset < min(page.Count, l.plane.config.MaxWorkspaces); offset += timing.Page {
-		if page, err = l.page(ctx, coder, offset, timing.Page); err != nil {
+	size := timing.Page
+	for offset := limit; offset < min(page.Count, l.plane.config.MaxWorkspaces); offset += size {
+		if page, size, err = l.page(ctx, coder, offset, size); err != nil {
 			return nil, false, err
 		}
 		all = append(all, page.Workspaces...)
@@ -129,8 +130,12 @@ func (l *lost) read(ctx context.Context, coder Coder) (all []coderd.Workspace, c
 	return all, true, nil
 }
 
-func (l *lost) page(ctx context.Context, coder Coder, offset, limit int) (coderd.WorkspacePage, error) {
-	return ask(ctx, l.plane, callAgents, func(ctx context.Context) (coderd.WorkspacePage, error) {
-		return coder.DisconnectedWorkspaces(ctx, offset, limit)
-	}, nil)
+// page reads one page. It also returns the limit of the page, which is smaller if its workspaces
+// are too large.
+func (l *lost) page(ctx context.Context, coder Coder, offset, limit int) (coderd.WorkspacePage, int, error) {
+	return fitting(limit, func(limit int) (coderd.WorkspacePage, error) {
+		return ask(ctx, l.plane, callAgents, func(ctx context.Context) (coderd.WorkspacePage, error) {
+			return coder.DisconnectedWorkspaces(ctx, offset, limit)
+		}, nil)
+	})
 }

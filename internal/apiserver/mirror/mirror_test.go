@@ -64,6 +64,30 @@ func TestTooManyWorkspaces(t *testing.T) {
 	s.equal(many)
 }
 
+// TestLargeWorkspaces checks that workspaces are read in smaller pages and batches if a response is
+// too large.
+func TestLargeWorkspaces(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3000)
+	c.most = 30
+	ids := c.ids()
+	s.until(2*time.Minute, "Ready", s.ready(c))
+	s.equal(c)
+	pages := c.calls["page"]
+	lost := ids[2600:]
+	c.setAgents(agentDisconnected, lost...)
+	s.until(80*time.Second, "disconnected agents", func() bool { return s.lostOf(c, lost...) == len(lost) })
+	for _, id := range ids {
+		c.touch(id, func(*coderd.Workspace) {})
+	}
+	s.run(5 * time.Minute)
+	s.equal(c)
+	if n := c.calls["page"] - pages; n > 0 {
+		t.Errorf("%d pages were read again, as after an outage", n)
+	}
+}
+
 // TestRequestsAtRest counts the requests while nothing changes.
 func TestRequestsAtRest(t *testing.T) {
 	kubetest.SkipWithRace(t)

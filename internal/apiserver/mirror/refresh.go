@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -44,11 +45,22 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// ask requests items by their ids.
+// ask requests items by their ids. If the response is too large, it requests each half of them.
 func (f *feed[Item]) ask(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error) {
-	return ask(ctx, f.plane, f.source.call, func(ctx context.Context) ([]Item, error) {
+	items, err := ask(ctx, f.plane, f.source.call, func(ctx context.Context) ([]Item, error) {
 		return f.source.read(coder, ctx, ids)
 	}, nil)
+	// Kinds with a list are requested as a whole, or one by one.
+	if f.source.list != nil || len(ids) == 1 || !coderd.IsTooLarge(err) {
+		return items, err
+	}
+	half := len(ids) / 2
+	items, err = f.ask(ctx, coder, ids[:half])
+	if err != nil {
+		return nil, err
+	}
+	others, err := f.ask(ctx, coder, ids[half:])
+	return append(items, others...), err
 }
 
 // read reads objects and writes them into the log. If hot is true, they are settled too.

@@ -264,6 +264,8 @@ type fakeCoder struct {
 	blind  bool
 	// hidden workspaces are in no list.
 	hidden map[uuid.UUID]bool
+	// most is the number of workspaces with which a response is not too large. 0 means no limit.
+	most int
 	// calls counts requests by name.
 	calls map[string]int
 }
@@ -534,6 +536,7 @@ func (c *fakeCoder) WorkspacePage(_ context.Context, offset, limit int) (page co
 			page.Workspaces = append(page.Workspaces, w.Workspace)
 		}
 	})
+	err = cmp.Or(err, c.tooLarge(page.Workspaces))
 	c.sim.clock.Step(time.Duration(len(page.Workspaces)) * c.rowLatency)
 	return page, err
 }
@@ -548,7 +551,15 @@ func (c *fakeCoder) DisconnectedWorkspaces(_ context.Context, offset, limit int)
 			page.Workspaces = append(page.Workspaces, w.Workspace)
 		}
 	})
-	return page, err
+	return page, cmp.Or(err, c.tooLarge(page.Workspaces))
+}
+
+// tooLarge returns an error if a response cannot contain these workspaces.
+func (c *fakeCoder) tooLarge(all []coderd.Workspace) error {
+	if c.most == 0 || len(all) <= c.most {
+		return nil
+	}
+	return &coderd.Error{Op: "reading", Message: "it is too large", Err: &coderd.LimitError{}}
 }
 
 func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []coderd.Workspace, err error) {
@@ -562,7 +573,7 @@ func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []co
 			}
 		}
 	})
-	return all, err
+	return all, cmp.Or(err, c.tooLarge(all))
 }
 
 func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Workspace, err error) {

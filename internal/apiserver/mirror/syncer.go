@@ -220,11 +220,13 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 	for pass := range passes {
 		for offset := 0; ; offset += max(1, size-min(overlap, size/10)) {
 			began := s.plane.workspaces.moment()
-			read, err := s.page(ctx, coder, offset, size)
+			read, fits, err := fitting(size, func(limit int) (coderd.WorkspacePage, error) {
+				return s.page(ctx, coder, offset, limit)
+			})
 			if err != nil {
 				return nil, 0, err
 			}
-			count = read.Count
+			count, size = read.Count, fits
 			select {
 			case out <- page{items: newOnes(found, read.Workspaces), began: began}:
 			case <-ctx.Done():
@@ -265,9 +267,21 @@ func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read
 			}
 			return page, err
 		}, nil)
-		if err == nil || !coderd.IsRateLimited(err) && !coderd.IsUnreachable(err) {
+		if err == nil || coderd.IsTooLarge(err) || !coderd.IsRateLimited(err) && !coderd.IsUnreachable(err) {
 			break
 		}
 	}
 	return read, err
+}
+
+// fitting reads a page of at most limit workspaces, and halves the limit while the response is too
+// large. It returns the limit of the page that it returns.
+func fitting(limit int, read func(limit int) (coderd.WorkspacePage, error)) (coderd.WorkspacePage, int, error) {
+	for {
+		page, err := read(limit)
+		if limit == 1 || !coderd.IsTooLarge(err) {
+			return page, limit, err
+		}
+		limit /= 2
+	}
 }
