@@ -97,8 +97,6 @@ const (
 	// maxEntries limits the number of entries in an archive. An empty file costs the sender almost
 	// nothing, but its name uses memory of the reader.
 	maxEntries = 20_000
-	// maxEntryName limits the path of an entry.
-	maxEntryName = 1 << 10
 )
 
 // unpacking configures how an archive is read.
@@ -143,8 +141,8 @@ func (r *reading) entry(name string) error {
 	if r.entries++; r.entries > maxEntries {
 		return exceeded("it has more than %d entries", maxEntries)
 	}
-	if len(name) > maxEntryName {
-		return exceeded("the path of an entry has more than %d bytes", maxEntryName)
+	if limit := tooLongPath(name); limit != "" {
+		return exceeded("the path of an entry %s", limit)
 	}
 	return nil
 }

@@ -229,6 +229,7 @@ func TestArchiveBombs(t *testing.T) {
 		"tar, says more":             {lying, `its files have more than 40 MiB together, "a" among them`},
 		"tar, cut off":               {tarOf(t, entry{name: "a", content: zeros[:10<<20]})[:1<<20], "unexpected EOF"},
 		"long path":                  {zipOf(t, entry{name: strings.Repeat("a/", 1000) + "b"}), "the path of an entry has more than 1024 bytes"},
+		"deep path":                  {tarOf(t, entry{name: strings.Repeat("a/", 33) + "b"}), "the path of an entry has more than 32 folders"},
 		"a bomb in an archive":       {zipOf(t, entry{name: "modules/a.zip", content: string(inner)}), ""},
 		"leads out, and it is large": {zipOf(t, entry{name: "../../etc/passwd", content: zeros[:30<<20]}), `must not contain ".."`},
 	} {
@@ -382,6 +383,7 @@ func FuzzPackFiles(f *testing.F) {
 	f.Add("a", "a", "a/b", "\xff")
 	f.Add("img", "a", "img/logo.png/x", "b")
 	f.Add(`a\b`, "a", "c\x00", "b")
+	f.Add(strings.Repeat("a/", 32)+"a", "a", strings.Repeat("a/", 32<<10)+"a", "b")
 	f.Fuzz(func(t *testing.T, name1, content1, name2, content2 string) {
 		base := &Archive{binary: map[string]string{"img/logo.png": "\xff"}}
 		files := map[string]string{name1: content1, name2: content2}

@@ -35,6 +35,10 @@ const (
 	MaxArchiveBytes = 20 << 20
 	// MaxFiles is the maximum number of files.
 	MaxFiles = 2000
+	// maxPath limits the path of a file or an entry. maxFolders limits its folders: for each file,
+	// the path of each of its folders is in memory.
+	maxPath    = 1 << 10
+	maxFolders = 32
 )
 
 // packedAt is the time of each entry in an archive, so that equal files result in equal bytes. It
@@ -151,9 +155,12 @@ func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
 
 // cleanPath returns the normalized path, or a description of the problem with it.
 func cleanPath(name string) (clean, problem string) {
+	tooLong := tooLongPath(name)
 	switch {
 	case name == "":
 		return "", "the path must not be empty"
+	case tooLong != "":
+		return "", "the path " + tooLong
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
 		return "", "the path must be UTF-8 text without control characters"
 	case strings.Contains(name, `\`):
@@ -170,6 +177,17 @@ func cleanPath(name string) (clean, problem string) {
 		return "", "the path must name a file, not a folder"
 	}
 	return clean, ""
+}
+
+// tooLongPath returns which limit a path exceeds, or an empty string.
+func tooLongPath(name string) string {
+	switch {
+	case len(name) > maxPath:
+		return fmt.Sprintf("has more than %d bytes", maxPath)
+	case strings.Count(path.Clean(name), "/") > maxFolders:
+		return fmt.Sprintf("has more than %d folders", maxFolders)
+	}
+	return ""
 }
 
 // foldersThatAreFiles returns errors for paths such as a and a/b, of which only one can exist.

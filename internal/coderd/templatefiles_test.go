@@ -47,6 +47,7 @@ func TestPackFilesIsDeterministic(t *testing.T) {
 
 func TestPackFilesNamesTheFileThatIsWrong(t *testing.T) {
 	large := strings.Repeat("x", coderd.MaxFileBytes+1)
+	long, deep := strings.Repeat("a/", 32<<10)+"a", strings.Repeat("a/", 33)+"a"
 	many := map[string]string{}
 	for i := range coderd.MaxFiles + 1 {
 		many[fmt.Sprintf("f%d", i)] = ""
@@ -70,6 +71,8 @@ func TestPackFilesNamesTheFileThatIsWrong(t *testing.T) {
 		{"the archive itself", map[string]string{".": "x"}, []string{"files[.]"}, "must name a file"},
 		{"control character", map[string]string{"a\x00": "x"}, []string{"files[a\x00]"}, "without control characters"},
 		{"path that is no text", map[string]string{"\xff": "x"}, []string{"files[\xff]"}, "UTF-8"},
+		{"long path", map[string]string{long: "x"}, []string{"files[" + long + "]"}, "the path has more than 1024 bytes"},
+		{"deep path", map[string]string{deep: "x"}, []string{"files[" + deep + "]"}, "the path has more than 32 folders"},
 		{"content that is no text", map[string]string{"a": "\xff"}, []string{"files[a]"}, "must be UTF-8 text"},
 		{"twice", map[string]string{"./a": "x", "a": "y"}, []string{"files[a]"}, `is the same file as "./a"`},
 		{"file in a file", map[string]string{"a": "x", "a/b": "y"}, []string{"files[a/b]"}, `is below "a"`},
