@@ -69,7 +69,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		"with --control-planes-only: the namespaces that the operator watched, if its Deployment, which lists them, may no longer exist")
 	flags.BoolVar(&o.u.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.DurationVar(&o.u.timeout, "timeout", defaultTimeout, "how long the operator may take to remove what it created in Coder; deletions in Kubernetes take additional time, at most a minute each")
+	flags.DurationVar(&o.u.timeout, "timeout", defaultTimeout, "how long the operator may take to remove what it created in Coder; deletions in Kubernetes take additional time, at most a minute each without progress")
 	o.kube.AddFlags(flags)
 	flags.Lookup("namespace").Usage = "the namespace of the operator (default " + installation.Namespace + ")"
 	return cmd

@@ -55,7 +55,7 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	return err
 }
 
-// mostNamed is the maximum number of other objects that are named.
+// mostNamed is the maximum number of objects in a list of names.
 const mostNamed = 5
 
 // others returns the objects in the operator's namespace that prevent its deletion.

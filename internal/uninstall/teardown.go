@@ -134,18 +134,44 @@ func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 		}
 		waiting = append(waiting, d)
 	}
-	_, err := u.wait(ctx, u.patience(), func(ctx context.Context) (bool, error) {
-		var err error
-		waiting, err = u.stillThere(ctx, waiting)
-		return len(waiting) == 0, err
-	})
-	if err != nil || u.dryRun {
-		return err
+	if u.dryRun {
+		return nil
 	}
+	waiting, err := u.waitDeleted(ctx, waiting)
 	for _, d := range waiting {
 		u.leave("CustomResourceDefinition %s is still being deleted%s", d.Name, u.holders(ctx, d))
 	}
-	return nil
+	return err
+}
+
+// waitDeleted waits until the definitions are gone, or the number of their objects does not fall
+// during a step. It returns the definitions that still exist.
+func (u *uninstaller) waitDeleted(ctx context.Context, definitions []installation.Definition) ([]installation.Definition, error) {
+	for before := u.count(ctx, definitions); ; {
+		finished, err := u.wait(ctx, u.patience(), func(ctx context.Context) (bool, error) {
+			var err error
+			definitions, err = u.stillThere(ctx, definitions)
+			return len(definitions) == 0, err
+		})
+		if err != nil || finished {
+			return nil, err
+		}
+		left := u.count(ctx, definitions)
+		if left >= before {
+			return definitions, nil
+		}
+		u.say("waiting for the deletion of %d objects of the CRDs", left)
+		before = left
+	}
+}
+
+// count returns the number of objects of the definitions, as far as they can be listed.
+func (u *uninstaller) count(ctx context.Context, definitions []installation.Definition) (n int) {
+	for _, d := range definitions {
+		objects, _ := u.list(ctx, d.Resource.GroupVersion().WithKind(d.Kind))
+		n += len(objects)
+	}
+	return n
 }
 
 // read returns a cluster-scoped object, or nil if it or its kind does not exist.
@@ -203,16 +229,23 @@ func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured
 	_ = u.kube.Patch(ctx, crd, client.RawPatch(types.MergePatchType, patch))
 }
 
-// holders returns the objects that block the deletion of a definition, as far as they can
-// be listed.
+// holders returns why a definition still exists: objects with finalizers, of which it names a few,
+// or else the number of objects. It returns an empty string if they cannot be listed.
 func (u *uninstaller) holders(ctx context.Context, d installation.Definition) string {
-	objects, err := u.objectsOf(ctx, d)
+	objects, err := u.list(ctx, d.Resource.GroupVersion().WithKind(d.Kind))
 	if err != nil || len(objects) == 0 {
 		return ""
 	}
+	held := slices.DeleteFunc(slices.Clone(objects), func(o metav1.PartialObjectMetadata) bool { return len(o.Finalizers) == 0 })
+	if len(held) == 0 {
+		return fmt.Sprintf(", because %d of its objects are left; kube-apiserver continues to delete them", len(objects))
+	}
 	var names []string
-	for _, o := range objects {
-		names = append(names, fmt.Sprintf("%s (%s)", o, strings.Join(o.GetFinalizers(), ", ")))
+	for _, o := range held[:min(len(held), mostNamed)] {
+		names = append(names, fmt.Sprintf("%s %s/%s (%s)", d.Kind, o.Namespace, o.Name, strings.Join(o.Finalizers, ", ")))
+	}
+	if more := len(held) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return ", because these objects have finalizers of other controllers: " + strings.Join(names, "; ")
 }
