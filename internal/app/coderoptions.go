@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -38,7 +39,7 @@ func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Token, flagCoderToken, o.Token,
 		"token for --coder-url; prefer --coder-session-token-file, because all users of a machine can read command lines")
 	fs.StringVar(&o.TokenFile, flagCoderTokenFile, o.TokenFile,
-		"file that contains the token for --coder-url")
+		"file that contains the token for --coder-url; it is read again when the token in it is replaced")
 	fs.StringVar(&o.Namespace, flagCoderNamespace, o.Namespace,
 		"namespace in which the objects of --coder-url appear")
 	fs.DurationVar(&o.RequestTimeout, flagCoderTimeout, o.RequestTimeout,
@@ -112,19 +113,47 @@ func validateCoderURL(raw string) error {
 
 // client returns a client for the configured Coder deployment.
 func (o *CoderOptions) client() (*coderd.Client, error) {
-	token := o.Token
+	config := coderd.Config{URL: o.URL, Token: o.Token, Timeout: o.RequestTimeout, UserAgent: version.UserAgent()}
 	if o.TokenFile != "" {
-		raw, err := os.ReadFile(o.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
+		file := &tokenFile{path: o.TokenFile}
+		if err := file.read(); err != nil {
+			return nil, err
 		}
-		if token = strings.TrimSpace(string(raw)); token == "" {
-			return nil, fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, o.TokenFile)
-		}
+		config.CurrentToken = file.current
 	}
-	c, err := coderd.New(coderd.Config{URL: o.URL, Token: token, Timeout: o.RequestTimeout, UserAgent: version.UserAgent()})
+	c, err := coderd.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flagCoderURL, err)
 	}
 	return c, nil
+}
+
+// tokenFile is a file with a token that may be replaced, such as that of a mounted Secret.
+type tokenFile struct {
+	path string
+
+	mu    sync.Mutex
+	token string
+}
+
+// read reads the token.
+func (f *tokenFile) read() error {
+	raw, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" {
+		return fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, f.path)
+	}
+	f.token = token
+	return nil
+}
+
+// current returns the token in the file, or the last one if it cannot be read.
+func (f *tokenFile) current() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_ = f.read()
+	return f.token
 }

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,6 +142,46 @@ func TestTokenFile(t *testing.T) {
 				t.Errorf("the error is %v, want one with %q", err, tc.says)
 			}
 		})
+	}
+}
+
+// TestTokenFileIsReadAgain checks that a token that is replaced is used from then on, and that the
+// last one is used while there is none.
+func TestTokenFileIsReadAgain(t *testing.T) {
+	sent := make(chan string, 1)
+	coder := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		sent <- r.Header.Get("Coder-Session-Token")
+	}))
+	defer coder.Close()
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old\n")
+	o := CoderOptions{URL: coder.URL, TokenFile: path}
+	c, err := o.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what   string
+		change func()
+		want   string
+	}{
+		{"at first", func() {}, "old"},
+		{"replaced", func() { write("new\n") }, "new"},
+		{"empty", func() { write("\n") }, "new"},
+		{"removed", func() { _ = os.Remove(path) }, "new"},
+		{"written again", func() { write("newest") }, "newest"},
+	} {
+		step.change()
+		// The server's answer is not that of Coder.
+		_, _ = c.Me(t.Context())
+		if got := <-sent; got != step.want {
+			t.Errorf("%s: it sends the token %q, want %q", step.what, got, step.want)
+		}
 	}
 }
 

@@ -61,9 +61,13 @@ func become(req *http.Request, actor Actor) (token string, err error) {
 	if token, err = actor.Token(req.Context()); err != nil {
 		return "", err
 	}
+	setToken(req, token)
+	return token, nil
+}
+
+func setToken(req *http.Request, token string) {
 	req.Header.Del("Cookie")
 	req.Header.Set(codersdk.SessionTokenHeader, token)
-	return token, nil
 }
 
 // Apart returns a context for a separate request. The request uses the Client's own token, and

@@ -40,6 +40,8 @@ type recorder struct {
 	// actor makes all requests. If it is nil, the actor of the context makes the requests that
 	// change something.
 	actor Actor
+	// currentToken is Config.CurrentToken.
+	currentToken func() string
 	// heldLogs is what counts against maxHeldLogBytes now.
 	heldLogs *atomic.Int64
 }
@@ -80,13 +82,16 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// act sets the token of the Actor that makes the request, if there is one.
+// act sets the token of the Actor that makes the request, if there is one, or else the current token.
 func (t *recorder) act(req *http.Request, seen *answer) error {
 	actor := t.actor
 	if actor == nil && changes(req) {
 		actor = ActorFrom(req.Context())
 	}
 	if actor == nil {
+		if t.currentToken != nil {
+			setToken(req, t.currentToken())
+		}
 		return nil
 	}
 	token, err := become(req, actor)

@@ -30,6 +30,9 @@ type Config struct {
 	// Token is the session token. It may be empty for Login and for the calls that concern the
 	// first user.
 	Token string
+	// CurrentToken returns the session token of each request instead of Token, for a token that may
+	// be replaced. It must return quickly and be safe for concurrent use. It may be nil.
+	CurrentToken func() string
 	// Timeout limits one request, including its response. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Transport sends the requests. Nil means a transport that all clients of the process share.
@@ -71,7 +74,8 @@ func New(cfg Config) (*Client, error) {
 		next = sharedTransport()
 	}
 	c := newClient(base, cfg.Token, &recorder{
-		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe, heldLogs: &atomic.Int64{},
+		next: next, userAgent: cmp.Or(cfg.UserAgent, DefaultUserAgent), observe: cfg.Observe, currentToken: cfg.CurrentToken,
+		heldLogs: &atomic.Int64{},
 	}, cmp.Or(cfg.Timeout, DefaultTimeout))
 	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
 	return c, nil
