@@ -108,28 +108,17 @@ const (
 	TierUnknown    LicenseTier = "unknown"
 )
 
-// Feature is the entitlement of a feature and its usage.
-type Feature struct {
-	Entitlement Entitlement
-	// Enabled reports that the feature is allowed and enabled.
-	Enabled bool
-	// Limit is nil if the feature has no limit.
-	Limit *int64
-}
-
 // Entitlements is what the licenses of a Coder deployment allow.
 type Entitlements struct {
 	HasLicense bool
 	Trial      bool
-	Features   map[string]Feature
-	// Warnings and Errors are Coder's messages for its administrator.
-	Warnings, Errors []string
+	Features   map[string]Entitlement
 }
 
 // Of returns the entitlement of one feature.
 func (e Entitlements) Of(feature string) Entitlement {
 	if f, ok := e.Features[feature]; ok {
-		return f.Entitlement
+		return f
 	}
 	return EntitlementUnknown
 }
@@ -145,7 +134,7 @@ func (e Entitlements) Tier() LicenseTier {
 		return TierPremium
 	}
 	for _, f := range e.Features {
-		if f.Entitlement.Allows() {
+		if f.Allows() {
 			return TierEnterprise
 		}
 	}
@@ -160,15 +149,12 @@ func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
 		if err != nil {
 			return err
 		}
-		out = Entitlements{
-			HasLicense: e.HasLicense, Trial: e.Trial, Features: map[string]Feature{},
-			Warnings: boundTexts(e.Warnings), Errors: boundTexts(e.Errors),
-		}
+		out = Entitlements{HasLicense: e.HasLicense, Trial: e.Trial, Features: map[string]Entitlement{}}
 		for name, f := range e.Features {
 			if len(name) > maxName {
 				continue
 			}
-			out.Features[string(name)] = Feature{Entitlement: Entitlement(f.Entitlement), Enabled: f.Enabled, Limit: f.Limit}
+			out.Features[string(name)] = Entitlement(f.Entitlement)
 		}
 		return nil
 	})

@@ -7,16 +7,16 @@ import (
 )
 
 func TestLicenseTier(t *testing.T) {
-	features := func(entitlement coderd.Entitlement, names ...string) map[string]coderd.Feature {
-		out := map[string]coderd.Feature{"scim": {Entitlement: coderd.NotEntitled}}
+	features := func(entitlement coderd.Entitlement, names ...string) map[string]coderd.Entitlement {
+		out := map[string]coderd.Entitlement{"scim": coderd.NotEntitled}
 		for _, name := range names {
-			out[name] = coderd.Feature{Entitlement: entitlement}
+			out[name] = entitlement
 		}
 		return out
 	}
 	for name, test := range map[string]struct {
 		has, trial bool
-		features   map[string]coderd.Feature
+		features   map[string]coderd.Entitlement
 		want       coderd.LicenseTier
 	}{
 		"no license":                          {false, false, features(coderd.Entitled, "custom_roles"), coderd.TierNone},

@@ -117,7 +117,7 @@ func TestRefusalsThatCoderCallsInternalErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.WorkspaceProxies(t.Context())
+		_, err = client.WorkspaceProxyByName(t.Context(), "falkenstein")
 		web.Close()
 		if !test.want(err) {
 			t.Errorf("%s: %v", test.name, err)

@@ -71,7 +71,6 @@ func TestUnknownValuesBreakNoRead(t *testing.T) {
 		"provisioners":      of(client.ProvisionerDaemons, org.ID),
 		"provisioner keys":  of(client.ProvisionerKeys, org.ID),
 		"provisioner key":   of(client.CheckProvisionerKey, key),
-		"proxies":           nothing(client.WorkspaceProxies),
 		"proxy by name":     of(client.WorkspaceProxyByName, "sydney"),
 		"proxy by id":       of(client.WorkspaceProxyByID, proxy.ID),
 		"evaluation": func(ctx context.Context) error {

@@ -103,7 +103,7 @@ func limitsOf(method, endpoint string, status int) limits {
 }
 
 // longLists are the endpoints that return a list whose length is not limited.
-var longLists = sets.New("/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
+var longLists = sets.New("/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations",
 	"/api/v2/organizations/{}/provisionerdaemons", "/api/v2/organizations/{}/provisionerjobs",
 	"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens",
 	"/api/v2/users", "/api/v2/organizations/{}/members")

@@ -207,7 +207,7 @@ func TestAFollowerAsksWhereCoderForgetsToEndALog(t *testing.T) {
 	s := newLogFixture(t)
 	s.client.logSilence = time.Millisecond
 	stream := s.open(t, true)
-	if err := s.client.CancelBuild(t.Context(), s.build); err != nil {
+	if err := s.client.sdk.CancelWorkspaceBuild(t.Context(), s.build, codersdk.CancelWorkspaceBuildParams{}); err != nil {
 		t.Fatal(err)
 	}
 	expectEnd(t, stream)

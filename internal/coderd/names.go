@@ -126,12 +126,3 @@ func boundTags(tags map[string]string) map[string]string {
 	}
 	return out
 }
-
-// boundTexts truncates a list and the texts in it.
-func boundTexts(list []string) []string {
-	var out []string
-	for _, s := range list[:min(len(list), maxTexts)] {
-		out = append(out, redaction.Truncate(s, maxMessage))
-	}
-	return out
-}

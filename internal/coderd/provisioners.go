@@ -12,7 +12,6 @@ import (
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
-	"k8s.io/utils/ptr"
 )
 
 // MaxProvisionerKeyName is the maximum length of a provisioner key's name.
@@ -120,17 +119,8 @@ func (c *Client) CheckProvisionerKey(ctx context.Context, plaintext string) (Pro
 
 // ProvisionerDaemon is one provisioner of an organization.
 type ProvisionerDaemon struct {
-	ID   uuid.UUID
-	Name string
-	// KeyID and KeyName identify the key with which it registered. Coder's built-in provisioners
-	// have a reserved name here, and so have those with a pre-shared key: psk.
-	KeyID   uuid.UUID
-	KeyName string
-	// Busy reports that it runs a job.
-	Busy       bool
-	Version    string
-	Tags       map[string]string
-	LastSeenAt time.Time
+	// KeyID identifies the key with which it registered.
+	KeyID uuid.UUID
 }
 
 // ProvisionerDaemons lists the registered provisioners of an organization. The AGPL build supports
@@ -144,8 +134,5 @@ func (c *Client) ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]Provi
 }
 
 func newProvisionerDaemon(d codersdk.ProvisionerDaemon) ProvisionerDaemon {
-	return ProvisionerDaemon{
-		ID: d.ID, Name: boundName(d.Name), KeyID: d.KeyID, KeyName: boundName(ptr.Deref(d.KeyName, "")), Busy: d.CurrentJob != nil,
-		Version: boundName(d.Version), Tags: d.Tags, LastSeenAt: d.LastSeenAt.Time,
-	}
+	return ProvisionerDaemon{KeyID: d.KeyID}
 }

@@ -87,7 +87,6 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { return client.SetAutomaticUpdates(ctx, id, "always") }, "PUT", "/api/v2/workspaces/{}/autoupdates", 404},
 		{func(ctx context.Context) error { _, err := client.WorkspaceCount(ctx); return err }, "GET", "/api/v2/workspaces", 200},
 		{func(ctx context.Context) error { _, err := client.BuildParameters(ctx, id); return err }, "GET", "/api/v2/workspacebuilds/{}/parameters", 404},
-		{func(ctx context.Context) error { return client.CancelBuild(ctx, id) }, "PATCH", "/api/v2/workspacebuilds/{}/cancel", 404},
 		{func(ctx context.Context) error { _, err := client.BuildLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/workspacebuilds/{}/logs", 404},
 		{func(ctx context.Context) error { _, err := client.VersionLogs(ctx, id, 0, false); return err }, "GET", "/api/v2/templateversions/{}/logs", 404},
 		{func(ctx context.Context) error { _, err := client.VersionParameters(ctx, id); return err }, "GET", "/api/v2/templateversions/{}/rich-parameters", 404},
@@ -105,7 +104,6 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { return client.DeleteProvisionerKey(ctx, org, "members") }, "DELETE", "/api/v2/organizations/{}/provisionerkeys/{}", 404},
 		{func(ctx context.Context) error { _, err := client.CheckProvisionerKey(ctx, key); return err }, "GET", "/api/v2/provisionerkeys/{}", 200},
 		{func(ctx context.Context) error { _, err := client.ProvisionerDaemons(ctx, org); return err }, "GET", "/api/v2/organizations/{}/provisionerdaemons", 200},
-		{func(ctx context.Context) error { _, err := client.WorkspaceProxies(ctx); return err }, "GET", "/api/v2/workspaceproxies", 200},
 		{func(ctx context.Context) error { _, err := client.WorkspaceProxyByName(ctx, "secretname"); return err }, "GET", "/api/v2/workspaceproxies/{}", 200},
 		{func(ctx context.Context) error {
 			_, _, err := client.UpdateWorkspaceProxy(ctx, proxy.ID, "secretname", "", "", false)

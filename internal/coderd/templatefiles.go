@@ -375,14 +375,10 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 		}
 		defer func() { _ = res.Body.Close() }()
 		body := &noting{from: res.Body}
-		switch kind := mediaType(res.Header); kind {
-		case codersdk.ContentTypeTar:
-			out, err = readTar(body, how)
-		case codersdk.ContentTypeZip:
-			out, err = readZipFrom(body, how)
-		default:
+		if kind := mediaType(res.Header); kind != codersdk.ContentTypeTar {
 			return &Error{Op: op, Message: redaction.Truncate(fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind), maxMessage)}
 		}
+		out, err = readTar(body, how)
 		switch {
 		case body.err != nil && !IsTooLarge(body.err):
 			// An incomplete download is not a problem of the archive.
@@ -398,18 +394,6 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 		return nil, err
 	}
 	return out, nil
-}
-
-// readZipFrom reads a zip archive, whose directory is at its end, into memory.
-func readZipFrom(body io.Reader, how unpacking) (*Archive, error) {
-	data, err := io.ReadAll(io.LimitReader(body, MaxArchiveBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxArchiveBytes {
-		return nil, exceeded("it has more than %s", size(MaxArchiveBytes))
-	}
-	return readZip(data, how)
 }
 
 // noting records the error of its reader.

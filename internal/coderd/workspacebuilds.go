@@ -70,13 +70,6 @@ func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number
 	return b.build(), err
 }
 
-// CancelBuild requests to cancel a build. Coder refuses this (400) if the build has finished.
-func (c *Client) CancelBuild(ctx context.Context, build uuid.UUID) error {
-	return c.call(ctx, fmt.Sprintf("cancelling workspace build %s", build), func(ctx context.Context) error {
-		return c.sdk.CancelWorkspaceBuild(ctx, build, codersdk.CancelWorkspaceBuildParams{})
-	})
-}
-
 // Transition is the effect of a build on a workspace.
 type Transition string
 

@@ -109,7 +109,7 @@ func (w *workspaceJSON) workspace() Workspace {
 func (b *buildJSON) build() Build {
 	out := b.Build
 	out.Transition, out.Error = Transition(boundName(string(b.Transition))), boundText(b.Job.Error)
-	boundNames(&out.TemplateVersionName, &out.Reason, &out.InitiatorName, &out.Status)
+	boundNames(&out.TemplateVersionName, &out.Reason, &out.Status)
 	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
 		deadline := b.Deadline.Time
 		out.Deadline = &deadline

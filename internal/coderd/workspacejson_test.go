@@ -77,7 +77,7 @@ func TestWhatIsKeptOfAWorkspace(t *testing.T) {
 			}}},
 		LatestBuild: Build{
 			ID: sdk.LatestBuild.ID, Number: 7, TemplateVersionID: sdk.LatestBuild.TemplateVersionID, TemplateVersionName: "brave_turing42",
-			PresetID: *sdk.LatestBuild.TemplateVersionPresetID, Transition: TransitionStart, Reason: "autostart", InitiatorName: "ada",
+			PresetID: *sdk.LatestBuild.TemplateVersionPresetID, Transition: TransitionStart, Reason: "autostart",
 			Status: "running", Error: "why", CreatedAt: at, UpdatedAt: at, Deadline: &at,
 		},
 	}}}

@@ -7,32 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/google/uuid"
 )
 
-// PrimaryProxy is the name of Coder itself in the list of proxies.
+// PrimaryProxy is the name of Coder itself as a proxy.
 const PrimaryProxy = "primary"
 
 // DefaultProxyIcon is the icon of a proxy without its own icon, because Coder refuses to change a
 // proxy without one. Coder's command line suggests the same icon.
 const DefaultProxyIcon = "/emojis/1f5fa.png"
-
-// ProxyStatus is the result of Coder's health check of a proxy.
-type ProxyStatus string
-
-// The states of a proxy.
-const (
-	ProxyHealthy     ProxyStatus = "ok"
-	ProxyUnreachable ProxyStatus = "unreachable"
-	ProxyUnhealthy   ProxyStatus = "unhealthy"
-	// ProxyUnregistered is the status of a proxy that has not registered with its token yet.
-	ProxyUnregistered ProxyStatus = "unregistered"
-	// ProxyUnknown is the status of a proxy that Coder has not checked yet.
-	ProxyUnknown ProxyStatus = "unknown"
-)
 
 // WorkspaceProxy is a workspace proxy of Coder.
 type WorkspaceProxy struct {
@@ -40,13 +25,6 @@ type WorkspaceProxy struct {
 	Name        string
 	DisplayName string
 	Icon        string
-	Healthy     bool
-	Status      ProxyStatus
-	// Errors and Warnings are from Coder's last health check.
-	Errors, Warnings []string
-	Version          string
-	DerpOnly         bool
-	CreatedAt        time.Time
 	// Deleted can be true only if a proxy is read by its id, because Coder keeps deleted proxies.
 	Deleted bool
 }
@@ -70,8 +48,7 @@ func proxyDefaults(name, displayName, icon string) (string, string) {
 func newWorkspaceProxy(p codersdk.WorkspaceProxy) WorkspaceProxy {
 	return WorkspaceProxy{
 		ID: p.ID, Name: boundName(p.Name), DisplayName: boundName(p.DisplayName), Icon: boundText(p.IconURL),
-		Healthy: p.Healthy, Status: ProxyStatus(boundName(string(p.Status.Status))), Errors: boundTexts(p.Status.Report.Errors), Warnings: boundTexts(p.Status.Report.Warnings),
-		Version: boundName(p.Version), DerpOnly: p.DerpOnly, CreatedAt: p.CreatedAt, Deleted: p.Deleted,
+		Deleted: p.Deleted,
 	}
 }
 
@@ -86,14 +63,6 @@ func CheckProxyName(name string) error {
 		return fmt.Errorf("%q looks like an ID, and Coder would treat it as one", name)
 	}
 	return nil
-}
-
-// WorkspaceProxies lists the proxies that are not deleted. The first one is Coder itself.
-func (c *Client) WorkspaceProxies(ctx context.Context) ([]WorkspaceProxy, error) {
-	return fetchList(ctx, c, "listing the workspace proxies of Coder", newWorkspaceProxy, func(ctx context.Context) ([]codersdk.WorkspaceProxy, error) {
-		proxies, err := c.sdk.WorkspaceProxies(ctx)
-		return proxies.Regions, err
-	})
 }
 
 // WorkspaceProxyByName reads a proxy that is not deleted. The name is case-sensitive here, although

@@ -71,8 +71,6 @@ type Build struct {
 	Transition Transition `json:"transition"`
 	// Reason is initiator, autostart, autostop, dormancy and so on.
 	Reason string `json:"reason"`
-	// InitiatorName is the username of the user that requested it.
-	InitiatorName string `json:"initiator_name"`
 	// Status is the status of the workspace after this build: pending, starting, running, stopping,
 	// stopped, failed, canceling, canceled, deleting or deleted.
 	Status string `json:"status"`

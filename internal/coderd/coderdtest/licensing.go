@@ -3,7 +3,6 @@ package coderdtest
 import (
 	"crypto/rand"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -85,22 +84,17 @@ func (s *Server) entitlements() codersdk.Entitlements {
 	for _, name := range codersdk.FeatureNames {
 		out.AddFeature(name, codersdk.Feature{Entitlement: codersdk.EntitlementNotEntitled})
 	}
-	var end time.Time
 	for _, l := range s.licenses {
 		if !l.claims.until().After(now) || l.claims.from().After(now) {
 			continue
 		}
 		out.HasLicense, out.Trial = true, l.claims.Trial
 		addFeatures(&out, l.claims, now)
-		if l.claims.expires().After(end) {
-			end = l.claims.expires()
-		}
 	}
 	for name, entitlement := range s.features {
 		out.Features[name] = codersdk.Feature{Entitlement: entitlement, Enabled: entitlement.Entitled()}
 		out.HasLicense = out.HasLicense || entitlement.Entitled()
 	}
-	warn(&out, end, now)
 	return out
 }
 
@@ -123,27 +117,6 @@ func addFeatures(out *codersdk.Entitlements, claims licenseClaims, now time.Time
 			out.AddFeature(name, codersdk.Feature{Entitlement: entitlement, Enabled: true, Limit: &limit, Actual: out.Features[name].Actual})
 		default:
 			out.Features[name] = codersdk.Feature{Entitlement: entitlement, Enabled: switchedOn(name)}
-		}
-	}
-}
-
-func warn(out *codersdk.Entitlements, end, now time.Time) {
-	soon := 30
-	if out.Trial {
-		soon = 7
-	}
-	if days := int(math.Ceil(end.Sub(now).Hours() / 24)); !end.IsZero() && days > 0 && days < soon {
-		unit := "day"
-		if days > 1 {
-			unit = "days"
-		}
-		out.Warnings = append(out.Warnings, fmt.Sprintf("Your license expires in %d %s.", days, unit))
-	}
-	for _, name := range codersdk.FeatureNames {
-		feature := out.Features[name]
-		quiet := name.UsesLimit() || name == codersdk.FeatureHighAvailability || name == codersdk.FeatureMultipleExternalAuth
-		if feature.Enabled && feature.Entitlement == codersdk.EntitlementGracePeriod && !quiet {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%s is enabled but your license for this feature is expired.", name.Humanize()))
 		}
 	}
 }

@@ -38,21 +38,6 @@ func (s *Server) AddProvisionerDaemon(organization, key, name string) uuid.UUID 
 	return d.ID
 }
 
-// SetDaemonBusy assigns a job to a provisioner, or removes it.
-func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range s.daemons {
-		if d.ID == id {
-			d.CurrentJob, d.Status = nil, ptr.To(codersdk.ProvisionerDaemonIdle)
-			if busy {
-				d.CurrentJob = &codersdk.ProvisionerDaemonJob{ID: uuid.New(), Status: codersdk.ProvisionerJobRunning}
-				d.Status = ptr.To(codersdk.ProvisionerDaemonBusy)
-			}
-		}
-	}
-}
-
 func (s *Server) getDaemons(r *request) {
 	org := s.pathOrganization(r)
 	if !r.mayProvision() {

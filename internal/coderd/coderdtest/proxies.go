@@ -35,9 +35,9 @@ func (p *proxy) state() Proxy {
 }
 
 // check sets the result of Coder's health check.
-func (p *proxy) check(status codersdk.ProxyHealthStatus, problems ...string) {
+func (p *proxy) check(status codersdk.ProxyHealthStatus) {
 	p.Healthy, p.Status.Status = status == codersdk.ProxyHealthy, status
-	p.Status.Report = codersdk.ProxyHealthReport{Errors: append([]string{}, problems...), Warnings: []string{}}
+	p.Status.Report = codersdk.ProxyHealthReport{Errors: []string{}, Warnings: []string{}}
 }
 
 // Proxies returns the workspace proxies that are not deleted, without the primary one (Coder
@@ -69,19 +69,9 @@ func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	p := s.liveProxy(func(p *proxy) bool { return p.token == token })
 	if p != nil {
 		p.PathAppURL, p.WildcardHostname, p.Version = url, wildcardHostname, string(s.release)
-		p.check(codersdk.ProxyHealthy, p.Status.Report.Errors...)
+		p.check(codersdk.ProxyHealthy)
 	}
 	return p != nil
-}
-
-// SetProxyStatus sets the result of Coder's health check of a workspace proxy: a status and its
-// errors.
-func (s *Server) SetProxyStatus(name, status string, problems ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.proxyNamed(name); p != nil {
-		p.check(codersdk.ProxyHealthStatus(status), problems...)
-	}
 }
 
 // RemoveProxy removes a workspace proxy, as another user of Coder would. It reports whether the
@@ -135,15 +125,6 @@ func (s *Server) routeProxies(open route) {
 	closed := func(pattern string, handle handlerFunc) {
 		licensed(pattern, func(r *request) { s.identify(r); handle(r) })
 	}
-	closed("GET /api/v2/workspaceproxies", func(r *request) {
-		out := codersdk.RegionsResponse[codersdk.WorkspaceProxy]{Regions: []codersdk.WorkspaceProxy{s.primaryProxy()}}
-		for _, p := range s.proxies {
-			if !p.Deleted {
-				out.Regions = append(out.Regions, p.WorkspaceProxy)
-			}
-		}
-		r.write(http.StatusOK, out)
-	})
 	closed("POST /api/v2/workspaceproxies", s.postProxy)
 	closed("GET /api/v2/workspaceproxies/{proxy}", func(r *request) {
 		p := s.pathProxy(r)
