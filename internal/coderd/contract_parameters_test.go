@@ -254,4 +254,14 @@ func (c *contract) pages(t *testing.T) {
 	if diff := cmp.Diff([]coderd.Workspace{one}, some); diff != "" {
 		t.Errorf("workspaces by id (-want +got):\n%s", diff)
 	}
+	for query, want := range map[string]bool{
+		"owner:" + one.OwnerName: true,
+		"owner:nobody":           false,
+		"organization:" + one.OrganizationName + " template:" + one.TemplateName: true,
+		"organization:" + one.OrganizationName + " template:nothing":             false,
+	} {
+		if has := must[bool](t)(c.admin.HasWorkspaces(ctx, query)); has != want {
+			t.Errorf("there are workspaces with %s: %t, want %t", query, has, want)
+		}
+	}
 }

@@ -67,6 +67,13 @@ func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
 	return page.Count, err
 }
 
+// HasWorkspaces reports whether a workspace matches all terms of a query, for example "owner:ada" or
+// "organization:coder template:docker".
+func (c *Client) HasWorkspaces(ctx context.Context, query string) (bool, error) {
+	page, err := c.searchWorkspaces(ctx, "counting the workspaces with "+query, query, math.MaxInt32, 1)
+	return page.Count > 0, err
+}
+
 func (c *Client) searchWorkspaces(ctx context.Context, op, query string, offset, limit int) (WorkspacePage, error) {
 	limit = max(1, min(limit, MaxWorkspacePage))
 	return c.workspacePage(ctx, op, limit, map[string]string{

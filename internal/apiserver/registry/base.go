@@ -231,20 +231,20 @@ func (b *Base[T]) Deleted(obj T) T {
 }
 
 // CheckUnused returns a conflict if a workspace uses an object. It accepts an object with finalizers,
-// because a request to delete it is only recorded.
-func (b *Base[T]) CheckUnused(ctx context.Context, obj T, uses func(w coderd.Workspace, id uuid.UUID) bool) error {
+// because a request to delete it is only recorded. query is Coder's query for these workspaces.
+func (b *Base[T]) CheckUnused(ctx context.Context, obj T, query string) error {
 	if len(obj.GetFinalizers()) > 0 {
 		return nil
 	}
-	connection, id, err := b.Locate(ctx, obj)
+	connection, _, err := b.Locate(ctx, obj)
 	if err != nil {
 		return err
 	}
-	workspaces, err := connection.Client.Workspaces(ctx)
+	used, err := connection.Client.HasWorkspaces(ctx, query)
 	if err != nil {
 		return b.Fault(obj.GetName(), err)
 	}
-	if slices.ContainsFunc(workspaces, func(w coderd.Workspace) bool { return uses(w, id) }) {
+	if used {
 		return apierrors.NewConflict(b.GroupResource(), obj.GetName(), errors.New("delete its workspaces first"))
 	}
 	return nil

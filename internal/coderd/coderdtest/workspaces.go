@@ -78,13 +78,15 @@ func (s *Server) getWorkspaces(r *request) {
 	r.write(http.StatusOK, out)
 }
 
-// searched returns the workspaces that match the query. It supports only the terms id and has-agent
-// of Coder's query language.
+// searched returns the workspaces that match the query. It supports only some terms of Coder's query
+// language.
 func (s *Server) searched(r *request) []*workspace {
 	all := s.ordered()
-	if q := r.URL.Query().Get("q"); strings.HasPrefix(q, "has-agent:") {
-		all = slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.hasAgent(strings.TrimPrefix(q, "has-agent:")) })
-	} else if q != "" {
+	switch q := r.URL.Query().Get("q"); {
+	case q == "":
+	case !strings.HasPrefix(q, "id:"):
+		all = slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.matches(q) })
+	default:
 		all = nil
 		for id := range r.ids(q) {
 			if w := s.index.workspaces[id]; w != nil && !w.deleted {
@@ -99,12 +101,37 @@ func (s *Server) searched(r *request) []*workspace {
 	return slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.visibleTo(r.user) })
 }
 
+// matches reports whether a workspace matches all terms.
+func (w *workspace) matches(q string) bool {
+	for term := range strings.FieldsSeq(q) {
+		key, value, _ := strings.Cut(term, ":")
+		matches := false
+		switch key {
+		case "has-agent":
+			matches = w.hasAgent(value)
+		case "owner":
+			matches = strings.EqualFold(w.owner.Username, value)
+		case "template":
+			matches = strings.EqualFold(w.template.Name, value)
+		case "organization":
+			matches = strings.EqualFold(w.template.OrganizationName, value)
+		default:
+			refuse(http.StatusBadRequest, "Invalid workspace search query.",
+				codersdk.ValidationError{Field: key, Detail: fmt.Sprintf("the server for tests does not know the query %q", q)})
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
+}
+
 func (r *request) ids(q string) map[uuid.UUID]bool {
 	wrong := func(detail string) {
 		refuse(http.StatusBadRequest, "Invalid workspace search query.", codersdk.ValidationError{Field: "id", Detail: detail})
 	}
-	list, ok := strings.CutPrefix(q, "id:")
-	if !ok || strings.Contains(list, " ") {
+	list := strings.TrimPrefix(q, "id:")
+	if strings.Contains(list, " ") {
 		wrong(fmt.Sprintf("the server for tests does not know the query %q", q))
 	}
 	wanted := map[uuid.UUID]bool{}

@@ -90,7 +90,7 @@ func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	if err := k.CheckUpdate(ctx, k.Deleted(tmpl), tmpl); err != nil {
 		return err
 	}
-	return k.CheckUnused(ctx, tmpl, func(w coderd.Workspace, id uuid.UUID) bool { return w.TemplateID == id })
+	return k.CheckUnused(ctx, tmpl, "organization:"+tmpl.Status.OrganizationName+" template:"+tmpl.Status.TemplateName)
 }
 
 // nameTaken returns an error if an existing version has the name.

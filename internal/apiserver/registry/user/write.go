@@ -62,7 +62,7 @@ func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	if err != nil || u.Spec.ReclaimPolicy != aggregationv1alpha1.ReclaimDelete {
 		return err
 	}
-	return k.CheckUnused(ctx, u, func(w coderd.Workspace, id uuid.UUID) bool { return w.OwnerID == id })
+	return k.CheckUnused(ctx, u, "owner:"+u.Status.Username)
 }
 
 // change is a plan to update a user.
