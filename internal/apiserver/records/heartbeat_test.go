@@ -123,7 +123,7 @@ func TestClaimsAreMonotonic(t *testing.T) {
 	}
 }
 
-// TestIsHeartbeat checks that the records of all objects are told from heartbeats, also while an object
+// TestIsHeartbeat checks that the records of all objects are not taken for heartbeats, also while an object
 // is being created.
 func TestIsHeartbeat(t *testing.T) {
 	for _, c := range []struct {
