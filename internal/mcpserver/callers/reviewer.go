@@ -144,8 +144,8 @@ func (r *Reviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
 
 // Lacks returns true for each permission that the caller in the context certainly has in no
 // namespace with a control plane, by the caller's own SelfSubjectRulesReviews. If a permission
-// cannot be checked, the caller is assumed to have it. Pass all permissions in one call, because the result is
-// cached for the whole list. The returned map must not be modified.
+// cannot be checked, the caller is assumed to have it. Pass all permissions in one call, because
+// the result is cached for the whole list. The returned map must not be modified.
 func (r *Reviewer) Lacks(ctx context.Context, rights []Right) map[Right]bool {
 	u, ok := request.UserFrom(ctx)
 	if _, local := u.(Local); !ok || local || len(rights) == 0 {
