@@ -50,7 +50,7 @@ type child struct {
 	unwanted func(*Toolkit, context.Context, *Pass) error
 	// inUse reports whether an object that the spec no longer asks for must not be pruned yet. Nil
 	// means never.
-	inUse func(*Pass) bool
+	inUse func(*Pass, client.Object) bool
 }
 
 // children returns all children of a workload in the order in which they are applied. The steps,
@@ -61,7 +61,9 @@ func children() []child {
 	return []child{
 		{
 			step: StepServiceAccount, kind: &corev1.ServiceAccount{}, build: built(resources.ServiceAccount),
-			inUse: (*Pass).rollsOut,
+			inUse: func(p *Pass, account client.Object) bool {
+				return slices.Contains(p.Workload.FormerAccounts, account.GetName())
+			},
 			// A ServiceAccount that the operator created stays.
 			unwanted: func(t *Toolkit, ctx context.Context, p *Pass) error {
 				return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
@@ -166,9 +168,6 @@ func (p *Pass) appliedRoute(obj client.Object, err error) {
 		p.Exposure = refusedRoute(route)
 	}
 }
-
-// rollsOut reports whether pods of an earlier revision may still use their ServiceAccount.
-func (p *Pass) rollsOut() bool { return p.Deployment == nil || !RolledOut(p.Deployment) }
 
 func (t *Toolkit) applyChildren(step string) func(context.Context, *Pass) error {
 	return func(ctx context.Context, p *Pass) error {

@@ -145,30 +145,50 @@ func TestAnErrorBesideAConflictIsNotHidden(t *testing.T) {
 	}
 }
 
-// Pods of the earlier revision still use the old ServiceAccount.
-func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
+// A pod that finishes a job keeps the permissions with which it began.
+func TestARenamedServiceAccountOutlivesItsPods(t *testing.T) {
 	f := newFixture(t, newControlPlane())
 	f.Settle()
 	f.PodsReady(1)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "old", Labels: f.Deployment().Spec.Selector.MatchLabels},
+		Spec:       corev1.PodSpec{ServiceAccountName: "coder"},
+	}
+	f.Create(pod)
 	f.Settle()
 	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
-	d := f.Deployment()
-	d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
-	f.UpdateStatus(d)
 	f.Settle()
+	f.PodsReady(1)
+	result := f.Settle()
 	f.Get("workspaces", &corev1.ServiceAccount{})
 	f.Get("coder", &corev1.ServiceAccount{})
+	if got := subjects(f); !slices.Equal(got, []string{"workspaces", "coder"}) {
+		t.Errorf("the permissions are granted to %q, want both ServiceAccounts", got)
+	}
+	if result.RequeueAfter != PollInterval {
+		t.Errorf("the next pass is after %v, want %v: no watch reports the end of a pod", result.RequeueAfter, PollInterval)
+	}
 
-	f.PodsReady(1)
+	f.Remove(pod)
 	f.Settle()
 	if f.Has("coder", &corev1.ServiceAccount{}) {
 		t.Error("the ServiceAccount of the name before is still there")
 	}
+	if got := subjects(f); !slices.Equal(got, []string{"workspaces"}) {
+		t.Errorf("the permissions are granted to %q, want the new ServiceAccount alone", got)
+	}
+}
+
+// subjects returns the names of the ServiceAccounts to which the permissions for workspaces are granted.
+func subjects(f *fixture) (names []string) {
 	bindings := &rbacv1.RoleBindingList{}
 	f.List(bindings)
-	if len(bindings.Items) != 1 || bindings.Items[0].Subjects[0].Name != "workspaces" {
-		t.Errorf("bindings are %+v", bindings.Items)
+	for _, binding := range bindings.Items {
+		for _, subject := range binding.Subjects {
+			names = append(names, subject.Name)
+		}
 	}
+	return names
 }
 
 func TestExposureMovesFromIngressToGatewayAsSoonAsTheClusterKnowsIt(t *testing.T) {

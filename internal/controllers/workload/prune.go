@@ -70,7 +70,7 @@ func (e *ending) err() error {
 
 func (p *Pass) inUse(obj client.Object) bool {
 	return slices.ContainsFunc(children(), func(c child) bool {
-		return c.inUse != nil && reflect.TypeOf(c.kind) == reflect.TypeOf(obj) && c.inUse(p)
+		return c.inUse != nil && reflect.TypeOf(c.kind) == reflect.TypeOf(obj) && c.inUse(p, obj)
 	})
 }
 

@@ -92,6 +92,7 @@ const (
 	StepAdoption         = "adoption"
 	StepFinalizer        = "finalizer"
 	StepReferences       = "references"
+	StepFormerAccounts   = "former service accounts"
 	StepServiceAccount   = "service account"
 	StepWorkspaces       = "workspace access"
 	StepDeployment       = "deployment"
@@ -122,7 +123,8 @@ func (t *Toolkit) Begin(p *Pass) []Step {
 func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 	list := []Step{
 		NewStep(StepReferences, p, t.ReadReferences, append([]string{StepFinalizer}, needs...)...),
-		NewStep(StepWorkspaces, p, t.ApplyWorkspaceAccess, StepFinalizer),
+		NewStep(StepFormerAccounts, p, t.FindFormerAccounts, StepFinalizer),
+		NewStep(StepWorkspaces, p, t.ApplyWorkspaceAccess, StepFormerAccounts),
 	}
 	for _, name := range childSteps(func(child) bool { return true }) {
 		after := StepFinalizer
@@ -132,7 +134,7 @@ func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
 		list = append(list, NewStep(name, p, t.applyChildren(name), after))
 	}
 	return append(list,
-		NewStep(StepPrune, p, t.Prune, StepFinalizer),
+		NewStep(StepPrune, p, t.Prune, StepFormerAccounts),
 		NewStep(StepRollout, p, t.WatchRollout, StepDeployment),
 	)
 }

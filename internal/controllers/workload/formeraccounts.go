@@ -1,0 +1,73 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// FindFormerAccounts looks for ServiceAccounts that the spec named earlier and with which pods still
+// run, also pods that are being deleted: a provisioner finishes its job first. They keep their
+// ServiceAccount and its permissions. No watch reports the end of a pod, so the step asks for another
+// pass.
+func (t *Toolkit) FindFormerAccounts(ctx context.Context, p *Pass) error {
+	candidates, err := t.accounts(ctx, p)
+	if err != nil {
+		return err
+	}
+	delete(candidates, p.Workload.ServiceAccountName)
+	if len(candidates) == 0 {
+		return nil
+	}
+	pods := &corev1.PodList{}
+	err = t.Live.List(ctx, pods, client.InNamespace(p.Workload.Namespace), client.MatchingLabels(resources.PodLabels(p.Workload)))
+	if err != nil {
+		return fmt.Errorf("looking for pods of the ServiceAccount that the spec named before: %w", err)
+	}
+	for _, pod := range pods.Items {
+		if name := pod.Spec.ServiceAccountName; candidates[name] && !slices.Contains(p.Workload.FormerAccounts, name) {
+			p.Workload.FormerAccounts = append(p.Workload.FormerAccounts, name)
+			p.Outcome.RequeueAfter = ensure.Sooner(p.Outcome.RequeueAfter, PollInterval)
+		}
+	}
+	slices.Sort(p.Workload.FormerAccounts)
+	return nil
+}
+
+// accounts returns the ServiceAccounts that the operator created for the object, and those to which it
+// granted the permissions for workspaces.
+func (t *Toolkit) accounts(ctx context.Context, p *Pass) (map[string]bool, error) {
+	names := map[string]bool{}
+	created, err := t.owned(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
+	if err != nil {
+		return nil, err
+	}
+	for _, account := range created {
+		names[account.GetName()] = true
+	}
+	if p.Workload.Rights == nil {
+		return names, nil
+	}
+	bindings, err := t.list(ctx, t.Client, &rbacv1.RoleBinding{}, client.MatchingLabels(p.Workload.Rights.OwnerLabels))
+	if err != nil {
+		return nil, err
+	}
+	for _, binding := range bindings {
+		if !t.ownsGrant(p, binding) {
+			continue
+		}
+		for _, subject := range binding.(*rbacv1.RoleBinding).Subjects {
+			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == p.Workload.Namespace {
+				names[subject.Name] = true
+			}
+		}
+	}
+	return names, nil
+}
