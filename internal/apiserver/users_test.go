@@ -359,6 +359,41 @@ func TestDriftOfUsers(t *testing.T) {
 	})
 }
 
+// TestEmptyListsOfUsers checks that an empty list in a manifest is owned like any other: a role that is
+// granted later is taken away again.
+func TestEmptyListsOfUsers(t *testing.T) {
+	nothing := map[string]any{"roles": []any{}, "organizations": []any{}}
+	for name, write := range map[string]func(*fixture) error{
+		"created": func(f *fixture) error {
+			_, err := f.users().Create(t.Context(), zoe(nothing), metav1.CreateOptions{FieldManager: "kubectl-client-side-apply"})
+			return err
+		},
+		"patched": func(f *fixture) error {
+			if _, err := f.users().Create(t.Context(), zoe(nil), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			_, err := f.users().Patch(t.Context(), "zoe", types.MergePatchType, []byte(`{"spec":{"roles":[],"organizations":[]}}`), metav1.PatchOptions{})
+			return err
+		},
+		"applied": func(f *fixture) error {
+			_, err := f.users().Apply(t.Context(), "zoe", zoe(nothing), metav1.ApplyOptions{FieldManager: "git"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			if err := write(f); err != nil {
+				t.Fatal(err)
+			}
+			f.coder.EditUser("zoe", "Zoe", false, "auditor")
+			f.userIs(t, "zoe", "it has no role", func(u coderdtest.UserState) bool { return u.Name == "Zoe" && len(u.Roles) == 0 && len(u.Organizations) == 0 })
+			until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
+				return at(u, "spec", "roles") == "[]" && at(u, "spec", "organizations") == "[]" && condition(u, "Synced") == "True Synced"
+			})
+		})
+	}
+}
+
 // TestWhoMayChangeUsers is the table of callers.
 func TestWhoMayChangeUsers(t *testing.T) {
 	f := newFixture(t)

@@ -63,12 +63,12 @@ type CoderUserSpec struct {
 	// listed.
 	// +optional
 	// +listType=atomic
-	Roles []string `json:"roles,omitempty"`
+	Roles []string `json:"roles,omitzero"`
 	// organizations is the complete list of the organizations that the user is a member of. If
 	// unset, Coder's value is kept, and a new user becomes a member of the default organization.
 	// +optional
 	// +listType=atomic
-	Organizations []CoderUserOrganization `json:"organizations,omitempty"`
+	Organizations []CoderUserOrganization `json:"organizations,omitzero"`
 	// reclaimPolicy is the effect of deleting the object: Suspend or Delete. The default is
 	// Suspend. Coder deletes only users without workspaces.
 	// +optional

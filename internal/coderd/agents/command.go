@@ -67,7 +67,8 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 		if session == nil {
 			return
 		}
-		_ = session.Signal(ssh.SIGHUP)
+		// Blocks if the agent no longer reads. Closing the connection ends that.
+		go func() { _ = session.Signal(ssh.SIGHUP) }()
 		select {
 		case <-ended:
 		case <-time.After(hangupTimeout):

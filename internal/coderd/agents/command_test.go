@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,8 +87,61 @@ func TestStalledStart(t *testing.T) {
 	}
 }
 
+// TestStalledHangup checks that Run returns if the agent no longer reads when the client has gone.
+func TestStalledHangup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &unread{stalled: make(chan struct{}), closed: make(chan struct{})}
+		client := newClientOn(t, conn, func(channels <-chan ssh.NewChannel) { _, _, _ = (<-channels).Accept() })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- Run(ctx, client, Command{Args: []string{"true"}}) }()
+		synctest.Wait()
+		close(conn.stalled)
+		cancel()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		case <-time.After(hangupTimeout + time.Second):
+			t.Error("still waiting for the agent to read the signal")
+			_ = conn.Close()
+		}
+	})
+}
+
+// unread is a connection whose other end stops reading.
+type unread struct {
+	net.Conn
+	stalled, closed chan struct{}
+	once            sync.Once
+}
+
+// Write implements net.Conn.
+func (u *unread) Write(p []byte) (int, error) {
+	select {
+	case <-u.stalled:
+		<-u.closed
+		return 0, net.ErrClosed
+	default:
+		return u.Conn.Write(p)
+	}
+}
+
+// Close implements net.Conn.
+func (u *unread) Close() error {
+	u.once.Do(func() { close(u.closed) })
+	return u.Conn.Close()
+}
+
 // newClient returns a client of an SSH server in memory, which answers only what serve answers.
 func newClient(t *testing.T, serve func(<-chan ssh.NewChannel)) *ssh.Client {
+	t.Helper()
+	return newClientOn(t, &unread{stalled: make(chan struct{}), closed: make(chan struct{})}, serve)
+}
+
+// newClientOn is newClient on a given connection.
+func newClientOn(t *testing.T, conn *unread, serve func(<-chan ssh.NewChannel)) *ssh.Client {
 	t.Helper()
 	signer, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
@@ -104,8 +159,7 @@ func newClient(t *testing.T, serve func(<-chan ssh.NewChannel)) *ssh.Client {
 			serve(channels)
 		}
 	}()
-	conn, err := listener.DialContext(t.Context())
-	if err != nil {
+	if conn.Conn, err = listener.DialContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	made, channels, requests, err := ssh.NewClientConn(conn, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
