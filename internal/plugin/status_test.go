@@ -181,11 +181,15 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 		condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
 		condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
 		condition("DatabaseExclusive", "False", "DatabaseShared", "another uses it"),
+		condition("DeploymentAvailable", "True", "DatabaseSecretMissing", "new pods cannot start"),
 	}})
 	got := newHarness().run(t, api, "status", "-n", "coder")
 	got.want(t, 4, "  condition HighAvailabilityEntitled is False, NotEntitled: 2 replicas are requested\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
 	if !strings.Contains(got.out, "  condition DatabaseExclusive is False, DatabaseShared: another uses it\n") {
 		t.Errorf("a shared database is not shown:\n%s", got.out)
+	}
+	if !strings.Contains(got.out, "  condition DeploymentAvailable is True, DatabaseSecretMissing: new pods cannot start\n") {
+		t.Errorf("a missing Secret is not shown:\n%s", got.out)
 	}
 	if strings.Contains(got.out, "WorkspaceAccess") {
 		t.Errorf("what is not known yet is shown as wrong:\n%s", got.out)

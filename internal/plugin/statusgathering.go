@@ -165,7 +165,7 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 		g.problem(kind, object, *c, workloadHint(kind, object, c.Reason, status.Selector))
 	}
 	for _, beside := range status.Conditions {
-		if slices.Contains(besideReady, beside.Type) && beside.Status == metav1.ConditionFalse {
+		if slices.Contains(besideReady, beside.Type) && beside.Status == metav1.ConditionFalse || lacksReference(beside) {
 			g.problem(kind, object, beside, workloadHint(kind, object, beside.Reason, status.Selector))
 		}
 	}
@@ -179,6 +179,12 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 var besideReady = []string{
 	coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
 	coderv1alpha1.ConditionDatabaseExclusive,
+}
+
+// lacksReference reports whether the pods run although new ones could not start, because a Secret or ConfigMap is missing.
+func lacksReference(c metav1.Condition) bool {
+	return c.Type == coderv1alpha1.ConditionDeploymentAvailable && c.Status == metav1.ConditionTrue &&
+		c.Reason != coderv1alpha1.ReasonAvailable && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
 func (g *statusGathering) controlPlanes(ctx context.Context) error {
