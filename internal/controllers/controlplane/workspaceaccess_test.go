@@ -72,16 +72,17 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 	}
 }
 
-// authorTest refuses every grant that has a rule for the resource.
+// authorTest refuses every grant, or every grant that has a rule for Secrets.
 type authorTest struct {
 	refused author.RefusedError
+	all     bool
 	asked   []author.Grant
 }
 
 func (a *authorTest) Check(_ context.Context, _ client.Object, grant author.Grant) error {
 	a.asked = append(a.asked, grant)
 	for _, rule := range grant.Rules {
-		if slices.Contains(rule.Resources, "secrets") {
+		if a.all || slices.Contains(rule.Resources, "secrets") {
 			return &a.refused
 		}
 	}
@@ -123,6 +124,32 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 				t.Errorf("granted already is %+v", last.Granted)
 			}
 		})
+	}
+}
+
+// TestRightsStayUntilOthersReplaceThem checks that a new name of the ServiceAccount, and so of the Role,
+// takes no permissions from the pods if the author may not grant them under the new name.
+func TestRightsStayUntilOthersReplaceThem(t *testing.T) {
+	f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
+	f.Settle()
+	cp := f.Object()
+	role, binding := roleName(cp), bindingName(cp)
+	f.authors = &authorTest{refused: author.RefusedError{Message: "tenant left"}, all: true}
+	f.restart()
+	cp.Spec.ServiceAccount.Name = "terraform"
+	f.Update(cp)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, coderv1alpha1.ReasonAuthorForbidden)
+	for _, namespace := range []string{"coder", "work"} {
+		f.GetIn(namespace, role, &rbacv1.Role{})
+		f.GetIn(namespace, binding, &rbacv1.RoleBinding{})
+	}
+	cp = f.Object()
+	cp.Spec.RBAC.WorkspaceNamespaces = nil
+	f.Update(cp)
+	f.Settle()
+	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", binding, &rbacv1.RoleBinding{}) {
+		t.Error("the rights in a namespace that the spec no longer names are still there")
 	}
 }
 

@@ -148,17 +148,7 @@ func TestAnErrorBesideAConflictIsNotHidden(t *testing.T) {
 // A pod that finishes a job keeps the permissions with which it began.
 func TestARenamedServiceAccountOutlivesItsPods(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.Settle()
-	f.PodsReady(1)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "old", Labels: f.Deployment().Spec.Selector.MatchLabels},
-		Spec:       corev1.PodSpec{ServiceAccountName: "coder"},
-	}
-	f.Create(pod)
-	f.Settle()
-	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
-	f.Settle()
-	f.PodsReady(1)
+	pod := f.renamedAccount(corev1.PodRunning)
 	result := f.Settle()
 	f.Get("workspaces", &corev1.ServiceAccount{})
 	f.Get("coder", &corev1.ServiceAccount{})
@@ -168,14 +158,59 @@ func TestARenamedServiceAccountOutlivesItsPods(t *testing.T) {
 	if result.RequeueAfter != PollInterval {
 		t.Errorf("the next pass is after %v, want %v: no watch reports the end of a pod", result.RequeueAfter, PollInterval)
 	}
-
 	f.Remove(pod)
 	f.Settle()
-	if f.Has("coder", &corev1.ServiceAccount{}) {
-		t.Error("the ServiceAccount of the name before is still there")
+	f.mustHaveDropped("coder")
+}
+
+// A pod that was evicted stays until the garbage collector of pods removes it, and runs nothing.
+func TestARenamedServiceAccountIsRemovedWithAFinishedPod(t *testing.T) {
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		f := newFixture(t, newControlPlane())
+		f.renamedAccount(phase)
+		f.Settle()
+		f.mustHaveDropped("coder")
+	}
+}
+
+// A Deployment that was scaled to 0 and cannot be updated creates its next pods with the earlier account.
+func TestARenamedServiceAccountOutlivesADeploymentThatUsesIt(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.ServiceAccount.Name = "workspaces"
+		cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
+	})
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidSpec)
+	f.Get("coder", &corev1.ServiceAccount{})
+}
+
+// renamedAccount creates a pod in a phase and changes the name of the ServiceAccount.
+func (f *fixture) renamedAccount(phase corev1.PodPhase) *corev1.Pod {
+	f.Settle()
+	f.PodsReady(1)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "old", Labels: f.Deployment().Spec.Selector.MatchLabels},
+		Spec:       corev1.PodSpec{ServiceAccountName: "coder"},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+	f.Create(pod)
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
+	f.Settle()
+	f.PodsReady(1)
+	return pod
+}
+
+// mustHaveDropped checks that a ServiceAccount and its permissions are gone.
+func (f *fixture) mustHaveDropped(account string) {
+	f.T.Helper()
+	if f.Has(account, &corev1.ServiceAccount{}) {
+		f.T.Errorf("the ServiceAccount %q is still there", account)
 	}
 	if got := subjects(f); !slices.Equal(got, []string{"workspaces"}) {
-		t.Errorf("the permissions are granted to %q, want the new ServiceAccount alone", got)
+		f.T.Errorf("the permissions are granted to %q, want the new ServiceAccount alone", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +14,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// FindFormerAccounts looks for ServiceAccounts that the spec named earlier and with which pods still
-// run, also pods that are being deleted: a provisioner finishes its job first. They keep their
-// ServiceAccount and its permissions. No watch reports the end of a pod, so the step asks for another
-// pass.
+// FindFormerAccounts looks for ServiceAccounts that the spec named earlier and that pods still use.
+// A pod that is being deleted is one of them: a provisioner finishes its job first. These accounts and
+// their permissions stay. No watch reports the end of a pod, so the step asks for another pass.
 func (t *Toolkit) FindFormerAccounts(ctx context.Context, p *Pass) error {
 	candidates, err := t.accounts(ctx, p)
 	if err != nil {
@@ -31,13 +31,21 @@ func (t *Toolkit) FindFormerAccounts(ctx context.Context, p *Pass) error {
 	if err != nil {
 		return fmt.Errorf("looking for pods of the ServiceAccount that the spec named before: %w", err)
 	}
+	used := map[string]bool{}
 	for _, pod := range pods.Items {
-		if name := pod.Spec.ServiceAccountName; candidates[name] && !slices.Contains(p.Workload.FormerAccounts, name) {
-			p.Workload.FormerAccounts = append(p.Workload.FormerAccounts, name)
-			p.Outcome.RequeueAfter = ensure.Sooner(p.Outcome.RequeueAfter, PollInterval)
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			used[pod.Spec.ServiceAccountName] = true
 		}
 	}
-	slices.Sort(p.Workload.FormerAccounts)
+	// A Deployment without pods may still create some, if this pass cannot update it.
+	if live := p.Workload.Live; live != nil {
+		used[live.Spec.ServiceAccountName] = true
+	}
+	maps.DeleteFunc(candidates, func(name string, _ bool) bool { return !used[name] })
+	p.Workload.FormerAccounts = slices.Sorted(maps.Keys(candidates))
+	if len(candidates) > 0 {
+		p.Outcome.RequeueAfter = ensure.Sooner(p.Outcome.RequeueAfter, PollInterval)
+	}
 	return nil
 }
 

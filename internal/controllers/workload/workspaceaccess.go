@@ -28,24 +28,27 @@ import (
 const revocationLimit = time.Minute
 
 // ApplyWorkspaceAccess grants the permissions for workspaces in every namespace of the spec and
-// revokes them in all others. A failure in one namespace does not affect the others.
+// revokes them in all others. A failure in one namespace does not affect the others, and what was
+// granted there before stays.
 func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
 		return nil
 	}
 	var step ending
+	var failed []string
 	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
 		err := t.grant(ctx, p, namespace)
 		if err == nil {
 			continue
 		}
+		failed = append(failed, namespace)
 		found, ended := grantTrouble(namespace, err)
 		if found != nil {
 			p.Grants = append(p.Grants, *found)
 		}
 		step.add(ended)
 	}
-	err := t.pruneWorkspaceAccess(ctx, p, t.Client, resources.WorkspaceNamespaces(p.Workload))
+	err := t.pruneWorkspaceAccess(ctx, p, t.Client, resources.WorkspaceNamespaces(p.Workload), failed)
 	if err != nil {
 		p.Grants = append(p.Grants, Problem{coderv1alpha1.ReasonApplyFailed, err.Error()})
 	}
@@ -161,7 +164,7 @@ func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 		}
 		return nil
 	}
-	err := t.pruneWorkspaceAccess(ctx, p, t.Live, nil)
+	err := t.pruneWorkspaceAccess(ctx, p, t.Live, nil, nil)
 	if err != nil {
 		p.Grants = append(p.Grants, Problem{coderv1alpha1.ReasonApplyFailed, err.Error()})
 	}
@@ -169,8 +172,9 @@ func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 }
 
 // pruneWorkspaceAccess deletes the Roles and RoleBindings that belong to the owner and are not
-// wanted in the given namespaces. The owner's labels select the candidates, and the claim decides.
-func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader client.Reader, namespaces []string) error {
+// wanted in the given namespaces. It leaves the namespaces in keep as they are. The owner's labels select
+// the candidates, and the claim decides.
+func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader client.Reader, namespaces, keep []string) error {
 	wanted := map[string]bool{}
 	for _, namespace := range namespaces {
 		wanted[namespace+"/Role/"+resources.WorkspaceRoleName(p.Workload, namespace)] = true
@@ -186,7 +190,7 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 		for _, namespace := range watched {
 			found, err := t.list(ctx, reader, kind, selector, client.InNamespace(namespace))
 			for _, obj := range found {
-				if !wanted[obj.GetNamespace()+"/"+t.childName(obj)] && t.ownsGrant(p, obj) {
+				if !wanted[obj.GetNamespace()+"/"+t.childName(obj)] && !slices.Contains(keep, obj.GetNamespace()) && t.ownsGrant(p, obj) {
 					err = errors.Join(err, t.pruneOne(ctx, obj))
 				}
 			}
