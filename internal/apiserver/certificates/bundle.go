@@ -7,6 +7,7 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Keys of the Secret.
@@ -32,12 +33,14 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 			return nil, "", err
 		}
 		trusted = append([]*x509.Certificate{ca.certificate}, trusted...)
-		if out[keyCAKey], err = encodeKey(ca.key); err != nil {
+		if out[keyCAKey], err = keyutil.MarshalPrivateKeyToPEM(ca.key); err != nil {
 			return nil, "", err
 		}
 		done = "created a CA"
 	}
-	out[keyCA] = encodeCertificates(trusted...)
+	if out[keyCA], err = certutil.EncodeCertificates(trusted...); err != nil {
+		return nil, "", err
+	}
 	if done == "" && !slices.Equal(out[keyCA], data[keyCA]) {
 		done = "removed an expired CA"
 	}
@@ -48,8 +51,10 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 	if leaf, err = newLeaf(now, names, ca); err != nil {
 		return nil, "", err
 	}
-	out[keyLeaf] = encodeCertificates(leaf.certificate)
-	if out[keyLeafKey], err = encodeKey(leaf.key); err != nil {
+	if out[keyLeaf], err = certutil.EncodeCertificates(leaf.certificate); err != nil {
+		return nil, "", err
+	}
+	if out[keyLeafKey], err = keyutil.MarshalPrivateKeyToPEM(leaf.key); err != nil {
 		return nil, "", err
 	}
 	if done != "" {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -80,22 +79,6 @@ func issue(wanted *x509.Certificate, ca *pair) (pair, error) {
 	}
 	certificate, err := x509.ParseCertificate(der)
 	return pair{certificate, key}, err
-}
-
-func encodeCertificates(certificates ...*x509.Certificate) []byte {
-	var out []byte
-	for _, c := range certificates {
-		out = append(out, pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: c.Raw})...)
-	}
-	return out
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der}), nil
 }
 
 // decodePair decodes a certificate chain and the key of its first certificate.

@@ -26,11 +26,11 @@ const (
 
 type getBuildLogsInput struct {
 	Namespace string `json:"namespace"`
-	Workspace string `json:"workspace,omitempty"`
-	Build     int32  `json:"build,omitempty"`
-	Agent     string `json:"agent,omitempty"`
-	Template  string `json:"template,omitempty"`
-	VersionID string `json:"versionID,omitempty"`
+	Workspace string `json:"workspace,omitempty" jsonschema:"organization.owner.workspace; this or template"`
+	Build     int32  `json:"build,omitempty" jsonschema:"number of a build of the workspace; the latest if omitted"`
+	Agent     string `json:"agent,omitempty" jsonschema:"agent of the workspace: what its scripts wrote, like the startup script"`
+	Template  string `json:"template,omitempty" jsonschema:"organization.template; this or workspace"`
+	VersionID string `json:"versionID,omitempty" jsonschema:"id of a version of the template; the latest if omitted"`
 	TailLines int    `json:"tailLines,omitempty" maximum:"5000"`
 }
 

@@ -31,9 +31,9 @@ const (
 type changeControlPlaneInput struct {
 	Namespace      string `json:"namespace"`
 	Name           string `json:"name"`
-	Restart        bool   `json:"restart,omitempty"`
-	Replicas       *int32 `json:"replicas,omitempty" minimum:"0"`
-	Image          string `json:"image,omitempty"`
+	Restart        bool   `json:"restart,omitempty" jsonschema:"replace all pods, one after the other"`
+	Replicas       *int32 `json:"replicas,omitempty" jsonschema:"number of pods" minimum:"0"`
+	Image          string `json:"image,omitempty" jsonschema:"Coder image with tag, like ghcr.io/coder/coder:v2.34.8"`
 	DryRun         bool   `json:"dryRun,omitempty"`
 	Wait           bool   `json:"wait,omitempty"`
 	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`

@@ -131,12 +131,12 @@ const (
 
 type runInWorkspaceInput struct {
 	agentInput
-	Command        string `json:"command"`
-	Directory      string `json:"directory,omitempty"`
-	Stdin          string `json:"stdin,omitempty"`
-	Background     bool   `json:"background,omitempty"`
-	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
-	LimitBytes     int    `json:"limitBytes,omitempty" default:"32768" maximum:"262144"`
+	Command        string `json:"command" jsonschema:"for the shell; an audit log records it, so give secrets as stdin"`
+	Directory      string `json:"directory,omitempty" jsonschema:"where to run it; the agent's directory if omitted"`
+	Stdin          string `json:"stdin,omitempty" jsonschema:"standard input"`
+	Background     bool   `json:"background,omitempty" jsonschema:"return at once with an id for get_workspace_command"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty" jsonschema:"after this time it is stopped, unless it runs in the background"`
+	LimitBytes     int    `json:"limitBytes,omitempty" jsonschema:"most bytes of stdout, and of stderr; the middle is left out" default:"32768" maximum:"262144"`
 	Confirm        string `json:"confirm,omitempty"`
 }
 

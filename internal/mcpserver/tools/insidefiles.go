@@ -25,10 +25,10 @@ const (
 type readWorkspaceFileInput struct {
 	agentInput
 	Path       string `json:"path"`
-	FirstLine  int64  `json:"firstLine,omitempty"`
-	MaxLines   int    `json:"maxLines,omitempty" default:"2000" maximum:"50000"`
-	FirstByte  int64  `json:"firstByte,omitempty"`
-	LimitBytes int    `json:"limitBytes,omitempty" maximum:"524288"`
+	FirstLine  int64  `json:"firstLine,omitempty" jsonschema:"from which line on, counted from 1"`
+	MaxLines   int    `json:"maxLines,omitempty" jsonschema:"most lines" default:"2000" maximum:"50000"`
+	FirstByte  int64  `json:"firstByte,omitempty" jsonschema:"from which byte on, counted from 1; instead of firstLine"`
+	LimitBytes int    `json:"limitBytes,omitempty" jsonschema:"most bytes" maximum:"524288"`
 }
 
 // readWorkspaceFileOutput is a part of a file. NextLine or NextByte is set if the file
@@ -86,7 +86,7 @@ func (out *readWorkspaceFileOutput) describe(part inside.Part, most int) {
 type writeWorkspaceFileInput struct {
 	agentInput
 	Path    string `json:"path"`
-	Content string `json:"content"`
+	Content string `json:"content" jsonschema:"all of the new content; the whole call may have 1 MiB as JSON"`
 	Version string `json:"version,omitempty"`
 	Confirm string `json:"confirm,omitempty"`
 }
@@ -112,9 +112,9 @@ func writeWorkspaceFile(ctx context.Context, call *toolset.Call, w inside.Worksp
 type editWorkspaceFileInput struct {
 	agentInput
 	Path       string `json:"path"`
-	OldText    string `json:"oldText"`
-	NewText    string `json:"newText"`
-	ReplaceAll bool   `json:"replaceAll,omitempty"`
+	OldText    string `json:"oldText" jsonschema:"exact text with white space; must be in the file once"`
+	NewText    string `json:"newText" jsonschema:"what takes its place"`
+	ReplaceAll bool   `json:"replaceAll,omitempty" jsonschema:"replace all occurrences"`
 	Version    string `json:"version,omitempty"`
 	Confirm    string `json:"confirm,omitempty"`
 }
@@ -153,7 +153,7 @@ const maxDepth = 5
 type listWorkspaceFilesInput struct {
 	agentInput
 	Path   string `json:"path,omitempty"`
-	Depth  int    `json:"depth,omitempty" default:"1" maximum:"5"`
+	Depth  int    `json:"depth,omitempty" jsonschema:"levels of directories" default:"1" maximum:"5"`
 	Limit  int    `json:"limit,omitempty"`
 	Cursor string `json:"cursor,omitempty"`
 }

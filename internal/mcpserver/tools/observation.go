@@ -52,9 +52,9 @@ func addObservation(s *toolset.Set) {
 
 type getEventsInput struct {
 	Namespace string `json:"namespace"`
-	Name      string `json:"name,omitempty"`
-	Kind      string `json:"kind,omitempty"`
-	Type      string `json:"type,omitempty" enum:"Normal,Warning"`
+	Name      string `json:"name,omitempty" jsonschema:"object that the events are about; all if omitted"`
+	Kind      string `json:"kind,omitempty" jsonschema:"its kind, like Pod or CoderControlPlane"`
+	Type      string `json:"type,omitempty" jsonschema:"all if omitted" enum:"Normal,Warning"`
 	Limit     int    `json:"limit,omitempty" default:"50" maximum:"1000"`
 	Cursor    string `json:"cursor,omitempty"`
 	// Continue is the name of the cursor argument in the previous implementation of this
@@ -179,12 +179,12 @@ const defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
 
 type getPodLogsInput struct {
 	Namespace    string `json:"namespace"`
-	Name         string `json:"name"`
-	Container    string `json:"container,omitempty"`
+	Name         string `json:"name" jsonschema:"pod, as list_control_plane_pods shows it"`
+	Container    string `json:"container,omitempty" jsonschema:"Coder's own if omitted"`
 	TailLines    int    `json:"tailLines,omitempty" maximum:"5000"`
-	LimitBytes   int    `json:"limitBytes,omitempty"`
-	Previous     bool   `json:"previous,omitempty"`
-	SinceSeconds int64  `json:"sinceSeconds,omitempty"`
+	LimitBytes   int    `json:"limitBytes,omitempty" jsonschema:"most bytes of log"`
+	Previous     bool   `json:"previous,omitempty" jsonschema:"log of the container before its last restart"`
+	SinceSeconds int64  `json:"sinceSeconds,omitempty" jsonschema:"only the last seconds"`
 }
 
 // getPodLogsOutput is the end of a container's log. Truncated reports that older lines were

@@ -24,7 +24,7 @@ const (
 type getTemplateInput struct {
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
-	Files     []string `json:"files,omitempty"`
+	Files     []string `json:"files,omitempty" jsonschema:"paths or patterns, like *.tf, of files to show with their text; * for all"`
 }
 
 type getTemplateOutput struct {

@@ -28,14 +28,14 @@ const (
 type pushTemplateInput struct {
 	Namespace       string            `json:"namespace"`
 	Name            string            `json:"name"`
-	Files           map[string]string `json:"files,omitempty"`
-	KeepFiles       bool              `json:"keepFiles,omitempty"`
-	RemoveFiles     []string          `json:"removeFiles,omitempty"`
-	Variables       map[string]string `json:"variables,omitempty"`
+	Files           map[string]string `json:"files,omitempty" jsonschema:"text by path; the whole source, unless keepFiles; a call may have 1 MiB"`
+	KeepFiles       bool              `json:"keepFiles,omitempty" jsonschema:"keep the files that are not in files"`
+	RemoveFiles     []string          `json:"removeFiles,omitempty" jsonschema:"paths to remove; keeps the others"`
+	Variables       map[string]string `json:"variables,omitempty" jsonschema:"Terraform variables by name; not for secrets"`
 	SecretVariables map[string]string `json:"secretVariables,omitempty" jsonschema:"as SECRET/KEY"`
-	VersionName     string            `json:"versionName,omitempty"`
-	Message         string            `json:"message,omitempty"`
-	Create          bool              `json:"create,omitempty"`
+	VersionName     string            `json:"versionName,omitempty" jsonschema:"unique name of the version; generated if omitted"`
+	Message         string            `json:"message,omitempty" jsonschema:"what changed, for people"`
+	Create          bool              `json:"create,omitempty" jsonschema:"create the template if it does not exist"`
 	DryRun          bool              `json:"dryRun,omitempty"`
 	Wait            bool              `json:"wait,omitempty"`
 	TimeoutSeconds  int               `json:"timeoutSeconds,omitempty"`
@@ -300,7 +300,7 @@ func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, 
 type promoteTemplateVersionInput struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	VersionID string `json:"versionID"`
+	VersionID string `json:"versionID" jsonschema:"id of the version, as get_template shows it"`
 	DryRun    bool   `json:"dryRun,omitempty"`
 	Confirm   string `json:"confirm,omitempty"`
 }

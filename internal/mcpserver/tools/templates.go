@@ -194,7 +194,7 @@ func wantDelimiter(d *json.Decoder, want json.Delim) error {
 type setTemplateRunningInput struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Running   bool   `json:"running"`
+	Running   bool   `json:"running" jsonschema:"ignored: a template does not run"`
 }
 
 // setTemplateRunning exists because the previous implementation of this server had the

@@ -21,7 +21,7 @@ import (
 type setWorkspaceRunningInput struct {
 	Namespace      string `json:"namespace"`
 	Name           string `json:"name"`
-	Running        bool   `json:"running"`
+	Running        bool   `json:"running" jsonschema:"true starts it, false stops it"`
 	Wait           bool   `json:"wait,omitempty"`
 	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
 	Confirm        string `json:"confirm,omitempty"`
@@ -135,13 +135,13 @@ func workspaceProblem(ws *aggregationv1alpha1.CoderWorkspace, running bool) stri
 
 type createWorkspaceInput struct {
 	Namespace      string            `json:"namespace"`
-	Owner          string            `json:"owner"`
-	Name           string            `json:"name"`
-	Template       string            `json:"template"`
-	VersionID      string            `json:"versionID,omitempty"`
-	Preset         string            `json:"preset,omitempty"`
+	Owner          string            `json:"owner" jsonschema:"user name in Coder"`
+	Name           string            `json:"name" jsonschema:"the workspace's own name without dots, like dev"`
+	Template       string            `json:"template" jsonschema:"organization.template, as list_templates names it"`
+	VersionID      string            `json:"versionID,omitempty" jsonschema:"id of a template version; the active one if omitted"`
+	Preset         string            `json:"preset,omitempty" jsonschema:"name of a preset of the template version"`
 	Parameters     map[string]string `json:"parameters,omitempty"`
-	Running        *bool             `json:"running,omitempty"`
+	Running        *bool             `json:"running,omitempty" jsonschema:"start it at once"`
 	TTL            string            `json:"ttl,omitempty" jsonschema:"like 8h"`
 	Autostart      string            `json:"autostart,omitempty"`
 	DryRun         bool              `json:"dryRun,omitempty"`

@@ -21,8 +21,8 @@ type updateWorkspaceInput struct {
 	Parameters       map[string]string `json:"parameters,omitempty"`
 	TTL              string            `json:"ttl,omitempty" jsonschema:"like 8h, or never"`
 	Autostart        string            `json:"autostart,omitempty"`
-	AutomaticUpdates string            `json:"automaticUpdates,omitempty" enum:"always,never"`
-	Dormant          *bool             `json:"dormant,omitempty"`
+	AutomaticUpdates string            `json:"automaticUpdates,omitempty" jsonschema:"whether a start takes the active template version" enum:"always,never"`
+	Dormant          *bool             `json:"dormant,omitempty" jsonschema:"true locks it away, false brings it back"`
 	DryRun           bool              `json:"dryRun,omitempty"`
 	Wait             bool              `json:"wait,omitempty"`
 	TimeoutSeconds   int               `json:"timeoutSeconds,omitempty"`
