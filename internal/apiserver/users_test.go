@@ -386,7 +386,9 @@ func TestEmptyListsOfUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.coder.EditUser("zoe", "Zoe", false, "auditor")
-			f.userIs(t, "zoe", "it has no role", func(u coderdtest.UserState) bool { return u.Name == "Zoe" && len(u.Roles) == 0 && len(u.Organizations) == 0 })
+			f.userIs(t, "zoe", "it has no role", func(u coderdtest.UserState) bool {
+				return u.Name == "Zoe" && len(u.Roles) == 0 && len(u.Organizations) == 0
+			})
 			until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
 				return at(u, "spec", "roles") == "[]" && at(u, "spec", "organizations") == "[]" && condition(u, "Synced") == "True Synced"
 			})
