@@ -97,26 +97,37 @@ func (p *plane) learn(organization, user uuid.UUID, roles []string) {
 	}
 }
 
-// list returns the members of an organization. If they cannot be read, it returns those of the last
-// read.
+// list returns the members of an organization. It reads a list that was never read, or else the
+// oldest one if age has passed since the last read, so all are read in turn. If a list cannot be
+// read, the last one is kept.
 func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) list {
-	now := m.clock.Now()
-	known, ok := p.lists[organization]
-	if ok && (now.Sub(known.read) < m.age || now.Sub(p.read) < m.age) {
-		return known
+	now, due := m.clock.Now(), organization
+	if _, known := p.lists[organization]; known {
+		if now.Sub(p.read) < m.age {
+			return p.lists[organization]
+		}
+		for id, other := range p.lists {
+			if other.read.Before(p.lists[due].read) {
+				due = id
+			}
+		}
 	}
-	p.read, known.read = now, now
-	roles, err := p.client.Members(ctx, organization)
+	p.read = now
+	roles, err := p.client.Members(ctx, due)
+	if coderd.IsNotFound(err) && due != organization {
+		// The organization was deleted.
+		delete(p.lists, due)
+		return p.lists[organization]
+	}
 	if err != nil {
-		log.FromContext(ctx).Info("Could not read the members of an organization; serving the last known roles", "id", organization, "error", err.Error())
-	} else {
-		known.roles = roles
+		log.FromContext(ctx).Info("Could not read the members of an organization; serving the last known roles", "id", due, "error", err.Error())
+		roles = p.lists[due].roles
 	}
-	if known.roles == nil {
-		known.roles = map[uuid.UUID][]string{}
+	if roles == nil {
+		roles = map[uuid.UUID][]string{}
 	}
-	p.lists[organization] = known
-	return known
+	p.lists[due] = list{roles: roles, read: now}
+	return p.lists[organization]
 }
 
 // name returns the name of an organization, and its id if the name cannot be read.
