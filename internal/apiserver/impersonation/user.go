@@ -81,8 +81,8 @@ const (
 )
 
 // Needed describes the permissions of an unmapped caller in messages.
-const Needed = "the verb impersonate on coderusers/<username> (group aggregation.coder.com) for workspaces, " +
-	"on coderusers/owner for those of an Owner, on coderusers/operator for templates, and on both coderusers and " +
+const Needed = "the verb impersonate on coderusers (group aggregation.coder.com) with the username as resource name for workspaces, " +
+	"also on coderusers/owner for those of an Owner, on coderusers/operator for templates, and on both coderusers and " +
 	"coderusers/operator for users"
 
 // NeededForOwner describes the permission that a caller mapped to an Owner needs besides the rule.
