@@ -36,7 +36,7 @@ func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
 			case i > 0:
 				prefix = strings.ToLower(strings.TrimPrefix(kind, "Coder")) + "/"
 			}
-			for _, name := range withEnds(c.names(ctx, kind), begun != "" && (prefix == "" || typed)) {
+			for _, name := range withEnds(kind, c.names(ctx, kind), begun != "" && (prefix == "" || typed)) {
 				offered = append(offered, prefix+name)
 			}
 		}
@@ -56,7 +56,7 @@ func (s *Session) CompleteName(kinds ...string) cobra.CompletionFunc {
 }
 
 // withEnds adds the unique ends of the names if the user has begun to type a text that may be one.
-func withEnds(names []string, ends bool) []string {
+func withEnds(kind string, names []string, ends bool) []string {
 	if !ends {
 		return names
 	}
@@ -64,8 +64,10 @@ func withEnds(names []string, ends bool) []string {
 	var all []string
 	for _, name := range names {
 		for _, end, found := strings.Cut(name, "."); found; _, end, found = strings.Cut(end, ".") {
-			count[end]++
-			all = append(all, end)
+			if !isComplete(kind, end) {
+				count[end]++
+				all = append(all, end)
+			}
 		}
 	}
 	unique := slices.DeleteFunc(all, func(end string) bool { return count[end] > 1 || slices.Contains(names, end) })

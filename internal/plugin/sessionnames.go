@@ -32,6 +32,13 @@ var aliases = map[string]string{
 	"ccp": "CoderControlPlane", "codercontrolplane": "CoderControlPlane", "codercontrolplanes": "CoderControlPlane",
 }
 
+// nameParts is the number of parts of a complete name, without the prefix of a control plane. The name
+// of a control plane has no parts.
+var nameParts = map[string]int{"CoderTemplate": 2, "CoderWorkspace": 3}
+
+// isComplete reports whether a name has all its parts, so that it is not the end of another name.
+func isComplete(kind, name string) bool { return strings.Count(name, ".")+1 >= nameParts[kind] }
+
 // ParseTarget parses KIND/NAME. The kind may include its group, as in the output of -o name.
 // allowed are the kinds that the command accepts. The first one is the default.
 func ParseTarget(text string, allowed ...string) (Target, error) {
@@ -87,18 +94,18 @@ func inCluster[T any](
 	return cluster, found, err
 }
 
-// Workspace returns a workspace of the namespace. The name may be a unique end of the object's
-// name, for example dev or ada.dev for coder.ada.dev.
+// Workspace returns a workspace of the namespace. A name that is not complete may be a unique end of
+// the object's name, for example dev or ada.dev for coder.ada.dev.
 func (c *Cluster) Workspace(ctx context.Context, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
 	list := &aggregationv1alpha1.CoderWorkspaceList{}
-	found, err := named(ctx, c, name, list, &list.Items)
+	found, err := named(ctx, c, "CoderWorkspace", name, list, &list.Items)
 	return found, explainAbsence(err, "coderworkspaces")
 }
 
 // Template is like Workspace for templates: hello for coder.hello.
 func (c *Cluster) Template(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	list := &aggregationv1alpha1.CoderTemplateList{}
-	found, err := named(ctx, c, name, list, &list.Items)
+	found, err := named(ctx, c, "CoderTemplate", name, list, &list.Items)
 	return found, explainAbsence(err, "codertemplates")
 }
 
@@ -133,12 +140,12 @@ type object[T any] interface {
 	client.Object
 }
 
-// named returns the object of exactly that name, or else the only one whose name ends with a dot
-// and that name. items are those of list.
-func named[T any, P object[T]](ctx context.Context, c *Cluster, name string, list client.ObjectList, items *[]T) (P, error) {
+// named returns the object of exactly that name. If there is none and the name is not complete, it
+// returns the only object whose name ends with a dot and that name. items are those of list.
+func named[T any, P object[T]](ctx context.Context, c *Cluster, kind, name string, list client.ObjectList, items *[]T) (P, error) {
 	exact := P(new(T))
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, exact)
-	if err == nil || !apierrors.IsNotFound(err) {
+	if err == nil || !apierrors.IsNotFound(err) || isComplete(kind, name) {
 		return exact, err
 	}
 	if failed := c.List(ctx, list, client.InNamespace(c.Namespace)); apierrors.IsForbidden(failed) {

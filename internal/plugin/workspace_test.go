@@ -74,6 +74,38 @@ func TestWorkspaceCommandLines(t *testing.T) {
 	}
 }
 
+// TestCompleteName checks that a complete name is not used as the end of a name in another control
+// plane.
+func TestCompleteName(t *testing.T) {
+	api := newFakeAPI(t, `apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderTemplate
+metadata: {name: second.coder.hello, namespace: coder}
+---
+apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderWorkspace
+metadata: {name: second.coder.ada.dev, namespace: coder}
+spec: {running: true}
+status: {phase: Running}`)
+	taking(api, "stop", "second.coder.ada.dev")
+	run := func(line string, words ...string) answer {
+		return newHarness().run(t, api, append(strings.Fields(line), words...)...)
+	}
+	run("stop -n coder coder.ada.dev --yes").want(t, 1, "", `coderworkspaces "coder.ada.dev" not found; kubectl get coderworkspaces -A lists all`)
+	if got := run("__complete --server", api.URL, "stop", "-n", "coder", "coder"); strings.Contains(got.out, "coder.ada.dev") {
+		t.Errorf("the completion offers %q", got.out)
+	}
+	run("template push -n coder coder.hello --create", directory(t, map[string]string{"main.tf": "# one\n"})).
+		want(t, 0, "codertemplate.aggregation.coder.com/coder.hello created\n", "")
+	run("stop -n coder ada.dev --yes").want(t, 0, "second.coder.ada.dev stop requested\n", "")
+	want := []string{
+		"POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder",
+		"POST " + inCoder + "/coderworkspaces/second.coder.ada.dev/stop",
+	}
+	if !slices.Equal(api.writes, want) {
+		t.Errorf("the writes are %q, want %q", api.writes, want)
+	}
+}
+
 func TestWorkspaceSelection(t *testing.T) {
 	for line, names := range map[string][]string{
 		"--all":                {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
