@@ -68,7 +68,7 @@ func (c coder) readWorkspaces(ctx context.Context, connection connections.Connec
 		r.leave("the workspaces: %v", err)
 	}
 	kind := workspaceregistry.New(workspaceregistry.Config{Config: registry.Config{Clock: clock.RealClock{}}})
-	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: kind}
+	reader := workspaceReader{coder: c, connection: connection, ephemeral: map[uuid.UUID]map[string]bool{}, kind: kind}
 	for _, item := range workspaces {
 		ws, err := reader.workspace(ctx, item)
 		if err != nil {
@@ -137,8 +137,8 @@ type workspaceReader struct {
 	coder
 	connection connections.Connection
 	kind       *workspaceregistry.Kind
-	// asked caches the parameters of versions, and whether each value is kept.
-	asked map[uuid.UUID]map[string]bool
+	// ephemeral caches the parameters of versions, and whether each is ephemeral.
+	ephemeral map[uuid.UUID]map[string]bool
 }
 
 // workspace returns the object of a workspace, with the values of all parameters, because there is
@@ -148,7 +148,7 @@ func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) 
 	if err != nil {
 		return nil, err
 	}
-	kept, err := w.kept(ctx, item.LatestBuild.TemplateVersionID)
+	ephemeral, err := w.parameters(ctx, item.LatestBuild.TemplateVersionID)
 	if err != nil {
 		return nil, err
 	}
@@ -157,27 +157,27 @@ func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) 
 		return nil, err
 	}
 	for _, p := range values {
-		if kept[p.Name] {
+		if !ephemeral[p.Name] {
 			ws.Spec.Parameters = append(ws.Spec.Parameters, aggregationv1alpha1.WorkspaceParameter{Name: p.Name, Value: p.Value})
 		}
 	}
 	return ws, nil
 }
 
-// kept returns the parameters of a version. The value is false for a parameter that applies to one
-// build only.
-func (w *workspaceReader) kept(ctx context.Context, version uuid.UUID) (map[string]bool, error) {
-	if known, ok := w.asked[version]; ok {
+// parameters returns the parameters of a version, and whether each is ephemeral: its value applies to
+// one build only. Parameters that do not exist with the default values are missing.
+func (w *workspaceReader) parameters(ctx context.Context, version uuid.UUID) (map[string]bool, error) {
+	if known, ok := w.ephemeral[version]; ok {
 		return known, nil
 	}
 	parameters, err := w.client.VersionParameters(ctx, version)
 	if err != nil && !coderd.IsTooEarly(err) {
 		return nil, err
 	}
-	kept := map[string]bool{}
+	ephemeral := map[string]bool{}
 	for _, p := range parameters {
-		kept[p.Name] = !p.Ephemeral
+		ephemeral[p.Name] = p.Ephemeral
 	}
-	w.asked[version] = kept
-	return kept, nil
+	w.ephemeral[version] = ephemeral
+	return ephemeral, nil
 }

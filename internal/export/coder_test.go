@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -57,6 +58,37 @@ data "coder_parameter" "once" {
 	}
 	if without := run(t, args...); strings.Contains(without.stdout, "namespace:") {
 		t.Errorf("a namespace is there although none was given:\n%s", without.stdout)
+	}
+}
+
+// TestConditionalParameters exports the value of a parameter that does not exist with the default
+// values of the others.
+func TestConditionalParameters(t *testing.T) {
+	coder, args := direct(t, nil)
+	id := coder.AddWorkspace("ada", coder.AddTemplate("coder", "conditional", map[string]string{"main.tf": `
+data "coder_parameter" "gpu" {
+  name    = "gpu"
+  default = "false"
+  mutable = true
+}
+data "coder_parameter" "gpus" {
+  count   = data.coder_parameter.gpu.value == "true" ? 1 : 0
+  name    = "gpus"
+  default = "1"
+  mutable = true
+}
+`}), "trainer")
+	client, err := coderd.New(coderd.Config{URL: coder.URL, Token: coder.AddUser("builder", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []coderd.Parameter{{Name: "gpu", Value: "true"}, {Name: "gpus", Value: "4"}}
+	if _, err := client.Build(t.Context(), id, coderd.BuildRequest{Transition: coderd.TransitionStart, Parameters: values}); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, append(args, "-n", "coder")...)
+	if want := "  parameters:\n  - name: gpu\n    value: \"true\"\n  - name: gpus\n    value: \"4\"\n"; !strings.Contains(got.stdout, want) {
+		t.Errorf("%q is not there:\n%s%s", want, got.stdout, got.stderr)
 	}
 }
 
