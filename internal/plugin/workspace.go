@@ -223,7 +223,7 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 	}
 	o.workspace = ws
 	built := buildNumber(ws) > o.before
-	if failed := stalled(ws.Status.Conditions); failed != nil && (built || failed.Reason == aggregationv1alpha1.ReasonChangeRefused) {
+	if failed := stalled(ws.Status.Conditions); failed != nil && (built || !o.failed || failed.Reason == aggregationv1alpha1.ReasonChangeRefused) {
 		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", cli.Clean(failed.Message), ws.Namespace, ws.Name)
 		return true, nil
 	}

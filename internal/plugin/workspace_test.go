@@ -274,6 +274,11 @@ func TestWorkspaceWait(t *testing.T) {
 		"fails": {line: "start bo.api --wait", steps: map[int]func(*fakeAPI){
 			2: func(api *fakeAPI) { becomes(api, "coder.bo.api", "Failed", 5, starting, failed) },
 		}, want: answer{1, "", "workspace coder/coder.bo.api: the start build failed: no quota; kubectl coder logs -n coder coder.bo.api shows"}},
+		// The build was requested before this command.
+		"fails while it starts": {line: "start bo.dev --wait --timeout 9s", steps: map[int]func(*fakeAPI){
+			0: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Starting", 3, starting) },
+			2: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Failed", 3, starting, failed) },
+		}, want: answer{1, "", "workspace coder/coder.bo.dev: the start build failed: no quota; kubectl coder logs"}},
 		"one of two fails": {line: "start bo.api bo.dev --wait", steps: map[int]func(*fakeAPI){
 			1: func(api *fakeAPI) {
 				becomes(api, "coder.bo.api", "Failed", 5, starting, failed)
@@ -300,7 +305,29 @@ func TestWorkspaceWait(t *testing.T) {
 					step(api)
 				}
 			}
+			d.clock.after(0)
 			d.run(t, api, append([]string{"-n", "coder"}, strings.Fields(c.line)...)...).want(t, c.want.code, c.want.out, c.want.err)
 		})
 	}
+}
+
+// TestStartOfRunningWorkspace checks that start requests nothing for a workspace that runs and has a
+// problem, except if the problem is that Coder refused a change.
+func TestStartOfRunningWorkspace(t *testing.T) {
+	start := func(reason, message string, flags ...string) (answer, []string) {
+		api := sampleAPI(t)
+		taking(api, "start", "coder.ada.dev")
+		becomes(api, "coder.ada.dev", "Running", 1, condition("Ready", "False", reason, message), condition("Stalled", "True", reason, message))
+		got := newHarness().run(t, api, append([]string{"-n", "coder", "start", "ada.dev"}, flags...)...)
+		return got, api.writes
+	}
+	got, writes := start("OutOfMemory", "the container was out of memory")
+	got.want(t, 0, "coder.ada.dev is running already\n", "")
+	got, waiting := start("OutOfMemory", "the container was out of memory", "--wait", "--timeout", "9s")
+	got.want(t, 1, "", "workspace coder/coder.ada.dev: the container was out of memory; kubectl coder logs")
+	if len(writes)+len(waiting) > 0 {
+		t.Errorf("it wrote %q and %q", writes, waiting)
+	}
+	got, _ = start("ChangeRefused", "Coder rejected the spec")
+	got.want(t, 0, "coder.ada.dev start requested\n", "")
 }

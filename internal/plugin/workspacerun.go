@@ -40,6 +40,8 @@ type workspaceOrder struct {
 	before int32
 	// already reports that the workspace has the wanted state, so that nothing is requested.
 	already bool
+	// failed reports that it was stalled before the action, so that only a newer build can fail it.
+	failed bool
 	// ended reports that the command waited until the action finished.
 	ended bool
 	err   error
@@ -99,6 +101,7 @@ func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregatio
 		if o.already {
 			continue
 		}
+		o.failed = stalled(o.workspace.Status.Conditions) != nil
 		o.err = r.ask(ctx, c, o.workspace)
 		if o.err == nil && r.format.Structured() && !r.dryRun {
 			o.err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), o.workspace)
@@ -108,10 +111,11 @@ func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregatio
 }
 
 // hasState reports whether start or stop has nothing to do: the workspace has the wanted state, and no
-// change of it was requested or has failed.
+// change of it was requested or refused.
 func (r *workspaceRun) hasState(ws aggregationv1alpha1.CoderWorkspace) bool {
-	running := ws.Spec.Running
-	return !r.anew && ws.Status.Phase == r.phase && running != nil && *running != r.ends && stalled(ws.Status.Conditions) == nil
+	running, failed := ws.Spec.Running, stalled(ws.Status.Conditions)
+	return !r.anew && ws.Status.Phase == r.phase && running != nil && *running != r.ends &&
+		(failed == nil || failed.Reason != aggregationv1alpha1.ReasonChangeRefused)
 }
 
 // ask requests the action for one workspace.
