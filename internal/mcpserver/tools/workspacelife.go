@@ -57,10 +57,22 @@ func (out workspaceResult) after(
 }
 
 // runsAsWanted reports whether nothing needs to be done. A workspace whose last build
-// failed or was canceled is built again.
+// failed or was canceled is built again, and a start or stop that Coder refused is requested
+// again.
 func runsAsWanted(ws *aggregationv1alpha1.CoderWorkspace, running bool) bool {
 	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
-	return !failed && ptr.Deref(ws.Spec.Running, !running) == running
+	stalled := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionStalled)
+	refused := ws.Status.Phase != phaseAfter(running) && stalled != nil && stalled.Status == metav1.ConditionTrue &&
+		stalled.Reason == aggregationv1alpha1.ReasonChangeRefused
+	return !failed && !refused && ptr.Deref(ws.Spec.Running, !running) == running
+}
+
+// phaseAfter returns the phase of a workspace that was started or stopped.
+func phaseAfter(running bool) string {
+	if running {
+		return "Running"
+	}
+	return "Stopped"
 }
 
 // startOrStop starts or stops the workspace and returns its new state.
@@ -88,11 +100,7 @@ func startOrStop(
 func awaitWorkspace(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
 ) error {
-	phase := "Stopped"
-	if running {
-		phase = "Running"
-	}
-	problem := ""
+	phase, problem := phaseAfter(running), ""
 	gone, err := call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
 		conditions := ws.Status.Conditions
 		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phase

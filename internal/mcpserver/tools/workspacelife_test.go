@@ -83,6 +83,31 @@ func TestSetWorkspaceRunning(t *testing.T) {
 	wantError(t, err, `"coder.ada.dev" not found`)
 }
 
+// A start or stop that Coder refused is requested again, although spec.running has the value.
+func TestSetWorkspaceRunningAgainAfterARefusal(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phase       string
+		running     bool
+		wantStarted []string
+	}{
+		"a refused start":             {"Stopped", true, []string{"start"}},
+		"a refused stop":              {"Running", false, []string{"stop"}},
+		"another change of a running": {"Running", true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ws := devWorkspace(tt.phase)
+			ws.Spec.Running = ptr.To(tt.running)
+			setCondition(&ws.Status.Conditions, aggregationv1alpha1.ConditionStalled, metav1.ConditionTrue, aggregationv1alpha1.ReasonChangeRefused, "no quota")
+			api := &steps{t: t}
+			in := setWorkspaceRunningInput{Namespace: "coder", Name: devName, Running: tt.running, Confirm: devName}
+			out, err := setWorkspaceRunning(t.Context(), &toolset.Call{Kube: fakeKube(t, api.funcs(), nil, ws)}, in)
+			if err != nil || !slices.Equal(api.started, tt.wantStarted) || out.Updated != (tt.wantStarted != nil) {
+				t.Errorf("the API is asked to %v, want %v; the answer is %+v, %v", api.started, tt.wantStarted, out, err)
+			}
+		})
+	}
+}
+
 // agentTimeout is the state of a workspace that was built, and whose agent never connected.
 func agentTimeout(obj client.Object) {
 	inPhase("Running", "")(obj)
