@@ -133,7 +133,8 @@ func TestExecResizes(t *testing.T) {
 
 func TestExecRefused(t *testing.T) {
 	f := newFixture(t)
-	enterable(t, f, coderdtest.Agent{Name: "main", Status: "connected"}, coderdtest.Agent{Name: "gpu", Status: "timeout"})
+	enterable(t, f, coderdtest.Agent{Name: "main", Status: "connected"}, coderdtest.Agent{Name: "gpu", Status: "timeout"},
+		coderdtest.Agent{Name: "Main", Status: "timeout"})
 	reader := restclient.CopyConfig(f.config)
 	reader.BearerToken = readerToken
 	for name, c := range map[string]struct {
@@ -147,6 +148,8 @@ func TestExecRefused(t *testing.T) {
 		"several agents":      {f.config, "?stdout=true", http.StatusBadRequest, "several: main, gpu"},
 		"no such agent":       {f.config, "?stdout=true&agent=other", http.StatusBadRequest, "must be one of main, gpu"},
 		"one that is away":    {f.config, "?stdout=true&agent=gpu", http.StatusConflict, `agent \"gpu\" is not connected (timeout)`},
+		"in other case":       {f.config, "?stdout=true&agent=GPU", http.StatusConflict, `agent \"gpu\" is not connected (timeout)`},
+		"in the same case":    {f.config, "?stdout=true&agent=Main", http.StatusConflict, `agent \"Main\" is not connected (timeout)`},
 		"stdin is not a bool": {f.config, "?stdin=1x", http.StatusBadRequest, "stdin is"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -196,11 +196,4 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%q is %+v", wrong, got)
 		}
 	}
-	for host, want := range map[string][2]string{
-		"dev.cws": {"dev", ""}, "coder.ada.dev.cws": {"coder.ada.dev", ""}, "ada.my-dev--gpu.cws": {"ada.my-dev", "gpu"}, "dev": {"dev", ""},
-	} {
-		if workspace, agent := parseHost(host, "cws"); workspace != want[0] || agent != want[1] {
-			t.Errorf("%s is agent %q of %q", host, agent, workspace)
-		}
-	}
 }

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/portforward"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
@@ -88,24 +90,8 @@ func newSSHCommand(s *Session) *cobra.Command {
 	return cmd
 }
 
-// parseHost parses a host name of config-ssh: WORKSPACE[--AGENT].SUFFIX. Names in Coder contain no
-// two consecutive dashes.
-func parseHost(host, suffix string) (workspace, agent string) {
-	host = strings.TrimSuffix(host, "."+suffix)
-	if before, after, found := strings.Cut(host, "--"); found {
-		return before, after
-	}
-	return host, ""
-}
-
 func (e *execution) run(ctx context.Context, name string, args []string) error {
-	if e.suffix != "" {
-		var agent string
-		if name, agent = parseHost(name, e.suffix); agent != "" {
-			e.agent = agent
-		}
-	}
-	cluster, ws, err := e.find(ctx, name)
+	cluster, ws, err := e.findHost(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -124,6 +110,21 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 		parameters["shell"] = "true"
 	}
 	return run(ctx, cluster, ws, parameters, command)
+}
+
+// findHost is find for a name that may be a host of config-ssh: WORKSPACE[--AGENT].SUFFIX. The name of
+// an object may end with two hyphens and an id, so the host without its suffix is looked up first.
+func (e *execution) findHost(ctx context.Context, name string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	if e.suffix == "" {
+		return e.find(ctx, name)
+	}
+	name = strings.TrimSuffix(name, "."+e.suffix)
+	cluster, ws, err := e.find(ctx, name)
+	if at := strings.LastIndex(name, "--"); at > 0 && ws == nil && apierrors.IsNotFound(err) {
+		e.agent = name[at+len("--"):]
+		return e.find(ctx, name[:at])
+	}
+	return cluster, ws, err
 }
 
 func newPortForwardCommand(s *Session) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -133,7 +134,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 // agentState reports whether the selected agent is connected.
 func (s *starting) agentState() (state string, ready bool, err error) {
 	for _, agent := range s.ws.Status.Agents {
-		if s.agent != "" && agent.Name != s.agent {
+		if s.agent != "" && !strings.EqualFold(agent.Name, s.agent) {
 			continue
 		}
 		if agent.Status == "connected" {

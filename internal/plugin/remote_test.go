@@ -281,6 +281,11 @@ func TestStartBeforeEntering(t *testing.T) {
 		"no such agent": {flags: "--agent=other", steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 2, "timeout") },
 		}, want: answer{0, "in\n", ""}},
+		// OpenSSH changes the name of a host to lower case.
+		"an agent in other case": {flags: "--agent=MAIN", steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 2, "connecting") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 2, "connected") },
+		}, want: answer{0, "in\n", "agent \"main\" is not connected yet (connecting)"}},
 		"it is stopped": {writes: true, steps: []func(*fakeAPI){
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
 			func(api *fakeAPI) { building(api, "coder.bo.dev", "starting", 3, "") },
@@ -379,12 +384,29 @@ func TestInputThatCannotBeRead(t *testing.T) {
 
 // TestSSHStdio checks that data from OpenSSH's ProxyCommand reaches the agent of the host.
 func TestSSHStdio(t *testing.T) {
-	api := sampleAPI(t)
-	i := newInside(t, api, "coder.ada.dev")
-	// The fake runs the command in the query, and the query for SSH contains none.
-	newHarness().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", "ada.dev--gpu.cws")
-	if len(i.asked) != 1 || i.asked[0] != "agent=gpu&ssh=true&stdin=true&stdout=true" {
-		t.Errorf("it asked for %q", i.asked)
+	for host, want := range map[string]struct{ workspace, agent string }{
+		"coder.ada.dev.cws":                     {workspace: "coder.ada.dev"},
+		"ada.dev":                               {workspace: "coder.ada.dev"},
+		"ada.dev--gpu.cws":                      {"coder.ada.dev", "agent=gpu&"},
+		"coder.ada.my-dev--gpu-2.cws":           {"coder.ada.my-dev", "agent=gpu-2&"},
+		"coder.ada.dev--1a2b3c4d.cws":           {workspace: "coder.ada.dev--1a2b3c4d"},
+		"ada.dev--1a2b3c4d--gpu.cws":            {"coder.ada.dev--1a2b3c4d", "agent=gpu&"},
+		"coder.ada.dev--5e6f7a8b--1a2b3c4d.cws": {},
+	} {
+		t.Run(host, func(t *testing.T) {
+			api := sampleAPI(t)
+			for _, name := range []string{"coder.ada.my-dev", "coder.ada.dev--1a2b3c4d"} {
+				api.apply(t, "apiVersion: aggregation.coder.com/v1alpha1\nkind: CoderWorkspace\nmetadata: {namespace: coder, name: "+name+"}")
+			}
+			i := newInside(t, api, want.workspace)
+			// The fake runs the command in the query, and the query for SSH contains none.
+			got := newHarness().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", host)
+			if want.workspace == "" {
+				got.want(t, 1, "", `coderworkspaces "coder.ada.dev--5e6f7a8b" not found`)
+			} else if !slices.Equal(i.asked, []string{want.agent + "ssh=true&stdin=true&stdout=true"}) {
+				t.Errorf("it asked for %q: %+v", i.asked, got)
+			}
+		})
 	}
 }
 

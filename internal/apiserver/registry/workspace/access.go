@@ -199,8 +199,9 @@ func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, 
 	return agent, err
 }
 
-// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The
-// workspace must be running.
+// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The workspace
+// must be running. Case is ignored, because OpenSSH changes the names of hosts to lower case. An exact
+// match takes precedence: names that differ only in case are possible with agents of dev containers.
 func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
 	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
 		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
@@ -209,8 +210,11 @@ func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, er
 	var names []string
 	var found []coderd.Agent
 	for _, agent := range w.Agents {
+		if wanted == agent.Name {
+			return agent, nil
+		}
 		names = append(names, agent.Name)
-		if wanted == "" || wanted == agent.Name {
+		if wanted == "" || strings.EqualFold(wanted, agent.Name) {
 			found = append(found, agent)
 		}
 	}
