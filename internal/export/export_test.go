@@ -169,7 +169,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 				{Name: "size", Value: "large"}, {Name: "pin", Value: "4711"}, {Name: "note", Value: "ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z"},
 			},
 		},
-		Status: aggregationv1alpha1.CoderWorkspaceStatus{OwnerName: "ada", OrganizationName: "coder", TemplateName: "full", Outdated: true},
+		Status: aggregationv1alpha1.CoderWorkspaceStatus{WorkspaceName: "dev", OwnerName: "ada", OrganizationName: "coder", TemplateName: "full", Outdated: true},
 	}
 }
 
@@ -177,6 +177,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 func TestManifests(t *testing.T) {
 	plain := fullWorkspace()
 	plain.Name, plain.Spec.Parameters, plain.Spec.Dormant, plain.Status.Outdated = "coder.ada.plain", plain.Spec.Parameters[:1], ptr.To(false), false
+	plain.Status.WorkspaceName = "plain"
 	deleted, prebuilt := fullWorkspace(), fullWorkspace()
 	deleted.Name, deleted.DeletionTimestamp = "coder.ada.gone", ptr.To(metav1.NewTime(time.Unix(1_700_000_000, 0)))
 	prebuilt.Name, prebuilt.Status.OwnerName = "coder.prebuilds.one", "prebuilds"
@@ -201,6 +202,44 @@ func TestManifests(t *testing.T) {
 		if strings.Contains(got.stdout+got.stderr, secret) {
 			t.Errorf("%q is told", secret)
 		}
+	}
+}
+
+// TestFirstNames checks that names that were changed in Coder are reported, because another Coder
+// refuses the first names or has another owner for them.
+func TestFirstNames(t *testing.T) {
+	workspace := func(name, owner, current string) aggregationv1alpha1.CoderWorkspace {
+		ws := fullWorkspace()
+		ws.Name, ws.Spec.Parameters, ws.Status.Outdated = name, nil, false
+		ws.Status.OwnerName, ws.Status.WorkspaceName = owner, current
+		return ws
+	}
+	moved := workspace("coder.bob.moved", "bob", "moved")
+	moved.Status.OrganizationName, moved.Status.TemplateName = "acme", "fuller"
+	r := &report{}
+	for _, ws := range []aggregationv1alpha1.CoderWorkspace{
+		workspace("coder.ada.dev", "Ada", "dev"), workspace("second.coder.ada.dev", "ada", "dev"), workspace("coder.bob.dev", "robert", "dev"),
+		workspace("coder.prebuilds.prebuild-x", "ada", "gpu"), workspace("second.coder.ada.dev--1a2b3c4d", "ada", "dev"), moved,
+	} {
+		workspaceManifest(ws, nil, r)
+	}
+	tmpl := template{CoderTemplate: fullTemplate()}
+	tmpl.Status.TemplateName, tmpl.Status.Deprecated = "fuller", false
+	templateManifest(tmpl, r)
+	user := aggregationv1alpha1.CoderUser{ObjectMeta: metaOf("bob")}
+	user.Spec.LoginType, user.Status.Username = "oidc", "robert"
+	userManifest(user, r)
+	const keeps = ": it keeps the names that it had first in Coder; for another Coder, change metadata.name to "
+	want := []string{
+		"CoderWorkspace coder/coder.bob.dev" + keeps + "coder.robert.dev",
+		"CoderWorkspace coder/coder.prebuilds.prebuild-x" + keeps + "coder.ada.gpu",
+		"CoderWorkspace coder/second.coder.ada.dev--1a2b3c4d" + keeps + "second.coder.ada.dev",
+		"CoderWorkspace coder/coder.bob.moved" + keeps + "acme.bob.moved, spec.organization to acme, spec.templateName to fuller",
+		"CoderTemplate coder/coder.full" + keeps + "coder.fuller",
+		"CoderUser coder/bob" + keeps + "robert",
+	}
+	if diff := cmp.Diff(want, r.notes); diff != "" {
+		t.Errorf("the notes (-want +got):\n%s", diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
@@ -34,7 +35,14 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 		r.note("CoderWorkspace %s: Coder prebuilds it for the template's presets, so there is no manifest", name)
 		return manifest{}, false
 	}
+	current, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
+	current.Organization, current.Owner, current.Name = ws.Status.OrganizationName, ws.Status.OwnerName, ws.Status.WorkspaceName
 	spec := *ws.Spec.DeepCopy()
+	noteFirstNames("CoderWorkspace "+name, r, []keptName{
+		{"metadata.name", ws.Name, current.String()},
+		{"spec.organization", spec.Organization, ws.Status.OrganizationName},
+		{"spec.templateName", spec.TemplateName, ws.Status.TemplateName},
+	})
 	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.TemplateVersionID = ""
 	if ws.Status.Outdated {
@@ -54,6 +62,23 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 	}
 	m.Spec = spec
 	return m, true
+}
+
+// keptName is a field that keeps the first name of something in Coder, with the current name.
+type keptName struct{ field, first, current string }
+
+// noteFirstNames reports the fields whose names were changed in Coder. They are exported unchanged,
+// because they are immutable in the cluster that they come from.
+func noteFirstNames(object string, r *report, names []keptName) {
+	var changes []string
+	for _, n := range names {
+		if !strings.EqualFold(n.first, n.current) {
+			changes = append(changes, fmt.Sprintf("%s to %s", n.field, n.current))
+		}
+	}
+	if len(changes) > 0 {
+		r.note("%s: it keeps the names that it had first in Coder; for another Coder, change %s", object, strings.Join(changes, ", "))
+	}
 }
 
 // secretParameters returns the parameters whose values must not be exported. masked is nil if the
@@ -94,7 +119,13 @@ func newTemplateID(of metav1.ObjectMeta, organization, name string) templateID {
 
 // templateManifest returns the manifest of a template.
 func templateManifest(t template, r *report) manifest {
+	current, _ := metadata.ParseTemplateName(metadata.NameWithoutID(t.Name))
+	current.Organization, current.Name = t.Status.OrganizationName, t.Status.TemplateName
 	spec := *t.Spec.DeepCopy()
+	noteFirstNames("CoderTemplate "+qualified(t.ObjectMeta), r, []keptName{
+		{"metadata.name", t.Name, current.String()},
+		{"spec.organization", spec.Organization, t.Status.OrganizationName},
+	})
 	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.VersionID = ""
 	m := newManifest("CoderTemplate", "templates", t.ObjectMeta)
@@ -271,6 +302,9 @@ func userManifest(u aggregationv1alpha1.CoderUser, r *report) (manifest, bool) {
 		r.leave("CoderUser %s: its login type %q cannot be chosen for a new user; another Coder creates the user at the first login", name, u.Spec.LoginType)
 		return manifest{}, false
 	}
+	current, _ := metadata.ParseUserName(metadata.NameWithoutID(u.Name))
+	current.Name = u.Status.Username
+	noteFirstNames("CoderUser "+name, r, []keptName{{"metadata.name", u.Name, current.String()}})
 	m := newManifest("CoderUser", "users", u.ObjectMeta)
 	if u.Spec.LoginType == "password" && u.Spec.PasswordFrom == nil {
 		m.comments = append(m.comments, "The password is not exported. Another Coder gives the user a random one that nobody knows;\n"+
