@@ -98,6 +98,24 @@ func TestServerSideApply(t *testing.T) {
 	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "spec", "ttlMillis") == "7200000" })
 }
 
+// TestApplyOfATemplateNameInAnotherCase checks that the object shows the name in Coder, and that the same manifest can be
+// applied again.
+func TestApplyOfATemplateNameInAnotherCase(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddTemplate("coder", "Docker", map[string]string{mainTF: "# docker"})
+	wanted := map[string]any{"templateName": "docker"}
+	if created := apply(t, f.ws(), by("gitops"), wanted, nil); at(created, "spec", "templateName") != "Docker" {
+		t.Fatalf("created %v", created.Object)
+	}
+	settled := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+		again := apply(t, f.ws(), metav1.ApplyOptions{FieldManager: "gitops", DryRun: dryRun}, wanted, nil)
+		if diff := cmp.Diff(settled.Object, again.Object); diff != "" {
+			t.Errorf("the same again, with the dry run %v, changed it (-before +after):\n%s", dryRun, diff)
+		}
+	}
+}
+
 func TestApplyTakesAwayWhatIsNotAppliedAnyMore(t *testing.T) {
 	f := newFixture(t)
 	apply(t, f.ws(), by("gitops"), spec("autostartSchedule", "0 9 * * 1-5"), map[string]string{"app": "x", "team": "y"})

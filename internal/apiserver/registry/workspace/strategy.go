@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -51,7 +52,10 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	if registry.SameOrganization(spec.Organization, was.Organization) {
 		spec.Organization = was.Organization
 	}
-	spec.TemplateName = cmp.Or(spec.TemplateName, was.TemplateName)
+	// Coder ignores the case of a template's name.
+	if spec.TemplateName == "" || strings.EqualFold(spec.TemplateName, was.TemplateName) {
+		spec.TemplateName = was.TemplateName
+	}
 	spec.TemplateVersionID = cmp.Or(spec.TemplateVersionID, was.TemplateVersionID)
 	spec.AutomaticUpdates = cmp.Or(spec.AutomaticUpdates, was.AutomaticUpdates)
 	spec.Dormant = cmp.Or(spec.Dormant, was.Dormant)
