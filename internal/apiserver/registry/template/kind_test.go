@@ -176,6 +176,49 @@ func TestAChangeCanBeTakenBack(t *testing.T) {
 	}
 }
 
+// TestANamedVersionCanBeTakenBack checks that the manifest of the active version can be applied again, also in a dry run,
+// while the next version is built and after it failed. Nothing is built for it.
+func TestANamedVersionCanBeTakenBack(t *testing.T) {
+	manifest := func(text, name string) func(*aggregationv1alpha1.CoderTemplate) {
+		return func(tmpl *aggregationv1alpha1.CoderTemplate) {
+			files(text)(tmpl)
+			tmpl.Spec.VersionName = name
+		}
+	}
+	for _, fails := range []bool{false, true} {
+		for _, name := range []string{"v1", "v2", "v3"} {
+			t.Run(fmt.Sprintf("fails %t, %s", fails, name), func(t *testing.T) {
+				f := newFixture(t, coderdtest.WithManualBuilds())
+				f.must(f.update("coder.starter", manifest("# first", "v1")))
+				f.build()
+				f.mustBe("coder.starter", "True Active", "# first")
+				active := f.get("coder.starter").Spec.VersionID
+				if fails {
+					f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "terraform: bad syntax"})
+				}
+				f.must(f.update("coder.starter", manifest("# second", "v2")))
+				if fails {
+					f.build()
+					f.mustBe("coder.starter", "False BuildFailed", "# second")
+				}
+				was, count := f.get("coder.starter"), f.coder.VersionCount()
+				wanted := was.DeepCopy()
+				manifest("# first", name)(wanted)
+				if err := f.kind.CheckUpdate(f.ctx, wanted, was); err != nil {
+					t.Errorf("a dry run: %v", err)
+				}
+				f.must(f.update("coder.starter", manifest("# first", name)))
+				f.mustBe("coder.starter", "True Active", "# first")
+				f.build()
+				f.mustBe("coder.starter", "True Active", "# first")
+				if got := f.get("coder.starter"); got.Spec.VersionID != active || got.Spec.VersionName != name || f.coder.VersionCount() != count {
+					t.Errorf("%+v, %d versions after %d", got.Spec, f.coder.VersionCount(), count)
+				}
+			})
+		}
+	}
+}
+
 func TestSomebodyElseActivatesAnother(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	draft := f.coder.AddTemplateVersion(f.starter, "", map[string]string{mainTF: "# draft"})

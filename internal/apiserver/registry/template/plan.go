@@ -71,17 +71,23 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 		_, err = promotable(ctx, connection, id, tmpl)
 		return err
 	}
-	if tmpl.Spec.VersionName != "" {
-		versions, err := connection.Client.TemplateVersions(ctx, id)
-		if err != nil {
-			return fault(tmpl.Name, err)
-		}
-		if problem := nameTaken(versions, tmpl.Spec.VersionName); problem != nil {
-			return invalid(tmpl, problem)
-		}
+	u, err := k.newUpdate(connection, was, tmpl)
+	if err != nil {
+		return err
 	}
-	_, err = k.resolve(ctx, tmpl.Namespace, tmpl.Spec.Variables, nil)
-	return fault(tmpl.Name, err)
+	if err := u.read(ctx, id); err != nil {
+		return fault(tmpl.Name, err)
+	}
+	file, _, err := u.knownFile(ctx)
+	if err != nil {
+		return err
+	}
+	next, _, err := u.plan(ctx, file)
+	if err != nil || u.asked(next) {
+		return err
+	}
+	_, err = u.name(next)
+	return err
 }
 
 // CheckDelete implements registry.Checker.

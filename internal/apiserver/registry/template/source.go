@@ -99,12 +99,8 @@ func isTemporary(err error) bool {
 	return coderd.IsUnreachable(err) || coderd.IsRateLimited(err) || coderd.IsUnauthorized(err)
 }
 
-// plan returns the wanted release, and the values of all variables for its build.
-func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error) {
-	file, err := u.file(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// plan returns the wanted release with an archive, and the values of all variables for its build.
+func (u *updating) plan(ctx context.Context, file uuid.UUID) (*release, []coderd.Variable, error) {
 	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
 	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
 	if err != nil && isTemporary(err) {
@@ -132,18 +128,8 @@ func (c content) release(salt, message string, over uuid.UUID) *release {
 
 // file returns the wanted archive. It uploads the archive unless Coder certainly has it.
 func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
-	if !sameSource(u.was, u.wanted) {
-		id, err := uuid.Parse(u.wanted.Status.Source.FileID)
-		if err != nil {
-			return uuid.Nil, apierrors.NewInternalError(err)
-		}
-		return id, nil
-	}
-	shown, err := u.shownFile(ctx)
-	if err != nil || maps.Equal(u.wanted.Spec.Files, u.was.Spec.Files) {
-		return shown, err
-	}
-	if file, ok, err := u.fileOfActive(ctx, shown); err != nil || ok {
+	file, shown, err := u.knownFile(ctx)
+	if err != nil || file != uuid.Nil {
 		return file, err
 	}
 	done, err := u.kind.unpacking.begin(ctx)
@@ -160,6 +146,23 @@ func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
 	return file, err
 }
 
+// knownFile returns the wanted archive, or uuid.Nil unless Coder certainly has it. It also returns
+// the archive whose text spec.files shows, unless the archive was just uploaded.
+func (u *updating) knownFile(ctx context.Context) (file, shown uuid.UUID, err error) {
+	if !sameSource(u.was, u.wanted) {
+		if file, err = uuid.Parse(u.wanted.Status.Source.FileID); err != nil {
+			err = apierrors.NewInternalError(err)
+		}
+		return file, uuid.Nil, err
+	}
+	shown, err = u.shownFile(ctx)
+	if err != nil || maps.Equal(u.wanted.Spec.Files, u.was.Spec.Files) {
+		return shown, shown, err
+	}
+	file, err = u.fileOfActive(ctx, shown)
+	return file, shown, err
+}
+
 // shownFile returns the archive whose text spec.files shows.
 func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
 	if u.was.Status.Source != nil {
@@ -171,22 +174,22 @@ func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
 	return shown.FileID, fault(u.was.Name, err)
 }
 
-// fileOfActive returns the archive of the active version if the wanted files equal it. This happens
-// if a user reverts a change whose version is being built or has failed.
-func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, bool, error) {
+// fileOfActive returns the archive of the active version if the wanted files equal it, or uuid.Nil.
+// They are equal if a user reverts a change whose version is being built or has failed.
+func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
 	active := u.page.active.FileID
 	if active == shown {
-		return uuid.Nil, false, nil
+		return uuid.Nil, nil
 	}
 	s, err := readSource(ctx, u.connection, active, nil, false)
 	if err != nil {
-		return uuid.Nil, false, fault(u.was.Name, err)
+		return uuid.Nil, fault(u.was.Name, err)
 	}
 	if !s.inline || !maps.Equal(s.files, u.wanted.Spec.Files) {
-		return uuid.Nil, false, nil
+		return uuid.Nil, nil
 	}
 	u.source = &s
-	return active, true, nil
+	return active, nil
 }
 
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:

@@ -45,10 +45,11 @@ func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.RecordOf(was), as: as}
-	if u.intent, err = intentOf(u.record); err != nil {
-		return nil, apierrors.NewInternalError(err)
+	u, err := k.newUpdate(connection, was, wanted)
+	if err != nil {
+		return nil, err
 	}
+	u.as = as
 	if !u.asksCoder() {
 		return u.keepIntent(ctx)
 	}
@@ -61,6 +62,15 @@ func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 		}
 	}
 	return u.result(ctx, id)
+}
+
+func (k *Kind) newUpdate(connection connections.Connection, was, wanted object) (*updating, error) {
+	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.RecordOf(was)}
+	var err error
+	if u.intent, err = intentOf(u.record); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return u, nil
 }
 
 // asksCoder reports whether the update changes more than data that only the record holds.
@@ -189,11 +199,16 @@ func (u *updating) release(ctx context.Context) error {
 		return u.save(ctx)
 	}
 	before, beforeIntent := u.record, u.intent
-	next, variables, err := u.plan(ctx)
+	file, err := u.file(ctx)
+	if err != nil {
+		return err
+	}
+	next, variables, err := u.plan(ctx, file)
 	if err != nil {
 		return err
 	}
 	next.By = u.as
+	again = again && u.intent.Release.Content == next.Content
 	if !u.asked(next) || again {
 		if next.Name, err = u.name(next); err != nil {
 			return err
@@ -221,8 +236,8 @@ func (u *updating) release(ctx context.Context) error {
 	return u.save(ctx)
 }
 
-// asksForAnotherTry reports whether the same content is to be built again: its build failed or was
-// refused, and the user set a new version name.
+// asksForAnotherTry reports whether the same content, if it is wanted, is to be built again: its
+// build failed or was refused, and the user set a new version name.
 func (u *updating) asksForAnotherTry() bool {
 	r := u.intent.Release
 	name := u.wanted.Spec.VersionName
