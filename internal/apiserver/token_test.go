@@ -219,7 +219,14 @@ func TestTokensThatAreRefused(t *testing.T) {
 	if err := f.patch(t, "person:alice", "coder.ada.dev", `{"spec":{"dormant":true}}`); err != nil {
 		t.Fatal(err)
 	}
-	want("dormant", ask(""), http.StatusConflict, "dormant")
+	want("dormant", ask(""), http.StatusConflict, "call kubectl coder start")
+	if err := f.act(t, "coder.ada.dev", "start", http.StatusCreated); err != nil {
+		t.Fatal(err)
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Running" && at(ws, "spec", "dormant") == "false"
+	})
+	want("started", ask(""), http.StatusCreated, "")
 }
 
 func TestTokensOfAnOldCoder(t *testing.T) {

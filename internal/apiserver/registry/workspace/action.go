@@ -51,6 +51,14 @@ func takeAction(wanted object) (action, object) {
 // running returns the value of spec.running after the action.
 func (a action) running() bool { return a != actionStop }
 
+// setRunning starts or stops a workspace. A workspace that starts is not dormant any more.
+func setRunning(ws object, running bool) {
+	ws.Spec.Running = &running
+	if running {
+		ws.Spec.Dormant = ptr.To(false)
+	}
+}
+
 // into adds an action to a difference. It also repeats a build that failed.
 func (a action) into(d *difference) {
 	d.restart = a == actionRestart
@@ -100,12 +108,12 @@ func (r *actionREST) Create(
 	return ws, nil
 }
 
-// change adds the action to the workspace, and sets spec.running accordingly.
+// change adds the action to the workspace, and sets its spec accordingly.
 func (r *actionREST) change(_ context.Context, ws object) error {
 	if ws.Annotations == nil {
 		ws.Annotations = map[string]string{}
 	}
 	ws.Annotations[actionAnnotation] = string(r.action)
-	ws.Spec.Running = ptr.To(r.action.running())
+	setRunning(ws, r.action.running())
 	return nil
 }

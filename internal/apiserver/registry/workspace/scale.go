@@ -102,7 +102,7 @@ func scaled(
 	if scale.ResourceVersion != "" {
 		ws.ResourceVersion = scale.ResourceVersion
 	}
-	ws.Spec.Running = ptr.To(scale.Spec.Replicas == 1)
+	setRunning(ws, scale.Spec.Replicas == 1)
 	if ws.ManagedFields, err = fields.ToParent(scale.ManagedFields); err != nil {
 		return apierrors.NewInternalError(err)
 	}

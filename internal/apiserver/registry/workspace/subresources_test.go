@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
@@ -142,6 +143,40 @@ func TestStartAgainWhatFailed(t *testing.T) {
 	w.mirror()
 	if ws = w.object(devName); w.transitions(ws) != "start stop stop" || conditionOf(ws, "Ready") != "True Stopped" {
 		t.Errorf("builds %s", w.transitions(ws))
+	}
+}
+
+func TestStartOfADormantWorkspace(t *testing.T) {
+	for name, start := range map[string]func(context.Context, map[string]rest.Storage) error{
+		"start": func(ctx context.Context, sub map[string]rest.Storage) error {
+			_, err := do(t, sub["start"], ctx)
+			return err
+		},
+		"restart": func(ctx context.Context, sub map[string]rest.Storage) error {
+			_, err := do(t, sub["restart"], ctx)
+			return err
+		},
+		"scale": func(ctx context.Context, sub map[string]rest.Storage) error {
+			_, _, err := sub["scale"].(rest.Updater).Update(ctx, devName, replicas(1), nil, nil, false, &metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, sub, ctx := newStored(t)
+			w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Dormant = ptr.To(true) })
+			w.mirror()
+			w.must(start(ctx, sub))
+			w.mirror()
+			if ws := w.object(devName); *ws.Spec.Dormant || !*ws.Spec.Running || conditionOf(ws, "Ready") != "True Running" {
+				t.Errorf("%+v %+v", ws.Spec, ws.Status)
+			}
+			_, err := do(t, sub["stop"], ctx)
+			w.must(err)
+			w.mirror()
+			if ws := w.object(devName); *ws.Spec.Dormant || *ws.Spec.Running {
+				t.Errorf("after a stop: %+v", ws.Spec)
+			}
+		})
 	}
 }
 
