@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,7 +177,7 @@ func TestWhoGetsWhoseToken(t *testing.T) {
 func TestTokensThatAreRefused(t *testing.T) {
 	f := newFixture(t)
 	newPeople(t, f)
-	f.addWorkspace(t, "dev")
+	id := f.addWorkspace(t, "dev")
 	ask := func(spec string) answer {
 		return f.token(t, "person:alice", http.MethodPost, "coder.ada.dev", "", fmt.Sprintf(tokenBody, spec))
 	}
@@ -227,6 +228,14 @@ func TestTokensThatAreRefused(t *testing.T) {
 		return condition(ws, "Ready") == "True Running" && at(ws, "spec", "dormant") == "false"
 	})
 	want("started", ask(""), http.StatusCreated, "")
+	for i := range usertokens.MaxWorkspaceTokens {
+		f.coder.AddNamedToken("ada", fmt.Sprintf("%s%s-%d.alice", usertokens.WorkspacePrefix, id, i), time.Hour)
+	}
+	many := ask("")
+	want("too many", many, http.StatusTooManyRequests, "revoke some")
+	if seconds := many.header.Get("Retry-After"); seconds != "" || strings.Contains(many.body, "retryAfterSeconds") {
+		t.Errorf("the client would repeat the request: %q, %s", seconds, many.body)
+	}
 }
 
 func TestTokensOfAnOldCoder(t *testing.T) {

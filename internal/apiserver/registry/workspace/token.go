@@ -182,7 +182,8 @@ func tokenFault(name, username string, err error) error {
 	var reported *coderd.Error
 	switch {
 	case errors.As(err, &many):
-		return apierrors.NewTooManyRequests(many.Error(), int(usertokens.MinWorkspaceLifetime/time.Second))
+		// With Retry-After, clients would wait and repeat the request for minutes, although only the caller can help.
+		return apierrors.NewTooManyRequests(many.Error(), 0)
 	case coderd.IsUnrestricted(err):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: metav1.StatusReason("NotImplemented"),
