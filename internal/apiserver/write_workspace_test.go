@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -168,6 +169,35 @@ func TestWorkspaceDeletionThatFails(t *testing.T) {
 	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(id)); diff != "" {
 		t.Errorf("it is not tried again at once (-want +got):\n%s", diff)
 	}
+}
+
+// TestDeletionDuringADeletionInCoder checks that a deletion is not lost that is requested while one runs that a user
+// started in Coder: if that fails, the workspace is still being deleted.
+func TestDeletionDuringADeletionInCoder(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	id := f.addWorkspace(t, "dev")
+	f.coder.SetBuildResult("dev", coderdtest.BuildResult{Error: "terraform cannot destroy"})
+	client, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: f.coder.AddUser("root", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Build(t.Context(), id, coderd.BuildRequest{Transition: coderd.TransitionDelete}); err != nil {
+		t.Fatal(err)
+	}
+	f.hint(id)
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return ws.GetDeletionTimestamp() != nil })
+	if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil || len(f.kept()) > 0 {
+		t.Errorf("a dry run: %v, %v", err, f.kept())
+	}
+	for range 2 {
+		if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.coder.FinishBuilds()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return ws.GetDeletionTimestamp() != nil && condition(ws, "DeletionFailed") == "True DeletionFailed"
+	})
 }
 
 func TestChangeDuringABuildIsDoneAfterIt(t *testing.T) {

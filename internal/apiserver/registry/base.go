@@ -225,8 +225,8 @@ func (b *Base[T]) Deleted(obj T) T {
 	out := obj.DeepCopyObject().(T)
 	if out.GetDeletionTimestamp() == nil {
 		out.SetDeletionTimestamp(ptr.To(metav1.NewTime(b.Clock.Now())))
-		out.SetDeletionGracePeriodSeconds(ptr.To[int64](0))
 	}
+	out.SetDeletionGracePeriodSeconds(ptr.To[int64](0))
 	return out
 }
 
@@ -250,9 +250,10 @@ func (b *Base[T]) CheckUnused(ctx context.Context, obj T, query string) error {
 	return nil
 }
 
-// Deletes reports whether an update starts the deletion of an object.
+// Deletes reports whether an update requests the deletion of an object. The Store sets the grace
+// period then. A deletion that was only started in Coder has a timestamp and no grace period.
 func Deletes(was, wanted metav1.Object) bool {
-	return was.GetDeletionTimestamp() == nil && wanted.GetDeletionTimestamp() != nil
+	return was.GetDeletionGracePeriodSeconds() == nil && wanted.GetDeletionGracePeriodSeconds() != nil
 }
 
 // AddsOwner reports whether an update adds an owner reference.

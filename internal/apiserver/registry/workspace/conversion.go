@@ -59,8 +59,8 @@ func (k *Kind) object(
 		ws.Spec.Organization, ws.Spec.TemplateName = previous.Spec.Organization, previous.Spec.TemplateName
 	}
 	if isDeleting(w.LatestBuild) {
+		// Without a grace period, unless the deletion was also requested here: see registry.Deletes.
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
-		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
 	overlay(ws, connection.ControlPlane, record)
 	k.SetGeneration(ws, previous)

@@ -347,8 +347,9 @@ func (w *fixture) deleteAs(ctx context.Context, name string) error {
 	_, err := w.update(ctx, name, func(ws *aggregationv1alpha1.CoderWorkspace) {
 		if ws.DeletionTimestamp == nil {
 			now := metav1.NewTime(w.clock.Now())
-			ws.DeletionTimestamp, ws.DeletionGracePeriodSeconds = &now, new(int64)
+			ws.DeletionTimestamp = &now
 		}
+		ws.DeletionGracePeriodSeconds = new(int64)
 	})
 	return err
 }

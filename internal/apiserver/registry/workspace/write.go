@@ -116,9 +116,9 @@ func (k *Kind) save(ctx context.Context, current, wanted object, n notes) (*meta
 		record := k.RecordOf(current)
 		deleted := record.DeletionTimestamp != nil
 		metadata.Keep(wanted, record)
-		if current.DeletionTimestamp != nil && !deleted {
-			// The deletion was started in Coder itself. If it fails, the workspace stays.
-			record.DeletionTimestamp, record.DeletionGracePeriodSeconds = nil, nil
+		if wanted.DeletionGracePeriodSeconds == nil && !deleted {
+			// The deletion was only started in Coder. If it fails, the workspace stays.
+			record.DeletionTimestamp = nil
 		}
 		saved, err := k.Save(ctx, record, nil, n.stored())
 		if !apierrors.IsConflict(err) || retried {
