@@ -52,7 +52,7 @@ var packedAt = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 // If a file cannot be packed, PackFiles returns an *Error with status 422 and one FieldError per
 // file, whose Field is files[<path>].
 func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
-	entries, problems := cleanFiles(files)
+	entries, problems := validFiles(files)
 	keepBinary(entries, base)
 	return pack(entries, problems)
 }
@@ -125,10 +125,10 @@ func unacceptable(problems []FieldError) *Error {
 	}
 }
 
-// cleanFiles validates each file and returns the files by their normalized paths.
-func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
+// validFiles validates each file and returns the valid ones. A path must be normalized: Coder would
+// return another one, so the object would differ from what a client applies.
+func validFiles(files map[string]string) (map[string]string, []FieldError) {
 	entries := make(map[string]string, len(files))
-	givenAs := make(map[string]string, len(files))
 	var problems []FieldError
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		report := func(detail string) {
@@ -138,15 +138,14 @@ func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
 		switch {
 		case problem != "":
 			report(problem)
-		case givenAs[clean] != "":
-			report(fmt.Sprintf("is the same file as %q", givenAs[clean]))
+		case clean != name:
+			report(fmt.Sprintf("the path must be written as %q", clean))
 		case len(files[name]) > MaxFileBytes:
 			report(fmt.Sprintf("has %d bytes, and a file may have at most %s", len(files[name]), size(MaxFileBytes)))
 		case !utf8.ValidString(files[name]):
 			report("must be UTF-8 text")
 		default:
-			entries[clean] = files[name]
-			givenAs[clean] = name
+			entries[name] = files[name]
 		}
 	}
 	problems = append(problems, foldersThatAreFiles(entries)...)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestPackFilesIsDeterministic(t *testing.T) {
-	files := map[string]string{"main.tf": "a", "b/c/d.txt": "b", "b/a.txt": "ü", "./z.txt": "", "A": "1"}
+	files := map[string]string{"main.tf": "a", "b/c/d.txt": "b", "b/a.txt": "ü", "z.txt": "", "A": "1"}
 	first, err := coderd.PackFiles(files, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,8 @@ func TestPackFilesNamesTheFileThatIsWrong(t *testing.T) {
 		{"long path", map[string]string{long: "x"}, []string{"files[" + long + "]"}, "the path has more than 1024 bytes"},
 		{"deep path", map[string]string{deep: "x"}, []string{"files[" + deep + "]"}, "the path has more than 32 folders"},
 		{"content that is no text", map[string]string{"a": "\xff"}, []string{"files[a]"}, "must be UTF-8 text"},
-		{"twice", map[string]string{"./a": "x", "a": "y"}, []string{"files[a]"}, `is the same file as "./a"`},
+		{"not normalized", map[string]string{"./a": "x", "a": "x"}, []string{"files[./a]"}, `must be written as "a"`},
+		{"not normalized below a folder", map[string]string{"a//b/./c": "x"}, []string{"files[a//b/./c]"}, `must be written as "a/b/c"`},
 		{"file in a file", map[string]string{"a": "x", "a/b": "y"}, []string{"files[a/b]"}, `is below "a"`},
 		{"large", map[string]string{"a": large}, []string{"files[a]"}, "2 MiB"},
 		{"many", many, []string{"files"}, "2001 files"},

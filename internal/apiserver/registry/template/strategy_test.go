@@ -44,6 +44,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"no such version":    {"coder.docker", spec{VersionID: some}, "spec.versionID", "no such version"},
 		"variables":          {"coder.docker", spec{VersionID: some, Variables: []aggregationv1alpha1.TemplateVariable{{Name: "a"}}}, "spec.variables", "spec.files"},
 		"path":               {"coder.docker", spec{Files: map[string]string{"../x": "b"}}, "spec.files[../x]", ".."},
+		"path with a dot":    {"coder.docker", spec{Files: map[string]string{"./main.tf": "#"}}, "spec.files[./main.tf]", `must be written as "main.tf"`},
 		"large file":         {"coder.docker", spec{Files: map[string]string{"big.txt": strings.Repeat("x", 2<<20+1)}}, "spec.files[big.txt]", "2097153 bytes"},
 		"organization":       {"coder.docker", spec{Organization: "x", Files: source1()}, "spec.organization", `"coder"`},
 		"description":        {"coder.docker", spec{Description: strings.Repeat("x", 128), Files: source1()}, "spec.description", "127"},
@@ -133,6 +134,20 @@ func TestDryRun(t *testing.T) {
 	}
 	if n := f.coder.Writes(); n != 0 || len(f.records.Writes()) != writes {
 		t.Errorf("%d writes to Coder: %v; to the cluster: %v", n, f.coder.Requests(), f.records.Writes()[writes:])
+	}
+}
+
+func TestVersionIDInCapitals(t *testing.T) {
+	f := newFixture(t)
+	f.must(f.update("coder.starter", files("# two")))
+	f.sync()
+	was := f.get("coder.starter")
+	f.coder.ResetRequests()
+	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) {
+		tmpl.Spec.VersionID = strings.ToUpper(tmpl.Spec.VersionID)
+	}))
+	if diff := cmp.Diff(was, f.get("coder.starter")); diff != "" || f.coder.Writes() != 0 {
+		t.Errorf("the same version: %v (-before +after):\n%s", f.coder.Requests(), diff)
 	}
 }
 
