@@ -122,7 +122,8 @@ type Records interface {
 	Delete(ctx context.Context, record *Record) error
 
 	// OnChange sets a function that is called for each record that was changed by hand, from a
-	// backup, or by another replica. The argument identifies the object of the record. The function
-	// is called sequentially, and must not block or call writing methods of Records.
-	OnChange(changed func(*Record))
+	// backup, or by another replica. The record only identifies its object, and gone reports whether
+	// it was deleted. The function is called sequentially, and must not block or call methods of
+	// Records.
+	OnChange(changed func(record *Record, gone bool))
 }

@@ -84,9 +84,19 @@ func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
 	}
 }
 
+// goneGap is the delay between the deletion of a record and the read of its object. Suspended users
+// remain in Coder, so they get another object with the same UID. Clients that wait for the end of the
+// deletion must see before that the object is gone.
+const goneGap = 10 * time.Second
+
 // recordChanged triggers a read of an object whose record was changed by another component.
-func (m *Mirror) recordChanged(record *metadata.Record) {
-	if id, err := uuid.Parse(string(record.UID)); err == nil {
+func (m *Mirror) recordChanged(record *metadata.Record, gone bool) {
+	id, err := uuid.Parse(string(record.UID))
+	switch {
+	case err != nil:
+	case gone:
+		m.mark(record.Kind, record.ControlPlane, id, goneGap)
+	default:
 		m.Hint(record.Kind, record.ControlPlane, id)
 	}
 }
@@ -94,9 +104,13 @@ func (m *Mirror) recordChanged(record *metadata.Record) {
 // Hint triggers an immediate read of an object that was just written. It does nothing if this
 // replica is not the writer.
 func (m *Mirror) Hint(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
+	m.mark(kind, controlPlane, id, 0)
+}
+
+func (m *Mirror) mark(kind string, controlPlane types.NamespacedName, id uuid.UUID, after time.Duration) {
 	if p := m.plane(controlPlane); p != nil {
 		if f := p.feedOf(kind); f != nil {
-			f.mark(id, 0)
+			f.mark(id, after)
 		}
 	}
 }

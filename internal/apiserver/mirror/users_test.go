@@ -119,6 +119,26 @@ func TestUsers(t *testing.T) {
 	s.wantUsers(2*time.Minute, map[string]string{"ada": "4", "eve": "1", "new": "1"})
 }
 
+// TestObjectOfASuspendedUserIsDeleted checks that the object of a user who stays in Coder is gone for a moment after
+// another replica deleted it.
+func TestObjectOfASuspendedUserIsDeleted(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	ada := c.putUser("ada", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.wantUsers(0, map[string]string{"ada": "1"})
+	other := s.records.Replica()
+	entry, _ := other.Users.Table.Find(c.name, uidOf(ada))
+	if err := other.Users.Propose(s.ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.records.Users.Learn(s.ctx, entry.Key); err != nil {
+		t.Fatal(err)
+	}
+	s.wantUsers(goneGap-time.Second, map[string]string{})
+	s.wantUsers(2*time.Second, map[string]string{"ada": "1"})
+}
+
 // TestUsersCannotBeRead checks that the other kinds are served.
 func TestUsersCannotBeRead(t *testing.T) {
 	s := newSim(t, 1)

@@ -68,10 +68,10 @@ func (k *Keeper) PendingFor(controlPlane types.NamespacedName, kind, name string
 }
 
 // OnChange implements metadata.Records.
-func (k *Keeper) OnChange(changed func(*metadata.Record)) {
+func (k *Keeper) OnChange(changed func(record *metadata.Record, gone bool)) {
 	for kind, s := range k.stores {
-		s.Table.OnChange(func(controlPlane types.NamespacedName, uid types.UID) {
-			changed(&metadata.Record{ControlPlane: controlPlane, Kind: kind, UID: uid})
+		s.Table.OnChange(func(controlPlane types.NamespacedName, uid types.UID, gone bool) {
+			changed(&metadata.Record{ControlPlane: controlPlane, Kind: kind, UID: uid}, gone)
 		})
 	}
 }

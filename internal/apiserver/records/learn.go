@@ -234,7 +234,7 @@ func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
 // reported, because its writer changes it again.
 func (t *Table) notify(h *held) {
 	if h != nil && t.changed != nil && h.spec.ID != "" && h.spec.Claim == "" {
-		t.changed(h.controlPlane, types.UID(h.spec.ID))
+		t.changed(h.controlPlane, types.UID(h.spec.ID), t.byKey[h.key] == nil)
 	}
 }
 

@@ -94,7 +94,7 @@ type Table struct {
 	// writing holds the keys that this replica is writing, with the newest state that the watch has
 	// delivered meanwhile.
 	writing map[string]*held
-	changed func(controlPlane types.NamespacedName, uid types.UID)
+	changed func(controlPlane types.NamespacedName, uid types.UID, gone bool)
 	observe func(before, after runtime.Object, born time.Time)
 	// turned is closed at the next change. It is nil if no goroutine waits.
 	turned chan struct{}
@@ -110,8 +110,8 @@ func NewTable(c clock.PassiveClock) *Table {
 }
 
 // OnChange sets a function that is called for each object whose record another replica or user
-// changed. It must not block, and must be set before the table is used.
-func (t *Table) OnChange(changed func(controlPlane types.NamespacedName, uid types.UID)) {
+// changed or deleted. It must not block or use the table, and must be set before the table is used.
+func (t *Table) OnChange(changed func(controlPlane types.NamespacedName, uid types.UID, gone bool)) {
 	t.changed = changed
 }
 

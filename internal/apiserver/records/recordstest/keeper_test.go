@@ -28,6 +28,8 @@ type keeper struct {
 	*recordstest.Records
 	t       *testing.T
 	changed []types.UID
+	// gone reports whether the last of them was deleted.
+	gone bool
 }
 
 // TestKeeper tests the contract of metadata.Records.
@@ -54,7 +56,7 @@ func TestKeeper(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{Records: recordstest.New(t), t: t}
-			k.OnChange(func(r *metadata.Record) { k.changed = append(k.changed, r.UID) })
+			k.OnChange(func(r *metadata.Record, gone bool) { k.changed = append(k.changed, r.UID); k.gone = gone })
 			test(t, k)
 		})
 	}

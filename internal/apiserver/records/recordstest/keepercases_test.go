@@ -163,8 +163,8 @@ func keepsName(t *testing.T, k *keeper) {
 func seesEdits(t *testing.T, k *keeper) {
 	record := k.put(labelled(firstID, "blue"))
 	k.Edit(dev, firstID, func(r *metadata.Record) { r.Labels["team"] = "by hand" })
-	if got := k.get(firstID); got.Labels["team"] != "by hand" || !cmp.Equal(k.changed, []types.UID{firstID}) {
-		t.Errorf("read is %v, reported were %v", got.Labels, k.changed)
+	if got := k.get(firstID); got.Labels["team"] != "by hand" || !cmp.Equal(k.changed, []types.UID{firstID}) || k.gone {
+		t.Errorf("read is %v, reported were %v, gone %t", got.Labels, k.changed, k.gone)
 	}
 	change := record.DeepCopy()
 	change.Labels["team"] = "green"
@@ -194,8 +194,8 @@ func seesRemovals(t *testing.T, k *keeper) {
 	key, _ := k.Workspaces.Table.KeyOf(dev, firstID)
 	k.remove(firstID)
 	k.must(k.Workspaces.Learn(t.Context(), key))
-	if !cmp.Equal(k.changed, []types.UID{firstID}) || k.get(firstID) != nil || k.get(secondID) == nil {
-		t.Errorf("reported were %v; there is %v and %v", k.changed, k.get(firstID), k.get(secondID))
+	if !cmp.Equal(k.changed, []types.UID{firstID}) || !k.gone || k.get(firstID) != nil || k.get(secondID) == nil {
+		t.Errorf("reported were %v, gone %t; there is %v and %v", k.changed, k.gone, k.get(firstID), k.get(secondID))
 	}
 	k.must(k.Delete(t.Context(), record))
 	k.put(everything(firstID))
