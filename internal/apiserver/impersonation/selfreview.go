@@ -18,7 +18,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -82,11 +81,7 @@ func (r *SelfReview) Create(
 	out := review.DeepCopy()
 	out.Status = statusOf(caller)
 	for i := range found {
-		self, err := selfIn(ctx, &found[i], caller)
-		if err != nil {
-			return nil, coderfault.Subject{}.Status(err)
-		}
-		out.Status.ControlPlanes = append(out.Status.ControlPlanes, self)
+		out.Status.ControlPlanes = append(out.Status.ControlPlanes, selfIn(ctx, &found[i], caller))
 	}
 	return out, nil
 }
@@ -100,8 +95,8 @@ func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
 }
 
 // selfIn returns the caller's identity in one Coder. It looks up the user in Coder if a rule maps
-// the caller to one.
-func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) (aggregationv1alpha1.CoderSelf, error) {
+// the caller to one. An error of this Coder is a problem of its entry only.
+func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) aggregationv1alpha1.CoderSelf {
 	d := Decide(connection.Rules, caller)
 	self := aggregationv1alpha1.CoderSelf{ControlPlane: connection.ControlPlane.Name, ActsAs: string(d.Outcome), Reason: d.Reason}
 	if d.Rule >= 0 {
@@ -112,18 +107,14 @@ func selfIn(ctx context.Context, connection *connections.Connection, caller user
 		self.Permission = Needed
 	case CoderUser:
 		found, err := FindUser(ctx, connection.Client, d)
-		var problem *ProblemError
-		switch {
-		case errors.As(err, &problem), coderd.IsUnreachable(err):
+		if err != nil {
 			self.Problem = err.Error()
-		case err != nil:
-			return self, err
-		default:
-			self.CoderUser, self.CoderUserID = found.Username, found.ID.String()
-			if found.IsOwner() {
-				self.Permission = NeededForOwner(found.Username)
-			}
+			break
+		}
+		self.CoderUser, self.CoderUserID = found.Username, found.ID.String()
+		if found.IsOwner() {
+			self.Permission = NeededForOwner(found.Username)
 		}
 	}
-	return self, nil
+	return self
 }
