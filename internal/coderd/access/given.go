@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
@@ -18,7 +20,11 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if ref.Key == "" {
 		ref.Key = coderv1alpha1.SecretKeyToken
 	}
-	token, err := p.givenToken(ctx, ref)
+	ours, err := p.tokenSecrets(ctx)
+	if err != nil {
+		return err
+	}
+	token, err := p.givenToken(ctx, ref, ours)
 	if err != nil {
 		return err
 	}
@@ -36,7 +42,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	}
 	p.result.TokenRef = &ref
 	p.result.RequeueAfter = recheck
-	if err := p.withdrawToken(ctx); err != nil {
+	if err := p.withdrawTokens(ctx, ours); err != nil {
 		return err
 	}
 	p.reportLife(verified.life, ref)
@@ -46,9 +52,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 // lifeOf reads when a token expires. It returns the zero value if the token lacks the permission to
 // read that.
 func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.TokenInfo, error) {
-	// The part of a token before the dash is its id.
-	id, _, _ := strings.Cut(token, "-")
-	life, err := api.OwnKey(ctx, id)
+	life, err := api.OwnKey(ctx, idOf(token))
 	if coderd.IsNotFound(err) || coderd.IsForbidden(err) {
 		return coderd.TokenInfo{}, nil
 	}
@@ -75,7 +79,9 @@ func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretRe
 		ref.Key, ref.Name, expires.Format(time.RFC3339)))
 }
 
-func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference) (string, error) {
+// givenToken reads the token from the spec. It must not be one of the operator's own tokens, which the
+// operator revokes, and which expire soon. ours are the Secrets that contain those.
+func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference, ours []*corev1.Secret) (string, error) {
 	secret, err := p.secrets.Get(ctx, ref.Name)
 	switch {
 	case err != nil:
@@ -92,6 +98,14 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	if token == "" {
 		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) has no token in key %q; add it", ref.Name, ref.Key)
+	}
+	id := idOf(token)
+	for _, own := range ours {
+		if own.Annotations[AnnotationTokenID] == id {
+			return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+				"Secret %q (spec.operatorAccess.tokenSecretRef) contains a token that the operator created itself, in Secret %q; "+
+					"remove tokenSecretRef, or put your own token there", ref.Name, own.Name)
+		}
 	}
 	return token, nil
 }

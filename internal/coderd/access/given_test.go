@@ -72,6 +72,13 @@ func TestGivenToken(t *testing.T) {
 			},
 			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator created itself",
 		},
+		"that was copied from the operator's Secret": {
+			prepare: func(f *fixture) {
+				f.pass()
+				f.giveToken(f.token())
+			},
+			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: `in Secret "dev-operator-token"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

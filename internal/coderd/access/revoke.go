@@ -59,12 +59,11 @@ func (p *pass) withdraw(ctx context.Context) error {
 	return p.secrets.Delete(ctx, creds)
 }
 
-// withdrawToken revokes a token that the operator created and keeps its account, which is used
+// withdrawTokens revokes tokens that the operator created and keeps its account, which is used
 // again if the token is removed from the spec.
-func (p *pass) withdrawToken(ctx context.Context) error {
-	tokens, err := p.tokenSecrets(ctx)
-	if err != nil || len(tokens) == 0 {
-		return err
+func (p *pass) withdrawTokens(ctx context.Context, tokens []*corev1.Secret) error {
+	if len(tokens) == 0 {
+		return nil
 	}
 	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
 	if err != nil {

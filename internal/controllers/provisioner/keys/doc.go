@@ -15,6 +15,9 @@
 // the tags of the intent, and no daemon uses it. It is deleted before a new key is created. If one
 // of these two conditions is false, the key belongs to another owner.
 //
+// A user takes over a key of the operator by copying it into the Secret of spec.key.secretRef. The
+// operator then forgets that key.
+//
 // # Replacement
 //
 // A new key has another name, because pods still use the old key. Each pod has an annotation with

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -446,6 +447,46 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 	f.run(f.manager.Release)
 	if asked := f.Coder.Asked(); asked != 0 {
 		t.Errorf("it asks Coder %d times although it has no key", asked)
+	}
+}
+
+// A user copies the key into another Secret and names that one in the spec.
+func TestACopiedKeyIsHandedOver(t *testing.T) {
+	for name, do := range map[string]func(*Manager, context.Context, Request) (Result, error){
+		"while it runs": (*Manager).Release, "and is deleted at once": (*Manager).Withdraw,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.settle()
+			f.slow, f.cr.Spec.Tags = true, nil
+			f.pass()
+			f.Create(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"},
+				Data:       map[string][]byte{"key": f.Secret(secretName).Data["key"]},
+			})
+			f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+			f.pods = []string{""}
+			// A second pass continues after a crash in which the Secret was deleted and the status was not written.
+			for range 2 {
+				result := f.run(func(ctx context.Context, req Request) (Result, error) { return do(f.manager, ctx, req) })
+				if len(result.Left) > 0 || f.keyNames() != "gpu-2" {
+					t.Errorf("keys %s, result %+v", f.keyNames(), result)
+				}
+			}
+		})
+	}
+}
+
+// The Secret of the operator itself hands nothing over.
+func TestTheOperatorsOwnSecretIsNoHandover(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: secretName}
+	if result := f.run(f.manager.Release); result.Secret.Reason != coderv1alpha1.ReasonInvalidSpec || len(f.keys()) != 1 {
+		t.Errorf("keys %s, result %+v", f.keyNames(), result)
+	}
+	if f.run(f.manager.Withdraw); len(f.keys()) != 0 {
+		t.Errorf("keys %s", f.keyNames())
 	}
 }
 

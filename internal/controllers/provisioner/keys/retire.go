@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,8 +25,8 @@ func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
 	return p.result, err
 }
 
-// Release deletes everything that the operator created, once no pod uses it. It is for daemons
-// whose credentials now come from the spec.
+// Release deletes everything that the operator created, once no pod uses it, except for a key that
+// was handed over. It is for daemons whose credentials now come from the spec.
 func (m *Manager) Release(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.release(ctx)
@@ -235,9 +236,12 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 }
 
 // deleteKey deletes a key by its name, after checking that the key with that name has the recorded
-// id.
+// id. A key that was handed over stays.
 func (p *pass) deleteKey(ctx context.Context, api *coderd.Client, r Record) error {
 	if err := p.silent(); err != nil {
+		return err
+	}
+	if given, err := p.handedOver(ctx, api, r); given || err != nil {
 		return err
 	}
 	org, err := uuid.Parse(r.OrganizationID)
@@ -260,6 +264,24 @@ func (p *pass) deleteKey(ctx context.Context, api *coderd.Client, r Record) erro
 	}
 	p.result.Events.Normal(coderv1alpha1.ReasonProvisionerKeyDeleted, fmt.Sprintf("deleted provisioner key %q in organization %q", keys[i].Name, p.organization(r)))
 	return nil
+}
+
+// handedOver reports whether a user put this key into the Secret of spec.key.secretRef. The key then
+// belongs to the user and stays.
+func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bool, error) {
+	given := resources.KeySource(p.cr, nil)
+	if given == nil || p.cr.Spec.PSKSecretRef != nil {
+		return false, nil
+	}
+	secret, err := p.secrets.Get(ctx, given.Name)
+	if err != nil || secret == nil || p.secrets.Mine(secret) {
+		return false, err
+	}
+	key, err := api.CheckProvisionerKey(ctx, strings.TrimSpace(string(secret.Data[given.Key])))
+	if coderd.IsUnauthorized(err) {
+		return false, nil
+	}
+	return key.ID.String() == r.ID, err
 }
 
 func ignoreNotFound(err error) error {

@@ -150,6 +150,37 @@ func TestAnOwnTokenReplacesARegistrationOnlyIfCoderTakesIt(t *testing.T) {
 	}
 }
 
+// A user copies the operator's token into another Secret and names that one in the spec.
+func TestACopiedTokenHandsTheRegistrationOver(t *testing.T) {
+	for name, do := range map[string]func(*fixture){
+		"while it runs":          func(f *fixture) { f.settle() },
+		"and is deleted at once": func(f *fixture) { f.remove() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.settle()
+			f.secret("mine", map[string]string{"token": f.token()})
+			f.proxy.Spec.ControlPlaneRef = nil
+			f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
+			do(f)
+			if got := f.only(f.Coder); got.Token != string(f.Secret("mine").Data["token"]) {
+				t.Errorf("Coder has %+v", got)
+			}
+		})
+	}
+}
+
+// The Secret of the operator itself hands nothing over.
+func TestTheOperatorsOwnSecretIsNoHandover(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.proxy.Spec.ControlPlaneRef = nil
+	f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: tokenSecret}
+	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	f.remove()
+	f.checkNone(f.Coder.Proxies())
+}
+
 func TestAnOwnTokenThatCannotBeVerifiedIsUsed(t *testing.T) {
 	f := newFixture(t)
 	f.giveToken()

@@ -18,6 +18,9 @@
 // stored. The mark is the fragment of the icon's URL, which no browser sends or shows. All other
 // proxies belong to other owners. The operator changes neither them nor their tokens.
 //
+// A user takes over a proxy of the operator by copying its token into the Secret of
+// spec.proxySessionTokenSecretRef. The operator then forgets that proxy.
+//
 // # Invariants
 //
 //   - Each pass reads the current state again. If a pass is interrupted anywhere, the next

@@ -13,7 +13,7 @@ import (
 
 // given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
 // user and is never written. Earlier registrations of the operator are removed, unless Coder
-// rejects the given token.
+// rejects the given token. One to which the given token belongs was handed over and stays.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference, records []*record) error {
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	for _, r := range records {
@@ -88,6 +88,25 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		Message: "the session token of spec.proxySessionTokenSecretRef could not be verified: " + Stable(err.Error())}
 	p.remember(about, unverified)
 	return unverified
+}
+
+// handedOver returns the id of the proxy whose token a user put into the Secret of
+// spec.proxySessionTokenSecretRef, or an empty string. The user may have copied the token of a
+// registration, which then belongs to the user.
+func (p *pass) handedOver(ctx context.Context) (string, error) {
+	ref := p.proxy.Spec.ProxySessionTokenSecretRef
+	if ref == nil {
+		return "", nil
+	}
+	secret, err := p.secrets.Get(ctx, ref.Name)
+	if err != nil || secret == nil || p.secrets.Mine(secret) {
+		return "", err
+	}
+	id, ok := coderd.ProxyOfToken(strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])))
+	if !ok {
+		return "", nil
+	}
+	return id.String(), nil
 }
 
 // removeAll removes the operator's earlier registrations and their Secrets.

@@ -128,6 +128,15 @@ func (r *record) leave(former registration, now string) {
 	}
 }
 
+// forget drops the registration with this id, so that it is not removed.
+func (r *record) forget(id string) {
+	is := func(one registration) bool { return one.ID == id }
+	if is(r.registration) {
+		r.registration = registration{}
+	}
+	r.former = slices.DeleteFunc(r.former, is)
+}
+
 func (r *record) all() []registration {
 	var out []registration
 	if !r.empty() {
@@ -136,8 +145,8 @@ func (r *record) all() []registration {
 	return append(out, r.former...)
 }
 
-// load reads the records of this proxy. The one with the wanted name comes first. There is more
-// than one only while the Secret is being renamed.
+// load reads the records of this proxy, without a registration that was handed over. The one with the
+// wanted name comes first. There is more than one only while the Secret is being renamed.
 func (p *pass) load(ctx context.Context) ([]*record, error) {
 	wanted := resources.TokenSecretName(p.proxy)
 	others, err := p.secrets.Others(ctx, p.Client, wanted, isRecord)
@@ -159,6 +168,13 @@ func (p *pass) load(ctx context.Context) ([]*record, error) {
 		records = append([]*record{readRecord(secret)}, records...)
 	default:
 		p.foreign = secret
+	}
+	given, err := p.handedOver(ctx)
+	if err != nil || given == "" {
+		return records, err
+	}
+	for _, r := range records {
+		r.forget(given)
 	}
 	return records, nil
 }
