@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -63,25 +62,11 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	if err != nil {
 		return workload.Settled(err)
 	}
-	return r.cacheKnows(ctx, s)
-}
-
-// cacheKnows waits until the cache contains the current Secret. Then the pods are rolled only once
-// for a new key, and not a second time because of the Secret's checksum.
-func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 	if s.key.SecretRef == nil || s.key.SecretVersion == "" {
 		return nil
 	}
-	seen := &metav1.PartialObjectMetadata{}
-	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.key.SecretRef.Name}, seen)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the metadata of Secret %q: %w", s.key.SecretRef.Name, err)
-	}
-	if seen.ResourceVersion == s.key.SecretVersion {
-		return nil
-	}
-	return ensure.Waits(coderv1alpha1.ReasonWaiting, workload.ConflictInterval, "waiting until the cache contains the key's Secret")
+	// Otherwise the pods are rolled twice for a new key, because the checksum of the Secret changes later.
+	return r.kit.WaitForCache(ctx, s.cr.Namespace, s.key.SecretRef.Name, s.key.SecretVersion)
 }
 
 // duplicate returns a Stop if an older provisioner has the key of the same name.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
@@ -90,6 +91,21 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 		resources.RememberChecksum(&p.Workload, p.adopted)
 	}
 	return nil
+}
+
+// WaitForCache waits until the cache contains this version of a Secret, so that the checksum of the
+// pods is that of its current content.
+func (t *Toolkit) WaitForCache(ctx context.Context, namespace, name, version string) error {
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := t.Metadata.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, seen)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the metadata of Secret %q: %w", name, err)
+	}
+	if seen.ResourceVersion == version {
+		return nil
+	}
+	return ensure.Waits(coderv1alpha1.ReasonWaiting, ConflictInterval, "waiting until the cache contains Secret %q", name)
 }
 
 // runningChecksum returns the checksum of the current Deployment, or an empty string.

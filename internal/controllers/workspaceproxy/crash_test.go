@@ -91,6 +91,9 @@ func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
 		if f.Gone() {
 			break
 		}
+		if f.Has(deploymentName, &appsv1.Deployment{}) {
+			f.podsReady()
+		}
 	}
 	crashed := f.Fault.Struck()
 	f.restart()

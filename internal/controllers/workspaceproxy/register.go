@@ -37,7 +37,22 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	if result.State == registration.Unverified {
 		return nil
 	}
-	return result.NotReady(result.RequeueAfter)
+	if err := result.NotReady(result.RequeueAfter); err != nil || result.TokenVersion == "" {
+		return err
+	}
+	return r.kit.WaitForCache(ctx, s.proxy.Namespace, result.TokenRef.Name, result.TokenVersion)
+}
+
+// dropReplaced removes earlier registrations and Secrets when all pods use the current ones.
+func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
+	if !s.registration.Replaced || !s.Available() {
+		return nil
+	}
+	result, err := r.registrar.Retire(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})
+	r.kit.TellAll(&s.Pass, result.Events)
+	s.registration.Message += result.Message
+	s.registration.RequeueAfter = ensure.Sooner(s.registration.RequeueAfter, result.RequeueAfter)
+	return workload.Settled(err)
 }
 
 // podsReady reports whether pods exist and all of them are ready, which shows that Coder accepts

@@ -33,6 +33,36 @@ func TestTheNewRegistrationComesFirst(t *testing.T) {
 	}
 }
 
+// The Secret is renamed and renamed back, with another Coder in between, while the pods still use the
+// first registration.
+func TestWhatPodsUseStaysUntilTheyAreReplaced(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.slow = true
+	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
+	f.settle()
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	f.settle()
+	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = ""
+	f.settle()
+	if f.only(f.Coder); !f.HasSecret("renamed") {
+		t.Error("the Secret is gone")
+	}
+	f.only(f.other)
+	f.Coder.Asked()
+	f.other.Asked()
+	if f.pass(); f.Coder.Asked()+f.other.Asked() != 0 {
+		t.Error("it asks Coder at rest")
+	}
+	f.slow = false
+	f.settle()
+	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+	f.checkNone(f.Coder.Proxies())
+	if f.HasSecret("renamed") {
+		t.Error("the Secret is left")
+	}
+}
+
 func TestTheSameCoderByAnotherWayIsTheSameRegistration(t *testing.T) {
 	f := newFixture(t)
 	f.proxy.Spec.ControlPlaneRef.Name = "next"

@@ -29,7 +29,8 @@
 //     a crash does not lose it.
 //   - The token is regenerated only if Coder rejects the one in the Secret, or if there is
 //     none.
-//   - A new registration is created before the one that it replaces is removed.
+//   - A new registration is created before the one that it replaces is removed. Earlier
+//     registrations and Secrets stay until all pods use the current ones.
 //   - A pass that changes nothing writes nothing. It calls Coder only if the last check is
 //     an hour old, or a minute if the pods are not ready.
 //   - No error, Event, message or log contains a token.

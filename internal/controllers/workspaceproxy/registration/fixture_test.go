@@ -11,6 +11,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -27,6 +28,8 @@ type fixture struct {
 	manager *Manager
 	proxy   *coderv1alpha1.CoderWorkspaceProxy
 	healthy bool
+	// slow reports that pods still use what was replaced.
+	slow bool
 }
 
 // knownKinds is the scheme of the fake cluster.
@@ -99,8 +102,8 @@ func (f *fixture) restart() {
 	}
 }
 
-// pass runs Ensure once, stores what the status stores, and checks that messages contain no
-// secrets.
+// pass does what the controller does in one pass, stores what the status stores, and checks that
+// messages contain no secrets.
 func (f *fixture) pass() Result {
 	f.T.Helper()
 	result, err := f.try()
@@ -110,7 +113,14 @@ func (f *fixture) pass() Result {
 
 func (f *fixture) try() (Result, error) {
 	f.T.Helper()
-	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: f.proxy, AccessURL: f.accessURL(), Healthy: f.healthy})
+	request := Request{Proxy: f.proxy, AccessURL: f.accessURL(), Healthy: f.healthy}
+	result, err := f.manager.Ensure(f.Ctx, request)
+	if err == nil && (result.State == Ready || result.State == Unverified) && result.Replaced && !f.slow {
+		var retired Result
+		retired, err = f.manager.Retire(f.Ctx, request)
+		result.Events, result.Message = append(result.Events, retired.Events...), result.Message+retired.Message
+		result.RequeueAfter = ensure.Sooner(result.RequeueAfter, retired.RequeueAfter)
+	}
 	f.checkSilence(result, err)
 	if err == nil {
 		f.proxy.Status.ProxyID, f.proxy.Status.ProxyName = result.ProxyID, result.ProxyName

@@ -12,8 +12,8 @@ import (
 )
 
 // given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
-// user and is never written. Earlier registrations of the operator are removed, unless Coder
-// rejects the given token. One to which the given token belongs was handed over and stays.
+// user and is never written. Retire may remove earlier registrations of the operator, unless Coder
+// rejects the given token.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference, records []*record) error {
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	for _, r := range records {
@@ -38,22 +38,13 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if p.result.Registered != nil && !*p.result.Registered {
 		return unverified
 	}
-	note, err := p.removeAll(ctx, records)
-	if err != nil {
-		return err
-	}
-	if s := ensure.Stopped(unverified); s != nil && note != "" {
-		return &ensure.Stop{State: s.State, Reason: s.Reason, Message: s.Message + note, After: retryFailed}
-	}
+	p.result.Replaced = len(records) > 0
 	if unverified != nil {
 		return unverified
 	}
 	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, fmt.Sprintf(
-		"Coder at %s accepts the session token of spec.proxySessionTokenSecretRef", strings.TrimSuffix(p.req.AccessURL, "/"))+note)
+		"Coder at %s accepts the session token of spec.proxySessionTokenSecretRef", strings.TrimSuffix(p.req.AccessURL, "/")))
 	p.result.RequeueAfter = p.untilRecheck()
-	if note != "" {
-		p.result.RequeueAfter = retryFailed
-	}
 	return nil
 }
 
@@ -107,26 +98,4 @@ func (p *pass) handedOver(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	return id.String(), nil
-}
-
-// removeAll removes the operator's earlier registrations and their Secrets.
-func (p *pass) removeAll(ctx context.Context, records []*record) (note string, err error) {
-	for _, r := range records {
-		r.replace(registration{}, p.timestamp())
-		if err := p.save(ctx, r); err != nil {
-			return "", err
-		}
-		n, err := p.removeFormer(ctx, r)
-		if err != nil {
-			return "", err
-		}
-		note += n
-		if len(r.former) > 0 {
-			continue
-		}
-		if err := p.secrets.Delete(ctx, r.secret); err != nil {
-			return "", err
-		}
-	}
-	return note, nil
 }

@@ -85,6 +85,18 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	return p.result, err
 }
 
+// Retire removes what the spec no longer asks for: earlier registrations of the operator, and Secrets
+// with earlier names. The caller runs it after an Ensure with Result.Replaced, when all pods use the
+// current token. The Message of the Result describes the registrations that are not removed yet.
+func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	note, err := p.retire(ctx)
+	if note != "" {
+		p.result.Message, p.result.RequeueAfter = note, retryFailed
+	}
+	return p.result, err
+}
+
 // Remove removes every registration that the operator created for this proxy. While Coder does not
 // answer, the State of the Result is Waiting or Failed, and LeftBehind names what remains. The
 // caller decides for how long to retry. The State is Ready when everything that can be removed is
@@ -140,12 +152,12 @@ func (p *pass) use(r *record) {
 	if r.ID != "" {
 		p.result.ProxyName = r.Name
 	}
-	p.result.TokenRef, p.result.AccessURL = nil, ""
+	p.result.TokenRef, p.result.TokenVersion, p.result.AccessURL = nil, "", ""
 	if r.token == "" || r.secret == nil {
 		return
 	}
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: r.secret.Name, Key: coderv1alpha1.SecretKeyToken}
-	p.result.AccessURL = r.accessURL
+	p.result.TokenVersion, p.result.AccessURL = r.secret.ResourceVersion, r.accessURL
 	if p.isWanted(r) {
 		p.result.AccessURL = cmp.Or(p.req.AccessURL, r.accessURL)
 	}
@@ -187,6 +199,8 @@ type Result struct {
 	// TokenRef is the location of the session token for the pods. It is kept while Coder does not
 	// answer, and is nil if there is no token.
 	TokenRef *coderv1alpha1.TokenSecretReference
+	// TokenVersion is the resource version of that Secret, if the operator created it.
+	TokenVersion string
 	// AccessURL is the access URL of the Coder that this token is for. While a new registration is
 	// pending, it differs from that of the request. Empty means unknown.
 	AccessURL string
@@ -195,6 +209,8 @@ type Result struct {
 	// Registered reports whether the proxy is registered in Coder and Coder accepts the token. Nil
 	// means that this pass did not find out.
 	Registered *bool
+	// Replaced reports that there is something for Retire to remove.
+	Replaced bool
 	// SecretForeign reports that the Secret for the token belongs to another owner.
 	SecretForeign bool
 	// LeftBehind describes the registrations that Remove could not remove.

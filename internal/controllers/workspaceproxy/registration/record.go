@@ -184,7 +184,7 @@ func isRecord(secret *corev1.Secret) bool {
 }
 
 // settle merges the existing Secrets into one with the wanted name. It returns nil if there is
-// none.
+// none. Pods may still use the others: Retire deletes them.
 func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	if len(records) > 0 {
 		p.use(records[0])
@@ -204,7 +204,6 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 			return nil, err
 		}
 		kept, records = moved, append([]*record{moved}, records...)
-		p.use(kept)
 	}
 	for _, extra := range records[1:] {
 		for _, r := range extra.all() {
@@ -215,10 +214,9 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 		if err := p.save(ctx, kept); err != nil {
 			return nil, err
 		}
-		if err := p.secrets.Delete(ctx, extra.secret); err != nil {
-			return nil, err
-		}
+		p.result.Replaced = true
 	}
+	p.use(kept)
 	return kept, nil
 }
 

@@ -24,21 +24,14 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	if err != nil {
 		return err
 	}
-	if !p.recall(p.digest(t, kept)) || len(kept.former) > 0 {
+	if !p.recall(p.digest(t, kept)) {
 		if kept, err = p.verify(ctx, t, kept); err != nil {
 			return p.patient(err)
 		}
 	}
 	p.registered(true)
-	note, err := p.removeFormer(ctx, kept)
-	if err != nil {
-		return err
-	}
-	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.Name)+note)
-	if note != "" {
-		p.result.RequeueAfter = retryFailed
-		return nil
-	}
+	p.result.Replaced = p.result.Replaced || len(kept.former) > 0
+	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.Name))
 	p.result.RequeueAfter = p.untilRecheck()
 	return nil
 }

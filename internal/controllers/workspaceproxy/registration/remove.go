@@ -77,6 +77,44 @@ func (p *pass) completed(r registration) registration {
 	return r
 }
 
+func (p *pass) retire(ctx context.Context) (note string, err error) {
+	records, err := p.load(ctx)
+	if err != nil || len(records) == 0 {
+		return "", err
+	}
+	if p.proxy.Spec.ProxySessionTokenSecretRef != nil {
+		return p.removeAll(ctx, records)
+	}
+	for _, extra := range records[1:] {
+		if err := p.secrets.Delete(ctx, extra.secret); err != nil {
+			return "", err
+		}
+	}
+	return p.removeFormer(ctx, records[0])
+}
+
+// removeAll removes the operator's earlier registrations and their Secrets.
+func (p *pass) removeAll(ctx context.Context, records []*record) (note string, err error) {
+	for _, r := range records {
+		r.replace(registration{}, p.timestamp())
+		if err := p.save(ctx, r); err != nil {
+			return "", err
+		}
+		n, err := p.removeFormer(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		note += n
+		if len(r.former) > 0 {
+			continue
+		}
+		if err := p.secrets.Delete(ctx, r.secret); err != nil {
+			return "", err
+		}
+	}
+	return note, nil
+}
+
 // removeFormer removes the registrations that the spec no longer asks for, if their Coder is
 // reachable. note describes those that are not removed yet. After an hour they are left behind with
 // an Event.
