@@ -156,6 +156,12 @@ func TestAServiceAccountIsDetachedNotDeleted(t *testing.T) {
 	if metav1.GetControllerOf(account) != nil {
 		t.Error("the ServiceAccount is still the control plane's, and would be deleted with it")
 	}
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.DisableCreate = false })
+	f.Settle()
+	if f.Get("coder", account); !metav1.IsControlledBy(account, f.Object()) {
+		t.Errorf("the ServiceAccount is not taken back: %+v", account.ObjectMeta)
+	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
 func TestScalingDownKeepsTheToken(t *testing.T) {

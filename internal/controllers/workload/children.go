@@ -64,9 +64,10 @@ func children() []child {
 			inUse: func(p *Pass, account client.Object) bool {
 				return slices.Contains(p.Workload.FormerAccounts, account.GetName())
 			},
-			// A ServiceAccount that the operator created stays.
+			// A ServiceAccount that the operator created stays, and is adopted if the spec asks for it again.
 			unwanted: func(t *Toolkit, ctx context.Context, p *Pass) error {
-				return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, client.MatchingLabels(p.Workload.Labels))
+				handOver := map[string]string{coderv1alpha1.AnnotationAdopt: p.adoptValue()}
+				return t.detachAll(ctx, p, t.Client, &corev1.ServiceAccount{}, handOver, client.MatchingLabels(p.Workload.Labels))
 			},
 		},
 		{
@@ -232,9 +233,12 @@ func (t *Toolkit) apply(ctx context.Context, p *Pass, desired client.Object) (*P
 
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
 	return apply.Adopting(apply.ControlledBy(p.Object, t.Client.Scheme()),
-		coderv1alpha1.AnnotationAdopt, p.Kind.Name+"/"+p.Object.GetName(),
+		coderv1alpha1.AnnotationAdopt, p.adoptValue(),
 		func(ctx context.Context) error { return t.confirmOwner(ctx, p.Object) })
 }
+
+// adoptValue returns the value of AnnotationAdopt with which the object adopts another one.
+func (p *Pass) adoptValue() string { return p.Kind.Name + "/" + p.Object.GetName() }
 
 // confirmOwner returns apply.ErrOwnerDeleted if the API server reports that an owner is being
 // deleted or does not exist.

@@ -37,7 +37,7 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	if t.LeavesChildren(p) {
 		for _, kind := range append(t.childKinds(), &rbacv1.RoleBinding{}, &rbacv1.Role{}) {
 			// The cache may not contain a child that was just adopted.
-			if err := t.detachAll(ctx, p, t.Live, kind); err != nil {
+			if err := t.detachAll(ctx, p, t.Live, kind, nil); err != nil {
 				return err
 			}
 		}

@@ -141,14 +141,17 @@ func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 }
 
 // detachAll removes the owner reference from the children of one kind that a reader has, so that they are
-// not deleted with the owner.
-func (t *Toolkit) detachAll(ctx context.Context, p *Pass, reader client.Reader, kind client.Object, opts ...client.ListOption) error {
+// not deleted with the owner, and adds annotations to them.
+func (t *Toolkit) detachAll(
+	ctx context.Context, p *Pass, reader client.Reader, kind client.Object, annotations map[string]string, opts ...client.ListOption,
+) error {
 	owned, err := t.owned(ctx, p, reader, kind, opts...)
 	if err != nil {
 		return err
 	}
 	for _, child := range owned {
 		base := child.DeepCopyObject().(client.Object)
+		ensure.Annotate(child, annotations)
 		err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme())
 		if err == nil {
 			err = client.IgnoreNotFound(t.Client.Patch(ctx, child, LockedPatch(base)))
