@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -282,6 +284,28 @@ func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
 	f.Reconcile()
 	if slices.Contains(names(), "CODER_ACCESS_URL") {
 		t.Errorf("environment %v overrides the CODER_ACCESS_URL of the ConfigMap", names())
+	}
+
+	// Another access URL would roll the pods of all proxies, so a failed read must not change it.
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	kubetest.EachStep(t, 3, func(at int) bool {
+		f.restart()
+		f.reads.SetError(at, false, apierrors.NewInternalError(errors.New("no answer")))
+		_, _ = f.Try()
+		if got := f.Object().Status.AccessURL; got != "" {
+			t.Errorf("after the failed read %d the access URL is %q, and the ConfigMap has another one", at, got)
+		}
+		return f.reads.Struck()
+	})
+	// The revocation of the token waits for Coder.
+	f.reads.Set(0, false)
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.Delete()
+	f.Reconcile()
+	if got := f.Object().Status.AccessURL; got != "" {
+		t.Errorf("during the deletion the access URL is %q", got)
 	}
 }
 

@@ -14,14 +14,18 @@ import (
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
-// keeps only recorded values: the prefix, the last known version and image, the reference to a
-// token that no result contradicts, the last known licenses, and the transition times.
+// keeps only recorded values: the prefix, the last known version, image and access URL, the reference
+// to a token that no result contradicts, the last known licenses, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status := *s.cp.Status.DeepCopy()
-	status.URL, status.AccessURL = "", ""
-	if !s.ServiceForeign && workload.InvalidName(&s.Pass) == "" {
+	if s.ServiceForeign || workload.InvalidName(&s.Pass) != "" {
+		status.URL, status.AccessURL = "", ""
+	} else {
 		status.URL = s.url()
-		status.AccessURL = resources.AccessURL(s.Workload)
+		// Without the names from spec.envFrom the access URL is unknown, and another one would roll the pods of all proxies.
+		if !s.Deleting() && s.Outcome.Succeeded(workload.StepReferences) {
+			status.AccessURL = resources.AccessURL(s.Workload)
+		}
 	}
 	if s.build != nil {
 		status.Version = s.build.Version
