@@ -415,6 +415,29 @@ func TestTheSecondNameMayBeTaken(t *testing.T) {
 	}
 }
 
+// Coder's database is restored from before the last replacement: Coder has the replaced key again, which
+// no record contains, and not the current one.
+func TestARestoredDatabaseGetsANewKey(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.cr.Spec.Tags = nil
+	f.settle()
+	f.checkWhole("gpu-2")
+	f.Coder.RemoveProvisionerKey(organization, "gpu-2")
+	f.Coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
+	f.Forward(time.Hour)
+	f.settle()
+	if names := f.keyNames(); names != "gpu gpu-2" {
+		t.Errorf("keys: %s", names)
+	}
+
+	// In another organization the operator never had a key.
+	f.Coder.AddOrganization("sales")
+	f.Coder.AddProvisionerKey("sales", "gpu", nil)
+	f.cr.Spec.OrganizationName = "sales"
+	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+}
+
 // The Secret was deleted during a replacement. Both keys are found through the status and the pods.
 func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
 	f := newFixture(t)

@@ -98,16 +98,17 @@ type choice struct {
 }
 
 // choose returns the first name that no key has. The spec asks for the first name, so if a key of
-// another owner has it, choose returns that name as taken. The operator itself chose the further
-// names, so a further name that is in use is skipped. An empty choice means that all names are in
-// use.
-func choose(names []string, keys []coderd.ProvisionerKey, mine func(id string) bool) choice {
-	for i, name := range names {
+// another owner has it, choose returns that name as taken, unless the operator had a key here before:
+// after a restore of Coder's database, a key that was replaced may have the name. The operator itself
+// chose the further names, so a further name that is in use is skipped. An empty choice means that all
+// names are in use.
+func choose(w wanted, keys []coderd.ProvisionerKey, s *stored) choice {
+	for i, name := range w.names {
 		k := named(keys, name)
 		switch {
 		case k == nil:
 			return choice{name: name}
-		case i == 0 && !mine(k.ID.String()):
+		case i == 0 && !s.knows(k.ID.String()) && !s.had(w):
 			return choice{taken: name}
 		}
 	}
@@ -140,7 +141,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	if err := p.recoverLost(ctx, keys, w); err != nil {
 		return err
 	}
-	picked := choose(w.names, keys, p.stored.knows)
+	picked := choose(w, keys, p.stored)
 	switch {
 	case picked.taken != "":
 		return p.nameTaken(ctx, picked.taken, w)

@@ -122,6 +122,15 @@ func (s *stored) knows(id string) bool {
 		slices.ContainsFunc(s.replaced, func(r Record) bool { return r.ID == id })
 }
 
+// had reports whether the operator created a key with one of the wanted names in the same
+// organization.
+func (s *stored) had(w wanted) bool {
+	is := func(r Record) bool {
+		return r.ControlPlane == w.controlPlane && r.OrganizationID == w.org.ID.String() && hasName(w.names, r.Name)
+	}
+	return s.record != nil && is(*s.record) || slices.ContainsFunc(s.replaced, is)
+}
+
 // age returns how long ago the key was created, and whether that is known.
 func (r *Record) age(now time.Time) (time.Duration, bool) {
 	made, err := time.Parse(time.RFC3339, r.CreatedAt)
