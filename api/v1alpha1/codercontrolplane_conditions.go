@@ -89,8 +89,8 @@ const (
 	// ReasonOrphaned: the object was deleted with --cascade=orphan; the message names what its pods
 	// still need in Coder and in other namespaces (Event).
 	ReasonOrphaned = "Orphaned"
-	// ReasonGrantsLeftBehind: the object was deleted without revoking its permissions in a namespace in
-	// which the operator has no permissions (Event).
+	// ReasonGrantsLeftBehind: the object was deleted without revoking its permissions in a namespace that
+	// the operator does not watch, or in which it has no permissions (Event).
 	ReasonGrantsLeftBehind = "GrantsLeftBehind"
 	// ReasonAuthorForbidden: the author of spec.rbac has no permission to grant one of its rules.
 	ReasonAuthorForbidden = "AuthorForbidden"

@@ -367,4 +367,14 @@ func TestNamespacesThatTheOperatorDoesNotWorkIn(t *testing.T) {
 	if len(roles.Items) != 1 || roles.Items[0].Namespace != "coder" {
 		t.Errorf("roles are %v", roles.Items)
 	}
+
+	// Before a restart with fewer namespaces, the operator may have granted permissions there.
+	if !strings.Contains(condition.Message, "coder.com/control-plane=coder") {
+		t.Errorf("message %q does not say what to delete", condition.Message)
+	}
+	f.Delete()
+	f.Reconcile()
+	if !f.Gone() || f.Events.Count("Warning GrantsLeftBehind") != 1 {
+		t.Errorf("gone: %t, Events: %q", f.Gone(), f.Events.All())
+	}
 }

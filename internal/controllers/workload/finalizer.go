@@ -49,6 +49,9 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 		}
 	}
 	p.Released = true
+	if !t.LeavesChildren(p) {
+		t.tellUnwatched(p)
+	}
 	if len(p.Stays) > 0 {
 		t.Tell(p, corev1.EventTypeNormal, coderv1alpha1.ReasonOrphaned,
 			"the pods keep running, and what they need stays; delete it when no pod uses it: "+strings.Join(p.Stays, "; "))

@@ -57,8 +57,8 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 }
 
 func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
-	if len(t.Namespaces) > 0 && !slices.Contains(t.Namespaces, namespace) {
-		return &unwatchedError{namespace}
+	if !t.watches(namespace) {
+		return &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
@@ -109,11 +109,31 @@ func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
 }
 
 // unwatchedError reports that the operator does not watch a namespace.
-type unwatchedError struct{ namespace string }
+type unwatchedError struct {
+	namespace   string
+	ownerLabels map[string]string
+}
 
 func (e *unwatchedError) Error() string {
-	return fmt.Sprintf("the operator does not watch namespace %q; add it to the operator's --watch-namespaces, "+
-		"or remove it from spec.rbac", e.namespace)
+	return fmt.Sprintf("the operator does not watch namespace %q, so it grants and revokes no permissions there; add it to the operator's --watch-namespaces, "+
+		"or remove it from spec.rbac and delete the Roles and RoleBindings with the labels %q there, if there are any",
+		e.namespace, labels.FormatLabels(e.ownerLabels))
+}
+
+func (t *Toolkit) watches(namespace string) bool {
+	return len(t.Namespaces) == 0 || slices.Contains(t.Namespaces, namespace)
+}
+
+// tellUnwatched records an Event for each namespace of the spec in which no permissions were revoked,
+// because the operator does not watch it. It may have granted some when it did.
+func (t *Toolkit) tellUnwatched(p *Pass) {
+	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
+		if !t.watches(namespace) {
+			t.Tell(p, corev1.EventTypeWarning, coderv1alpha1.ReasonGrantsLeftBehind, fmt.Sprintf(
+				"the operator does not watch namespace %q, so it revoked no permissions for workspaces there; delete the Roles and RoleBindings with the labels %q there, if there are any",
+				namespace, labels.FormatLabels(p.Workload.Rights.OwnerLabels)))
+		}
+	}
 }
 
 func grantTrouble(namespace string, err error) (*Problem, error) {
