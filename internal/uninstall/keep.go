@@ -30,6 +30,9 @@ func (u *uninstaller) keepAll(ctx context.Context) error {
 		if err := u.eachChild(ctx, u.objects, u.disown); err != nil {
 			return err
 		}
+		if err := u.eachRight(ctx, u.objects, u.sayRight); err != nil {
+			return err
+		}
 		if err := u.stillStopped(ctx); err != nil {
 			return err
 		}
@@ -108,9 +111,23 @@ func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMet
 		if err != nil {
 			return err
 		}
-		u.say("Keep this command, which makes %s the owner of %s again:\n  %s", owner, nameOf(child), command)
+		u.sayWayBack(child, owner, command)
 	}
 	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
+}
+
+func (u *uninstaller) sayWayBack(child *metav1.PartialObjectMetadata, owner object, command string) {
+	u.say("Keep this command, which makes %s the owner of %s again:\n  %s", owner, nameOf(child), command)
+}
+
+// sayRight prints the command that restores the owner of a Role or RoleBinding in another namespace.
+func (u *uninstaller) sayRight(right *metav1.PartialObjectMetadata, owner object) error {
+	if right.Namespace == owner.GetNamespace() {
+		return nil
+	}
+	u.sayWayBack(right, owner, fmt.Sprintf(`kubectl -n %s annotate --overwrite %s %s %s="%s"`,
+		right.Namespace, strings.ToLower(right.Kind), right.Name, coderv1alpha1.AnnotationOwnerUID, lookUpUID(owner)))
+	return nil
 }
 
 // withoutOwner removes an owner reference from an object and adds annotations to it.

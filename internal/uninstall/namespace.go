@@ -147,8 +147,9 @@ func (u *uninstaller) wayBack() string {
 		"2. Apply the manifests, which this command and its earlier runs wrote to standard output. The operator takes over the Deployments, " +
 		"Services and other objects that have the annotation " + coderv1alpha1.AnnotationAdopt + ". No pod restarts:\n" +
 		"  kubectl apply -f coders.yaml\n" +
-		"3. Run each of the commands \"kubectl ... patch secret\" that this command and its earlier runs printed. They make the applied " +
-		"objects the owners of their Secrets. The operator does not take over a Secret by annotation, because it contains credentials.\n" +
+		"3. Run each of the commands \"kubectl ... patch secret\" and \"kubectl ... annotate\" that this command and its earlier runs printed. " +
+		"They make the applied objects the owners of their Secrets, and of their Roles and RoleBindings in other namespaces. " +
+		"The operator does not take over a Secret by annotation, because it contains credentials.\n" +
 		"The operator's accounts and tokens in Coder still exist."
 }
 
@@ -165,8 +166,12 @@ func (u *uninstaller) givingBack(secret *metav1.PartialObjectMetadata, owner obj
 	if err != nil {
 		return "", fmt.Errorf("writing the command for Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	lookup := fmt.Sprintf("\"'\"$(kubectl -n %s get %s %s -o jsonpath='{.metadata.uid}')\"'\"",
-		owner.GetNamespace(), owner.definition.Name, owner.GetName())
+	lookup := `"'"` + lookUpUID(owner) + `"'"`
 	return fmt.Sprintf("kubectl -n %s patch secret %s --type=merge -p '%s'",
 		secret.Namespace, secret.Name, strings.Replace(string(patch), `"`+uid+`"`, lookup, 1)), nil
+}
+
+// lookUpUID returns the shell expression for the UID of the re-created custom resource.
+func lookUpUID(owner object) string {
+	return fmt.Sprintf("$(kubectl -n %s get %s %s -o jsonpath='{.metadata.uid}')", owner.GetNamespace(), owner.definition.Name, owner.GetName())
 }

@@ -125,7 +125,7 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 	if err := u.stopOperator(ctx); err != nil {
 		return err
 	}
-	owners := map[types.UID]bool{}
+	var abandoned []object
 	for _, o := range left {
 		now := &o
 		if !u.dryRun {
@@ -137,7 +137,7 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 		if now == nil {
 			continue
 		}
-		owners[o.GetUID()] = true
+		abandoned = append(abandoned, o)
 		u.leave("%s", inCoder(*now))
 		if err := u.release(ctx, *now); err != nil {
 			return err
@@ -146,12 +146,14 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 			u.leave("%s is not deleted yet, because it has finalizers of other software: %s", now, strings.Join(others, ", "))
 		}
 	}
-	return u.removeRights(ctx, owners)
+	return u.eachRight(ctx, abandoned, func(right *metav1.PartialObjectMetadata, _ object) error {
+		return u.delete(ctx, right, nameOf(right))
+	})
 }
 
-// removeRights deletes the Roles and RoleBindings that the operator created in other
-// namespaces, which owner references cannot cover.
-func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]bool) error {
+// eachRight calls do for the Roles and RoleBindings that the operator created for one of the given
+// objects, also in other namespaces, which owner references cannot cover.
+func (u *uninstaller) eachRight(ctx context.Context, objects []object, do func(*metav1.PartialObjectMetadata, object) error) error {
 	for _, noun := range []string{"RoleBinding", "Role"} {
 		found, err := u.list(ctx, kind("rbac.authorization.k8s.io", noun), client.MatchingLabels{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})
 		if err != nil {
@@ -159,10 +161,13 @@ func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]boo
 		}
 		for i := range found {
 			item := &found[i]
-			if !owners[types.UID(item.Annotations[coderv1alpha1.AnnotationOwnerUID])] {
+			owner := slices.IndexFunc(objects, func(o object) bool {
+				return string(o.GetUID()) == item.Annotations[coderv1alpha1.AnnotationOwnerUID]
+			})
+			if owner < 0 {
 				continue
 			}
-			if err := u.delete(ctx, item, nameOf(item)); err != nil {
+			if err := do(item, objects[owner]); err != nil {
 				return err
 			}
 		}

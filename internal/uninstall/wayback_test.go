@@ -62,6 +62,12 @@ func TestTakenBack(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
 	c.all(t)
+	rights := c.rightsElsewhere(t)
+	t.Cleanup(func() {
+		if err := c.kube.Delete(context.Background(), rights); err != nil {
+			t.Error(err)
+		}
+	})
 	manifests, said := c.keptInTwoRuns(t)
 	if documents := strings.Count(manifests, "---\n"); documents != 4 {
 		t.Errorf("the two runs wrote %d manifests, not three and the one that was left:\n%s", documents, manifests)
@@ -79,8 +85,8 @@ func TestTakenBack(t *testing.T) {
 			script = append(script, "kubectl "+strings.TrimSpace(command))
 		}
 	}
-	if len(script) != 4 {
-		t.Fatalf("it prints %d commands, not one for the objects and one for each of three Secrets:\n%s", len(script), said)
+	if len(script) != 6 {
+		t.Fatalf("it prints %d commands, not one for the objects, one for each of three Secrets, and in both runs one for the Role:\n%s", len(script), said)
 	}
 	// The command for the objects is the last one, and the first one to run.
 	slices.Reverse(script)
@@ -118,6 +124,13 @@ func TestTakenBack(t *testing.T) {
 		}
 		if !claim.Holds(deployment) {
 			t.Errorf("Deployment %s would not be taken over: %v", deployment.Name, deployment.Annotations)
+		}
+		if d.Kind != "CoderControlPlane" {
+			continue
+		}
+		c.get(t, rights, rights.Namespace, rights.Name)
+		if uid := rights.Annotations["coder.com/workspace-rbac-owner-uid"]; uid != string(owner.GetUID()) {
+			t.Errorf("Role %s in another namespace has the owner %q, not %s", rights.Name, uid, owner.GetUID())
 		}
 	}
 }
