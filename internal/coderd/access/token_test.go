@@ -1,6 +1,7 @@
 package access
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,42 @@ func TestTokenOfATakenName(t *testing.T) {
 		})
 	}
 }
+
+// A process is paused and is no longer the leader. The new leader creates and stores a token, and then the
+// process continues.
+func TestTokenOfANewLeaderIsNotDeleted(t *testing.T) {
+	for name, path := range map[string]string{
+		"paused before the log-in": "/api/v2/users/login", "paused before the creation": "/api/v2/users/me/keys/tokens",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.pass()
+			f.Delete(f.Secret("dev-operator-token"))
+			paused := f.manager
+			f.restart()
+			newLeader, led := f.manager, false
+			paused.NewClient = func(cfg coderd.Config) (*coderd.Client, error) {
+				cfg.Transport = transportFunc(func(req *http.Request) (*http.Response, error) {
+					if !led && req.Method == http.MethodPost && req.URL.Path == path {
+						led = true
+						f.WantState(f.run(newLeader.Ensure).Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+					}
+					return http.DefaultTransport.RoundTrip(req)
+				})
+				return coderd.New(cfg)
+			}
+			f.WantState(f.run(paused.Ensure).Result, Waiting, coderv1alpha1.ReasonWaiting)
+			if !led {
+				t.Fatal("the process was not paused")
+			}
+			f.checkWhole()
+		})
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
 	f := newFixture(t)
