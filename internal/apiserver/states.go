@@ -110,9 +110,10 @@ func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	var all []syncstatus.Status
 	for _, m := range members {
 		p, ok := stored[m.ControlPlane]
-		if !ok {
+		if !ok || p.UID != "" && p.UID != m.UID {
+			// The UID of an earlier control plane of this name stays: the mirror removes its objects.
 			p = syncstatus.Status{
-				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
+				ControlPlane: m.ControlPlane, UID: p.UID, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
 				NeverServed: m.NeverServed && !s.known(m.ControlPlane),
 				Since:       metav1.NewTime(s.began), Message: "the operator has not read its objects yet",
 			}
@@ -162,7 +163,7 @@ func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 			controlPlane.Name = ""
 		}
 		p := syncstatus.Status{
-			ControlPlane: controlPlane, NamePrefix: state.Spec.NamePrefix,
+			ControlPlane: controlPlane, UID: state.Spec.ControlPlaneUID, NamePrefix: state.Spec.NamePrefix,
 			State: syncstatus.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
 			Since: metav1.NewTime(state.Spec.Since.Time), Message: state.Spec.Message,
 		}
@@ -186,8 +187,11 @@ func (s *states) publish(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := s.board.Changed()
 		retry := (<-chan time.Time)(nil)
-		if err := s.write(ctx, written); err != nil && ctx.Err() == nil {
+		left, err := s.write(ctx, written)
+		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Could not write the sync status of the control planes; retrying")
+		}
+		if left || err != nil {
 			retry = time.After(statesRetry)
 		}
 		select {
@@ -198,15 +202,16 @@ func (s *states) publish(ctx context.Context) {
 	}
 }
 
-// write updates the states in the cluster. written holds the states that are already up to date.
-func (s *states) write(ctx context.Context, written map[types.NamespacedName]syncstatus.Status) error {
+// write updates the states in the cluster. written holds the states that are already up to date. left
+// reports that a state cannot be deleted yet.
+func (s *states) write(ctx context.Context, written map[types.NamespacedName]syncstatus.Status) (left bool, err error) {
 	all, known := s.board.All()
 	if !known {
-		return nil
+		return false, nil
 	}
 	stored, err := s.stored()
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	wanted := map[types.NamespacedName]bool{}
@@ -221,21 +226,39 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 		}
 		written[p.ControlPlane] = p
 	}
-	for name := range stored {
+	for name, p := range stored {
 		if wanted[name] {
 			continue
 		}
-		if !s.held() {
-			errs = append(errs, errNotHeld)
-			break
-		}
-		err := s.client.Resource(mirrorStates).Namespace(name.Namespace).Delete(ctx, stateName(name), metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		stays, err := s.retract(ctx, p)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
+		left = left || stays
 		delete(written, name)
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
+}
+
+// retract deletes the state of a control plane that is no longer served. As long as it has objects, its
+// state stays: otherwise the next replica that mirrors would take them for the objects of a new control
+// plane of the same name.
+func (s *states) retract(ctx context.Context, p syncstatus.Status) (stays bool, err error) {
+	switch {
+	case s.known(p.ControlPlane) && p.Seen:
+		// Some of the objects are gone.
+		p.State, p.Seen, p.Since, p.Message = syncstatus.Syncing, false, metav1.Now(), "its objects are being removed"
+		return true, s.put(ctx, p)
+	case s.known(p.ControlPlane):
+		return true, nil
+	case !s.held():
+		return false, errNotHeld
+	}
+	err = s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace).Delete(ctx, stateName(p.ControlPlane), metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return false, err
 }
 
 // stateName returns the name of the state of a control plane.
@@ -248,7 +271,7 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 		TypeMeta:   metav1.TypeMeta{APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: stateName(p.ControlPlane)},
 		Spec: metadatav1alpha1.MirrorStateSpec{
-			State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
+			ControlPlaneUID: p.UID, State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
 			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed,
 		},
 	}

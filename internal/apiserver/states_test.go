@@ -1,9 +1,12 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,14 +15,19 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
+
+func statesClient() *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		mirrorStates: "CoderMirrorStateList",
+	})
+}
 
 // TestADeposedReplicaWritesNoState covers a replica whose Lease expires while it reads the state that
 // it replaces.
 func TestADeposedReplicaWritesNoState(t *testing.T) {
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		mirrorStates: "CoderMirrorStateList",
-	})
+	client := statesClient()
 	held := true
 	s := &states{client: client, held: func() bool { return held }}
 	status := syncstatus.Status{ControlPlane: types.NamespacedName{Namespace: "coder", Name: "coder"}, State: syncstatus.Ready}
@@ -36,6 +44,51 @@ func TestADeposedReplicaWritesNoState(t *testing.T) {
 	}
 	object, err := client.Resource(mirrorStates).Namespace("coder").Get(t.Context(), "coder", metav1.GetOptions{})
 	if err != nil || at(object, "spec", "state") != "Ready" {
+		t.Errorf("%v, %v", object, err)
+	}
+}
+
+// TestTheStateOfAnEarlierControlPlane covers a control plane that was replaced by another one of the same
+// name. Its state stays until its objects are removed, so that each replica that mirrors removes them.
+func TestTheStateOfAnEarlierControlPlane(t *testing.T) {
+	ctx, client := t.Context(), statesClient()
+	name := types.NamespacedName{Namespace: "coder", Name: "coder"}
+	members, board, objects := &provider{}, &syncstatus.Board{}, true
+	members.introduce(connections.Member{ControlPlane: name, UID: "new", Named: true})
+	s := newStates(board, client, members, func(context.Context) error { return nil }, time.Now())
+	s.held = func() bool { return true }
+	s.known = func(types.NamespacedName) bool { return objects }
+	if err := s.put(ctx, syncstatus.Status{ControlPlane: name, UID: "old", State: syncstatus.Ready, Seen: true}); err != nil {
+		t.Fatal(err)
+	}
+	s.informer.Informer()
+	s.factory.Start(ctx.Done())
+	s.factory.WaitForCacheSync(ctx.Done())
+
+	if err := s.adopt(ctx, func() bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := board.All(); len(all) != 1 || all[0].UID != "old" || all[0].State != syncstatus.Syncing || all[0].Seen {
+		t.Errorf("the board has %+v", all)
+	}
+
+	// The mirror removes the objects of the earlier one, before it starts with the new one.
+	board.Replace(nil)
+	write := func(wantLeft bool) {
+		t.Helper()
+		if left, err := s.write(ctx, map[types.NamespacedName]syncstatus.Status{}); left != wantLeft || err != nil {
+			t.Errorf("left is %t, %v", left, err)
+		}
+	}
+	write(true)
+	states := client.Resource(mirrorStates).Namespace(name.Namespace)
+	object, err := states.Get(ctx, name.Name, metav1.GetOptions{})
+	if err != nil || at(object, "spec", "controlPlaneUID") != "old" || at(object, "spec", "state") != "Syncing" {
+		t.Errorf("%v, %v", object, err)
+	}
+	objects = false
+	write(false)
+	if object, err := states.Get(ctx, name.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("%v, %v", object, err)
 	}
 }

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // CoderMirrorState is the sync status of one CoderControlPlane in the aggregated API. It has the
@@ -31,6 +32,11 @@ type CoderMirrorStateList struct {
 
 // MirrorStateSpec is the sync status of a control plane.
 type MirrorStateSpec struct {
+	// ControlPlaneUID is the UID of the control plane. The state of a deleted control plane remains until
+	// its objects are removed, also if there is a new one of the same name. An earlier version of the
+	// operator did not set it.
+	// +optional
+	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 	// State is Syncing, Ready, Stale or Quarantined.
 	// +kubebuilder:validation:Enum=Syncing;Ready;Stale;Quarantined
 	State string `json:"state"`

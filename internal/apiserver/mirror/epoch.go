@@ -32,8 +32,8 @@ type epoch struct {
 
 	mu     sync.Mutex
 	planes map[types.NamespacedName]*member
-	// orphaned holds the stopped control planes whose objects are still in the log. A name may
-	// already be served again by a new control plane.
+	// orphaned holds the control planes that were stopped, or deleted before this epoch, and whose
+	// objects are still in the log. A name may already be served again by a new control plane.
 	orphaned map[types.NamespacedName]bool
 	// publishing serializes updates of the board, so that an older state cannot replace a newer
 	// one.
@@ -125,8 +125,14 @@ func (e *epoch) tick(ctx context.Context) {
 	e.publish()
 }
 
-// retire stops the control planes that are no longer served.
+// retire stops the control planes that are no longer served. It also finds those that were replaced
+// by another one of the same name before this epoch.
 func (e *epoch) retire(served map[types.NamespacedName]connections.Member) {
+	for name, known := range e.inherited {
+		if now, ok := served[name]; ok && known.UID != "" && known.UID != now.UID {
+			e.orphan(name)
+		}
+	}
 	for _, m := range e.all() {
 		if now, ok := served[m.name]; ok && now.UID == m.uid {
 			continue
@@ -136,14 +142,19 @@ func (e *epoch) retire(served map[types.NamespacedName]connections.Member) {
 		e.mu.Lock()
 		delete(e.planes, m.name)
 		e.mu.Unlock()
-		// A new control plane of the same name inherits nothing.
-		delete(e.inherited, m.name)
 		e.config.Metrics.forget(m.name)
 		e.collector.Forget(m.name)
-		e.mu.Lock()
-		e.orphaned[m.name] = true
-		e.mu.Unlock()
+		e.orphan(m.name)
 	}
+}
+
+// orphan marks the objects of a control plane for removal. A new control plane of the same name
+// inherits nothing.
+func (e *epoch) orphan(name types.NamespacedName) {
+	delete(e.inherited, name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.orphaned[name] = true
 }
 
 // ensure starts the mirror of a control plane, or updates it.

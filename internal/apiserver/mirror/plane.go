@@ -170,7 +170,7 @@ func (p *plane) partition() syncstatus.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return syncstatus.Status{
-		ControlPlane: p.name, NamePrefix: p.namePrefix, Unnamed: !p.named,
+		ControlPlane: p.name, UID: p.uid, NamePrefix: p.namePrefix, Unnamed: !p.named,
 		State: p.health.state, Seen: p.health.seen, NeverServed: p.neverServed && !p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
 	}
 }

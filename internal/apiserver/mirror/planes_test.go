@@ -200,6 +200,31 @@ func TestCreatedAgain(t *testing.T) {
 	s.equal(c)
 }
 
+// TestCreatedAgainWhileNobodyMirrors checks that the next writer removes the objects of a control plane
+// that was replaced by another one of the same name, with an empty database.
+func TestCreatedAgainWhileNobodyMirrors(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3)
+	c.putTemplate("docker", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	next := newFakeCoder(s, c.name)
+	s.coders[c.name] = next
+	s.members.put(c.name, "uid-other", true)
+	s.lead()
+	s.epoch.tick(s.ctx)
+	if n := len(objects(s.workspaces, "team")) + len(objects(s.templates, "team")); n > 0 {
+		t.Errorf("%d objects are left", n)
+	}
+	if got := s.state(next); got.State != syncstatus.Syncing || got.Seen || got.UID != "uid-other" {
+		t.Errorf("it is %+v", got)
+	}
+	s.until(time.Minute, "Ready", s.ready(next))
+	next.create("bob", "dev")
+	s.run(10 * time.Second)
+	s.equal(next)
+}
+
 // TestDatabaseReplaced checks the message after Coder's database was replaced by an empty one, and
 // that its advice works.
 func TestDatabaseReplaced(t *testing.T) {

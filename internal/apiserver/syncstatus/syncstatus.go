@@ -27,6 +27,8 @@ const (
 // Status is the sync status of one control plane.
 type Status struct {
 	ControlPlane types.NamespacedName `json:"controlPlane"`
+	// UID is the UID of the control plane. It is empty if it is not known, and for a static connection.
+	UID types.UID `json:"uid,omitempty"`
 	// NamePrefix is the prefix of the names of its objects.
 	NamePrefix string `json:"namePrefix,omitempty"`
 	State      State  `json:"state"`

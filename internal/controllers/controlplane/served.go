@@ -14,12 +14,15 @@ import (
 )
 
 // readMirror reads whether the aggregated API has the objects of the control plane. Without a
-// CoderMirrorState, which exists a second after the control plane, no replica runs the aggregated API. A
-// control plane that was served stays served while Coder or the aggregated API does not respond.
+// CoderMirrorState, which exists a second after the control plane, no replica runs the aggregated API. The
+// CoderMirrorState may be that of an earlier control plane of the same name. A control plane that was
+// served stays served while Coder or the aggregated API does not respond.
 func (r *Reconciler) readMirror(ctx context.Context, s *scope) error {
 	state := &metadatav1alpha1.CoderMirrorState{}
 	err := r.kit.Client.Get(ctx, client.ObjectKeyFromObject(s.cp), state)
-	if err == nil && !state.Spec.Seen && !meta.IsStatusConditionTrue(s.Previous.Conditions, coderv1alpha1.ConditionServed) {
+	uid := state.Spec.ControlPlaneUID
+	unread := !state.Spec.Seen || uid != "" && uid != s.cp.UID
+	if err == nil && unread && !meta.IsStatusConditionTrue(s.Previous.Conditions, coderv1alpha1.ConditionServed) {
 		s.unread = &state.Spec
 	}
 	return client.IgnoreNotFound(err)

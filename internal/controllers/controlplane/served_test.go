@@ -30,6 +30,12 @@ func TestServedWaitsForTheFirstRead(t *testing.T) {
 		t.Errorf("Ready says %q", ready.Message)
 	}
 
+	state.Spec.ControlPlaneUID, state.Spec.Seen = "earlier-uid", true
+	f.Update(state)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionServed, metav1.ConditionFalse, coderv1alpha1.ReasonWaiting)
+	state.Spec.ControlPlaneUID = "cp-uid"
+
 	seen := func(seen bool) {
 		t.Helper()
 		state.Spec.Seen = seen
