@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -65,6 +67,44 @@ func TestWorkspaceLifecycle(t *testing.T) {
 			return fmt.Errorf("records are left: %v", left)
 		}
 		return nil
+	})
+}
+
+// TestPrebuiltWorkspace creates a workspace for which Coder renames one that it has built in advance. The
+// new object replaces that of the prebuilt workspace.
+func TestPrebuiltWorkspace(t *testing.T) {
+	f := newOwnFixture(t)
+	f.coder.AddUser("prebuilds")
+	id := f.coder.AddWorkspace("prebuilds", f.template, "one")
+	f.hint(id)
+	f.workspace(t, "coder.prebuilds.one", func(*unstructured.Unstructured) bool { return true })
+	events := watching(t, f.ws(), metav1.ListOptions{})
+	wanted := workspaceObject("coder.ada.dev", spec())
+	wanted.SetLabels(map[string]string{"team": "blue"})
+	created, err := f.ws().Create(t.Context(), wanted, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.GetUID() != types.UID(id.String()) {
+		t.Errorf("the fake Coder has created %s", created.GetUID())
+	}
+	next(t, events, func(e watch.Event) bool { return reported(e) == "DELETED coder.prebuilds.one" })
+	onlyOne := func() {
+		t.Helper()
+		list, err := f.ws().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"coder.ada.dev"}, names(list)); diff != "" {
+			t.Errorf("objects (-want +got):\n%s", diff)
+		}
+	}
+	onlyOne()
+	f.restart(t)
+	f.becomes(t, syncstatus.Ready)
+	onlyOne()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return ws.GetUID() == created.GetUID() && at(ws, "metadata", "labels", "team") == "blue" && condition(ws, "Synced") == "True Synced"
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -98,12 +99,48 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 		return nil, err
 	}
 	// The object exists in Coder: record it even if the client has disconnected.
-	h, err := s.put(context.WithoutCancel(ctx), key, w.next, object, object.GetName())
+	ctx = context.WithoutCancel(ctx)
+	var h *held
+	if err = s.removeOther(ctx, key, object); err == nil {
+		h, err = s.put(ctx, key, w.next, object, object.GetName())
+	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not store the record of a created object", "key", key)
 		return nil, uncertain(key, err)
 	}
 	return h, nil
+}
+
+// removeOther removes the record that has the id of a created object under another key: Coder may
+// rename a workspace that it built in advance instead of creating one. The record is removed before
+// the new one gets the id, so that no two objects have the same UID.
+func (s *Store) removeOther(ctx context.Context, key string, created Object) error {
+	if s.config.ControlPlane == nil {
+		return nil
+	}
+	namespace, _ := s.Locate(key)
+	controlPlane := types.NamespacedName{Namespace: namespace, Name: s.config.ControlPlane(created)}
+	other, ok := s.Table.KeyOf(controlPlane, created.GetUID())
+	if !ok || other == key {
+		return nil
+	}
+	unlock, err := s.Table.Lock(ctx, other)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for {
+		known := s.Table.get(other)
+		if known == nil || known.spec.ID != string(created.GetUID()) {
+			return nil
+		}
+		if err := s.remove(ctx, known); !errors.Is(err, ErrChanged) {
+			return err
+		}
+		if err := s.Learn(ctx, other); err != nil {
+			return err
+		}
+	}
 }
 
 // Learn reads the record of a key from kube-apiserver, and updates the Table.

@@ -187,11 +187,12 @@ func (k *Keeper) Bind(ctx context.Context, pending *metadata.Record, uid types.U
 		return nil, apierrors.NewInternalError(fmt.Errorf("%s %q already has the id %s", pending.Kind, pending.Name, pending.UID))
 	}
 	bound := pending.DeepCopy()
-	bound.UID = uid
+	// The key is that of the name. The id may be in another record, if Coder renamed an existing object.
 	s, key, err := k.prepare(bound)
 	if err != nil {
 		return nil, err
 	}
+	bound.UID = uid
 	if w := s.sessionOf(ctx, key); w != nil {
 		return w.keep(bound)
 	}

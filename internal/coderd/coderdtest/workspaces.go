@@ -210,14 +210,32 @@ func (s *Server) postWorkspace(r *request) {
 	}
 	checkImported(first)
 	parameters, preset := s.resolve(t, first, nil, body.TemplateVersionPresetID, body.RichParameterValues)
-	w := &workspace{owner: owner, template: t}
-	w.Name, w.TTLMillis, w.AutomaticUpdates = body.Name, ttl, updates
+	w := s.prebuilt(t, preset)
+	if w != nil {
+		s.moveWorkspace(w, owner, body.Name)
+	} else {
+		w = &workspace{owner: owner, template: t}
+		w.Name, w.AutomaticUpdates = body.Name, updates
+		s.insertWorkspace(w)
+	}
+	w.TTLMillis = ttl
 	if body.AutostartSchedule != nil && *body.AutostartSchedule != "" {
 		w.AutostartSchedule = body.AutostartSchedule
 	}
-	s.insertWorkspace(w)
 	s.startBuild(r, w, build{transition: codersdk.WorkspaceTransitionStart, version: first.ID, parameters: parameters, preset: preset})
 	r.write(http.StatusCreated, s.workspaceSDK(w))
+}
+
+// prebuilt returns a running workspace that Coder built in advance for a preset, or nil. Coder transfers
+// it to the next user who creates such a workspace.
+func (s *Server) prebuilt(t *template, preset uuid.UUID) *workspace {
+	owner := s.userNamed("prebuilds")
+	if owner == nil {
+		return nil
+	}
+	return first(s.ordered(), func(w *workspace) bool {
+		return w.owner == owner && w.template == t && w.latest().preset == preset && w.rank() == 1
+	})
 }
 
 // templateOf returns the template and the version of a new workspace.

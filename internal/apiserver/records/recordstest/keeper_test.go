@@ -43,6 +43,7 @@ func TestKeeper(t *testing.T) {
 		"deleting":                            deletesRecords,
 		"binding":                             binds,
 		"binding what was never put":          bindsUnput,
+		"binding what has another record":     bindsRenamed,
 		"a record keeps its first name":       keepsName,
 		"a record edited by hand":             seesEdits,
 		"a record deleted by hand":            seesRemovals,

@@ -135,6 +135,20 @@ func binds(t *testing.T, k *keeper) {
 	k.conflicts("binding to another object", err)
 }
 
+func bindsRenamed(t *testing.T, k *keeper) {
+	earlier := labelled(firstID, "red")
+	earlier.Name = "default.prebuilds.one"
+	k.put(earlier)
+	bound, err := k.Bind(t.Context(), k.put(labelled("", "blue")), firstID)
+	k.must(err)
+	k.same("bound", bound, labelled(firstID, "blue"))
+	for _, record := range k.All() {
+		if record.Name == earlier.Name {
+			k.same("the other record", record, earlier)
+		}
+	}
+}
+
 func bindsUnput(t *testing.T, k *keeper) {
 	nothing := labelled("", "")
 	nothing.Labels = nil
