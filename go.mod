@@ -69,7 +69,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sts v1.41.1 // indirect
 	github.com/aws/smithy-go v1.24.0 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
-	github.com/coder/quartz v0.3.0 // indirect
+	github.com/coder/quartz v0.3.0
 	github.com/coder/retry v1.5.1 // indirect
 	github.com/coreos/go-iptables v0.6.0 // indirect
 	github.com/godbus/dbus/v5 v5.1.0 // indirect
@@ -110,7 +110,7 @@ require (
 )
 
 require (
-	cdr.dev/slog/v3 v3.0.0-rc1 // indirect
+	cdr.dev/slog/v3 v3.0.0-rc1
 	cel.dev/expr v0.25.1 // indirect
 	github.com/DataDog/appsec-internal-go v1.11.2 // indirect
 	github.com/DataDog/datadog-agent/comp/core/tagger/origindetection v0.64.2 // indirect

@@ -51,7 +51,7 @@ func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error
 	var conn workspacesdk.AgentConn
 	op := fmt.Sprintf("connecting to agent %s", id)
 	err := client.WithSDK(ctx, op, func(ctx context.Context, sdk *codersdk.Client) (err error) {
-		conn, err = workspacesdk.New(sdk).DialAgent(ctx, id, &workspacesdk.DialAgentOptions{BlockEndpoints: true})
+		conn, err = dialAgent(ctx, sdk, id)
 		if _, noAnswer := errors.AsType[*url.Error](err); err != nil && ctx.Err() != nil && !noAnswer {
 			// Coder has answered, but not the agent.
 			return &coderd.Error{

@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/coder/coder/v2/codersdk/workspacesdk"
+	"github.com/coder/coder/v2/tailnet"
+	"github.com/coder/coder/v2/tailnet/proto"
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -58,6 +61,70 @@ func TestUnansweredPort(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestIncompleteRelays checks that a DERP map that lacks what Coder's library expects is an error. The
+// library would end the process, also in its own goroutines.
+func TestIncompleteRelays(t *testing.T) {
+	for _, regions := range []string{
+		`null`, `{}`, `{"Nodes":[null]}`, `{"EmbeddedRelay":true,"Nodes":[null]}`,
+		`{"Nodes":[{"Name":"a","HostName":"127.0.0.1"},null]}`,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"derp_map":{"Regions":{"1":%s}}}`, regions)
+		}))
+		client, err := coderd.New(coderd.Config{URL: server.URL, Token: "aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := NewPool(nil)
+		_, err = pool.Open(t.Context(), client, uuid.New())
+		pool.Close()
+		server.Close()
+		if err == nil || !strings.Contains(err.Error(), "the DERP map has no relay in region 1") {
+			t.Errorf("region %s: %v", regions, err)
+		}
+	}
+}
+
+// sentRelays and sentPeers are streams with one message of Coder.
+type sentRelays struct {
+	proto.DRPCTailnet_StreamDERPMapsClient
+	message *proto.DERPMap
+}
+
+func (s *sentRelays) Recv() (*proto.DERPMap, error) { return s.message, nil }
+
+type sentPeers struct {
+	tailnet.CoordinatorClient
+	update *proto.CoordinateResponse_PeerUpdate
+}
+
+func (s *sentPeers) Recv() (*proto.CoordinateResponse, error) {
+	return &proto.CoordinateResponse{PeerUpdates: []*proto.CoordinateResponse_PeerUpdate{s.update}}, nil
+}
+
+// TestIncompleteUpdates does the same for the messages of an open connection.
+func TestIncompleteUpdates(t *testing.T) {
+	relay := []*proto.DERPMap_Region_Node{{Name: "a"}}
+	for want, regions := range map[string]map[int64]*proto.DERPMap_Region{
+		"": {1: {Nodes: relay}}, "no relay in region 2": {1: {Nodes: relay}, 2: {}},
+	} {
+		_, err := checkedRelays{&tailnet.DERPFromDRPCWrapper{Client: &sentRelays{message: &proto.DERPMap{Regions: regions}}}}.Recv()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("relays %v: %v, want %q", regions, err, want)
+		}
+	}
+	for want, update := range map[string]*proto.CoordinateResponse_PeerUpdate{
+		"":        {Kind: proto.CoordinateResponse_PeerUpdate_NODE, Node: &proto.Node{}},
+		"no node": {Kind: proto.CoordinateResponse_PeerUpdate_NODE},
+	} {
+		_, err := checkedPeers{&sentPeers{update: update}}.Recv()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("update %v: %v, want %q", update, err, want)
+		}
 	}
 }
 

@@ -12,5 +12,6 @@
 //     the same limits of their own.
 //   - Session.Dial refuses the ports that the agent serves itself, which require no password. Only
 //     DialSSH and SSH connect to them, for callers with permission to run commands.
+//   - Messages of Coder with which its library would panic in a goroutine do not reach the library.
 //   - Close ends all sessions.
 package agents

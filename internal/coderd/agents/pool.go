@@ -187,7 +187,7 @@ func (s *Session) forwarded() (*Session, error) {
 func (p *Pool) open(k key, e *entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	e.conn, e.err = p.dial(ctx, k.client, k.agent)
+	e.conn, e.err = p.dialed(ctx, k)
 	close(e.opened)
 	if e.err != nil {
 		p.mu.Lock()
@@ -196,6 +196,16 @@ func (p *Pool) open(k key, e *entry) {
 		return
 	}
 	go p.watch(k, e)
+}
+
+// dialed connects to an agent. A panic in the library, which reads what Coder sends, becomes an error.
+func (p *Pool) dialed(ctx context.Context, k key) (conn Conn, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("connecting to agent %s: bug: %v", k.agent, cause)
+		}
+	}()
+	return p.dial(ctx, k.client, k.agent)
 }
 
 // watch closes the connection if the agent has stopped, which ends its sessions. A session that

@@ -209,6 +209,15 @@ func TestFailuresAreNotKept(t *testing.T) {
 	}
 }
 
+// TestPanic checks that a panic in the library fails the session and not the process.
+func TestPanic(t *testing.T) {
+	p := NewPool(func(context.Context, *coderd.Client, uuid.UUID) (Conn, error) { panic("nil") })
+	defer p.Close()
+	if _, err := p.Open(t.Context(), &coderd.Client{}, uuid.New()); err == nil || !strings.HasSuffix(err.Error(), ": bug: nil") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestAgentThatIsGone checks that an agent may be silent for a limited time, as long as Coder may
 // take to restart. A restarted agent has lost its sessions.
 func TestAgentThatIsGone(t *testing.T) {
