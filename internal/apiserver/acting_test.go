@@ -133,6 +133,15 @@ func TestMappedCallersActAsThemselves(t *testing.T) {
 	f.workspace(t, "coder.bob.his", func(*unstructured.Unstructured) bool { return true })
 	mustForbid(t, f.patch(t, "person:alice", "coder.bob.his", `{"spec":{"running":false}}`), "ada")
 	mustForbid(t, f.patch(t, "person:alice", "coder.bob.his", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`), "ada")
+	// The garbage collector deletes an object whose owner has another name just like one without an owner.
+	owner := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"%s","uid":"1"%s}]}}`
+	if err := f.patch(t, "person:king", "coder.bob.his", fmt.Sprintf(owner, "there", "")); err != nil {
+		t.Fatal(err)
+	}
+	mustForbid(t, f.patch(t, "person:alice", "coder.bob.his", fmt.Sprintf(owner, "gone", "")), "ada")
+	if err := f.patch(t, "person:alice", "coder.bob.his", fmt.Sprintf(owner, "there", `,"blockOwnerDeletion":true`)); err != nil {
+		t.Errorf("the same owner: %v", err)
+	}
 	mustForbid(t, f.as(t, "person:alice", workspacesGVR).Delete(t.Context(), "coder.bob.his", metav1.DeleteOptions{}), "ada")
 	if err := f.patch(t, "person:alice", "coder.bob.his", `{"metadata":{"labels":{"of":"kubernetes"}}}`); err != nil {
 		t.Errorf("a label, of which Coder is not told: %v", err)

@@ -256,10 +256,15 @@ func Deletes(was, wanted metav1.Object) bool {
 	return was.GetDeletionGracePeriodSeconds() == nil && wanted.GetDeletionGracePeriodSeconds() != nil
 }
 
-// AddsOwner reports whether an update adds an owner reference.
+// AddsOwner reports whether an update adds an owner reference, or makes one refer to another object. The
+// garbage collector looks for an owner by its kind and name, and compares the uid.
 func AddsOwner(was, wanted metav1.Object) bool {
 	return slices.ContainsFunc(wanted.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
-		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == r.UID })
+		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+			// The garbage collector changes the other fields.
+			o.Controller, o.BlockOwnerDeletion = r.Controller, r.BlockOwnerDeletion
+			return o == r
+		})
 	})
 }
 
