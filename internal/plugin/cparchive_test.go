@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,6 +147,7 @@ func archived(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 // attempts are reported.
 func TestNothingOutside(t *testing.T) {
 	dot := tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o755}
+	deep := tar.Header{Typeflag: tar.TypeDir, Name: "p/q", Mode: 0o755}
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644} }
 	link := func(kind byte, name, to string) tar.Header {
 		return tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o777}
@@ -164,6 +166,12 @@ func TestNothingOutside(t *testing.T) {
 		"over a known link":    {[]tar.Header{dot, file("planted")}, ""},
 		"a mode through a link": {[]tar.Header{dot, link(tar.TypeSymlink, "l", "planted"), {Typeflag: tar.TypeDir, Name: "l", Mode: 0o777}},
 			"was not copied"},
+		"a link up in a link": {[]tar.Header{dot, deep, link(tar.TypeSymlink, "p/q/r", "../.."), link(tar.TypeSymlink, "p/q/r/evil", "../../victim")},
+			"may lead outside"},
+		"a link up after a link": {[]tar.Header{dot, deep, link(tar.TypeSymlink, "p/q/r", "../.."), link(tar.TypeSymlink, "p/q/evil", "r/../../victim")}, ""},
+		"a link in a link":       {[]tar.Header{dot, deep, link(tar.TypeSymlink, "p/q/r", "../.."), link(tar.TypeSymlink, "p/q/r/l", "p")}, ""},
+		"a hard link to a link": {[]tar.Header{dot, deep, link(tar.TypeSymlink, "p/q/l", "../../victim"), link(tar.TypeLink, "evil", "p/q/l")},
+			"not a regular file"},
 		"a hard link up":     {[]tar.Header{dot, link(tar.TypeLink, "l", "../victim")}, "outside of what is copied"},
 		"a hard link beside": {[]tar.Header{dot, link(tar.TypeLink, "l", "planted/victim")}, "was not copied"},
 		"a lone link":        {[]tar.Header{link(tar.TypeSymlink, "x", "victim")}, "outside of what is copied"},
@@ -195,7 +203,26 @@ func TestNothingOutside(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(to, "copy", "s")); err == nil && info.Mode() != 0o755 {
 				t.Errorf("a program that was setuid is %s", info.Mode())
 			}
+			expectLinksInside(t, filepath.Join(to, "copy"))
 		})
+	}
+}
+
+// expectLinksInside checks that no symbolic link in the copy resolves to something outside, except the
+// one that was there before.
+func expectLinksInside(t *testing.T, root string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(root, "planted")); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(root, func(at string, _ fs.DirEntry, err error) error {
+		if end, unresolved := filepath.EvalSymlinks(at); unresolved == nil && end != root && !strings.HasPrefix(end, root+"/") {
+			t.Errorf("%s leads to %s", at, end)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

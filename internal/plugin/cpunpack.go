@@ -18,6 +18,13 @@ import (
 // until their content is written.
 const maxDirectories = 1_000_000
 
+// unpackedDirectory is a directory whose mode and time are set at the end.
+type unpackedDirectory struct {
+	name     string
+	mode     fs.FileMode
+	modified time.Time
+}
+
 // errEmptyArchive is returned for an archive without entries.
 var errEmptyArchive = errors.New("the archive is empty")
 
@@ -29,7 +36,7 @@ type unpacking struct {
 	// than the copy, so that its mode and time are kept.
 	to          string
 	exists      bool
-	directories []*tar.Header
+	directories []unpackedDirectory
 }
 
 // unpackFiles extracts an archive of a directory, whose first entry is ".", or of one file. to is the
@@ -60,9 +67,9 @@ func unpackFiles(from io.Reader, directory, to string, r *copyReport) error {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	// Innermost first, because creating an entry in a directory changes the directory's time.
-	for _, header := range slices.Backward(u.directories) {
-		if err := u.finish(header.Name, header); err != nil {
-			u.leave(header.Name, err)
+	for _, d := range slices.Backward(u.directories) {
+		if err := u.finish(d.name, d.mode, d.modified); err != nil {
+			u.leave(d.name, err)
 		}
 	}
 	return nil
@@ -85,10 +92,11 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 		if len(u.directories) == maxDirectories {
 			return fmt.Errorf("the workspace sent more than %d directories", maxDirectories)
 		}
-		u.directories = append(u.directories, header)
+		mode := header.FileInfo().Mode()
+		u.directories = append(u.directories, unpackedDirectory{header.Name, mode, header.ModTime})
 		// Keep the directory writable until its content is written.
 		if err = u.root.MkdirAll(header.Name, 0o700); err == nil {
-			err = u.root.Chmod(header.Name, header.FileInfo().Mode().Perm()|0o700)
+			err = u.root.Chmod(header.Name, mode.Perm()|0o700)
 		}
 	case tar.TypeReg:
 		return u.file(header, content)
@@ -126,7 +134,7 @@ func (u *unpacking) file(header *tar.Header, content io.Reader) error {
 		// The archive is incomplete, or the disk is full, so the remaining files would fail too.
 		return fmt.Errorf("%s: %w", header.Name, err)
 	}
-	err = u.finish(temporary, header)
+	err = u.finish(temporary, header.FileInfo().Mode(), header.ModTime)
 	if err == nil {
 		err = u.root.Rename(temporary, header.Name)
 	}
@@ -137,36 +145,62 @@ func (u *unpacking) file(header *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// finish sets the mode and the time.
-func (u *unpacking) finish(name string, header *tar.Header) error {
-	if err := u.root.Chmod(name, header.FileInfo().Mode().Perm()); err != nil {
+// finish sets the permission bits of the mode, and the time.
+func (u *unpacking) finish(name string, mode fs.FileMode, modified time.Time) error {
+	if err := u.root.Chmod(name, mode.Perm()); err != nil {
 		return err
 	}
-	return u.root.Chtimes(name, time.Time{}, header.ModTime)
+	return u.root.Chtimes(name, time.Time{}, modified)
 }
 
 // symlink creates a symbolic link. A link whose target is outside of the copied tree is refused,
 // because a program that writes to the link later would write there.
 func (u *unpacking) symlink(header *tar.Header, name string) error {
-	target := path.Join(path.Dir(name), header.Linkname)
-	if path.IsAbs(header.Linkname) || strings.Contains(header.Linkname, `\`) || !filepath.IsLocal(filepath.FromSlash(target)) || name == "." {
+	// Without x/.. the target goes up only through the link's own parent directories.
+	target := path.Clean(header.Linkname)
+	if path.IsAbs(target) || strings.Contains(target, `\`) || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(name), target))) || name == "." {
 		return fmt.Errorf("it is a symbolic link to %q, outside of what is copied", header.Linkname)
 	}
+	if parent := u.linkedParent(name); parent != "" && strings.HasPrefix(target, "..") {
+		return fmt.Errorf("it is a symbolic link to %q in %s, which is a symbolic link too, so it may lead outside of what is copied",
+			header.Linkname, parent)
+	}
 	if err := u.replace(header.Name); err != nil {
 		return err
 	}
-	return u.root.Symlink(filepath.FromSlash(header.Linkname), header.Name)
+	return u.root.Symlink(filepath.FromSlash(target), header.Name)
 }
 
-// link creates a hard link to a file of this archive.
+// linkedParent returns a parent directory of an entry that is a symbolic link, or an empty string.
+func (u *unpacking) linkedParent(name string) string {
+	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+		info, err := u.root.Lstat(filepath.Join(u.to, filepath.FromSlash(parent)))
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return parent
+		}
+	}
+	return ""
+}
+
+// link creates a hard link to a file of this archive. A hard link to a symbolic link is refused,
+// because the target is different in another directory.
 func (u *unpacking) link(header *tar.Header) error {
-	if !filepath.IsLocal(filepath.FromSlash(path.Clean(header.Linkname))) {
+	target := filepath.FromSlash(path.Clean(header.Linkname))
+	if !filepath.IsLocal(target) {
 		return fmt.Errorf("it is a hard link to %q, outside of what is copied", header.Linkname)
+	}
+	target = filepath.Join(u.to, target)
+	info, err := u.root.Lstat(target)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("it is a hard link to %q, which is not a regular file", header.Linkname)
 	}
 	if err := u.replace(header.Name); err != nil {
 		return err
 	}
-	return u.root.Link(filepath.Join(u.to, filepath.FromSlash(path.Clean(header.Linkname))), header.Name)
+	return u.root.Link(target, header.Name)
 }
 
 // replace removes an existing entry with the name, unless it is a directory, and creates the parent
