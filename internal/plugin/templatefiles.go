@@ -132,7 +132,7 @@ func ofGit(name string) bool {
 // leads out of the archive is an error.
 func readTemplateArchive(from io.Reader) (templateFiles, error) {
 	found, archive := templateFiles{}, tar.NewReader(io.LimitReader(from, 2*maxBytes))
-	size := 0
+	size := int64(0)
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -148,12 +148,14 @@ func readTemplateArchive(from io.Reader) (templateFiles, error) {
 		if !filepath.IsLocal(filepath.FromSlash(name)) {
 			return nil, fmt.Errorf("the archive contains the path %q, which leads out of the archive", header.Name)
 		}
+		// A sparse file of any size needs only a few bytes in the archive.
+		if header.Size > maxBytes-size {
+			return nil, templateTooLarge("the archive")
+		}
+		size += header.Size
 		text, err := io.ReadAll(archive)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s in the archive: %w", name, err)
-		}
-		if size += len(text); size > maxBytes {
-			return nil, templateTooLarge("the archive")
 		}
 		found[name] = text
 	}
