@@ -2,6 +2,7 @@ package coderd_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -121,6 +122,29 @@ func TestRefusalsThatCoderCallsInternalErrors(t *testing.T) {
 		web.Close()
 		if !test.want(err) {
 			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+// TestATokenControlsNoTerminal checks that the value of a token that Coder creates is plain text.
+func TestATokenControlsNoTerminal(t *testing.T) {
+	for key, says := range map[string]string{
+		"aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb": "", "": "a token must consist of letters",
+		"aaaaaaaaaa-\x1b]0;b": "a token must consist of letters", "aaaaaaaaaa-\u009b2J": "a token must consist of letters",
+	} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(map[string]string{"key": key})
+		}))
+		client, err := coderd.New(coderd.Config{URL: web.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := client.CreateToken(t.Context(), coderd.Me, coderd.TokenRequest{Name: "one"})
+		web.Close()
+		if (err == nil) != (says == "") || err == nil && token.Value != key || err != nil && (!strings.Contains(err.Error(), says) || token.Value != "") {
+			t.Errorf("%q: token %q, %v", key, token.Value, err)
 		}
 	}
 }

@@ -51,10 +51,17 @@ func (c *Client) createToken(ctx context.Context, user string, request codersdk.
 	var out Token
 	err := c.call(ctx, op, func(ctx context.Context) error {
 		res, err := c.sdk.CreateToken(ctx, user, request)
+		if err != nil {
+			return err
+		}
+		// kubectl coder prints the token on a terminal.
+		if !plainName.MatchString(res.Key) {
+			return errors.New("a token must consist of " + plainNameRule)
+		}
 		// The part of a token before the dash is its id.
 		id, _, _ := strings.Cut(res.Key, "-")
 		out = Token{ID: id, Value: res.Key}
-		return err
+		return nil
 	})
 	return out, err
 }

@@ -144,7 +144,7 @@ func (d *openRun) show(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("the URL %q in the status of the control plane is not an HTTP or HTTPS URL", address)
 	}
-	if _, err := fmt.Fprintln(d.Out, address); err != nil {
+	if _, err := fmt.Fprintln(d.Out, cli.Clean(address)); err != nil {
 		return err
 	}
 	if d.noBrowser {

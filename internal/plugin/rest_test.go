@@ -159,7 +159,13 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: the browser got %q", evil, d.browsed)
 		}
 	}
-	api := sampleAPI(t)
+	api, d := sampleAPI(t), newHarness()
+	api.setStatus(planes, "coder", fields{"accessURL": "https://coder.example.com/\u009b2J"})
+	d.run(t, api, "-n", "coder", "open", "--access-url").want(t, 0, "https://coder.example.com/2J/\n", "")
+	if want := "https://coder.example.com/\u009b2J/"; len(d.browsed) != 1 || d.browsed[0] != want {
+		t.Errorf("the browser got %q, want %q", d.browsed, want)
+	}
+	api = sampleAPI(t)
 	api.setStatus(planes, "coder", fields{"url": ""})
 	newHarness().run(t, api, "-n", "coder", "open").want(t, 1, "", "has no URL yet")
 	api = sampleAPI(t)

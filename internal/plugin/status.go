@@ -75,7 +75,7 @@ func (r *statusRun) do(ctx context.Context) error {
 		}
 		switch {
 		case err != nil:
-			fmt.Fprintf(r.ErrOut, "the state could not be read: %v\n", err)
+			fmt.Fprintf(r.ErrOut, "the state could not be read: %s\n", cli.Clean(err.Error()))
 		case r.Screen || !reflect.DeepEqual(before, report):
 			err = r.show(report)
 		}

@@ -124,13 +124,7 @@ func TestStatusCodes(t *testing.T) {
 		}},
 		"only the installation's problems to be seen": {args: []string{"-n", "empty"}, code: 4, out: "Problems (1)", prepare: func(d *harness, api *fakeAPI) {
 			d.problems, d.checkError = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}, errors.New("no rights")
-			for _, kind := range []string{
-				"coder.com/v1alpha1/namespaces/empty/codercontrolplanes", "coder.com/v1alpha1/namespaces/empty/coderprovisioners",
-				"coder.com/v1alpha1/namespaces/empty/coderworkspaceproxies", "aggregation.coder.com/v1alpha1/namespaces/empty/codertemplates",
-				"aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces",
-			} {
-				api.answer("GET /apis/"+kind, forbidden)
-			}
+			api.answerEmpty(forbidden)
 		}},
 		"interval too short": {args: []string{"--watch", "--interval", "1ms"}, code: 2, err: "--interval is 1ms, and must be at least 1s"},
 		"format unknown":     {args: []string{"-o", "xml"}, code: 2, err: "must be wide, json or yaml"},
@@ -143,6 +137,17 @@ func TestStatusCodes(t *testing.T) {
 			}
 			d.run(t, api, append([]string{"status"}, c.args...)...).want(t, c.code, c.out, c.err)
 		})
+	}
+}
+
+// answerEmpty sets the response for lists of all kinds in namespace empty.
+func (f *fakeAPI) answerEmpty(handler http.HandlerFunc) {
+	for _, kind := range []string{
+		"coder.com/v1alpha1/namespaces/empty/codercontrolplanes", "coder.com/v1alpha1/namespaces/empty/coderprovisioners",
+		"coder.com/v1alpha1/namespaces/empty/coderworkspaceproxies", "aggregation.coder.com/v1alpha1/namespaces/empty/codertemplates",
+		"aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces",
+	} {
+		f.answer("GET /apis/"+kind, handler)
 	}
 }
 
@@ -217,6 +222,26 @@ func TestStatusWatch(t *testing.T) {
 	got := d.run(t, api, "status", "-n", "coder", "--watch")
 	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Problems (2)") || !strings.HasSuffix(got.out, "No problems.\n") {
 		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	}
+}
+
+// TestStatusWatchFailure checks that the error of a report that cannot be read does not control the
+// terminal.
+func TestStatusWatchFailure(t *testing.T) {
+	d, api := newHarness(), sampleAPI(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.ctx = ctx
+	d.clock.after = func(wait int) {
+		if wait == 2 {
+			cancel()
+		}
+	}
+	d.checkError = errors.New("no \x1b[2Jrights\u009b")
+	api.answerEmpty(refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list that"))
+	got := d.run(t, api, "status", "-n", "empty", "--watch")
+	if !strings.Contains(got.err, "the state could not be read: ") || !strings.Contains(got.err, "no [2Jrights") || strings.ContainsAny(got.err, "\x1b\u009b") {
+		t.Errorf("standard error is %q", got.err)
 	}
 }
 

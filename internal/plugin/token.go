@@ -126,8 +126,8 @@ func (r *tokenRun) create(ctx context.Context, name string) error {
 		return r.format.Write(r.Out, token)
 	}
 	fmt.Fprintf(r.ErrOut, "A token of Coder user %s, until %s. The workspace has the id %s in Coder.\n",
-		token.Status.CoderUser, token.Status.ExpirationTimestamp.UTC().Format(time.RFC3339), token.Status.WorkspaceID)
-	fmt.Fprintln(r.Out, token.Status.Token)
+		cli.Clean(token.Status.CoderUser), token.Status.ExpirationTimestamp.UTC().Format(time.RFC3339), cli.Clean(token.Status.WorkspaceID))
+	fmt.Fprintln(r.Out, cli.Clean(token.Status.Token))
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (r *tokenRun) revoke(ctx context.Context, name string, ids []string) error 
 			return fmt.Errorf("revoking tokens of workspace %s: %w", ws.Name, err)
 		}
 		for i := range revoked.Items {
-			fmt.Fprintf(r.Out, "token %s revoked\n", revoked.Items[i].Status.TokenID)
+			fmt.Fprintf(r.Out, "token %s revoked\n", cli.Clean(revoked.Items[i].Status.TokenID))
 		}
 		if len(revoked.Items) == 0 {
 			fmt.Fprintf(r.Out, "Workspace %s has no tokens.\n", ws.Name)

@@ -72,6 +72,17 @@ func TestTokens(t *testing.T) {
 	})
 	// An empty id, for example of an unset variable, would revoke all tokens.
 	newHarness().run(t, api, "-n", "coder", "token", "revoke", "ada.dev", "").want(t, 2, "", "ids of tokens or --all")
+	evil := fields{"tokenID": "o\u009bne", "coderUser": "a\x1bda", "workspaceID": "w\x1b-1", "token": "s3\x1b]0;cret\u009b"}
+	api.answer("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusCreated, fields{"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspaceToken", "status": evil})
+	})
+	api.answer("DELETE "+path, func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK, fields{"items": []any{fields{"status": evil}}})
+	})
+	runEach(t, api, map[string]answer{
+		"token create ada.dev":     {0, "s3]0;cret\n", "user ada, until 0001-01-01T00:00:00Z. The workspace has the id w-1 in"},
+		"token revoke ada.dev one": {0, "token one revoked\n", ""},
+	})
 }
 
 func number(seconds *int64) string {
