@@ -267,6 +267,12 @@ type CoderControlPlaneStatus struct {
 	// this control plane, with a warning. Afterwards a list fails if it would have to omit them.
 	// +optional
 	EverServed *bool `json:"everServed,omitempty"`
+	// WorkspaceNamespaces are the namespaces in which the permissions of spec.rbac are granted. The
+	// aggregated API shows problems of the pods of workspaces in these namespaces and in the control
+	// plane's own.
+	// +optional
+	// +listType=set
+	WorkspaceNamespaces []string `json:"workspaceNamespaces,omitempty"`
 
 	// LicenseTier is the tier of the licenses in Coder: none, trial, enterprise, premium or
 	// unknown.

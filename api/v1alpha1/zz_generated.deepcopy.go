@@ -186,6 +186,11 @@ func (in *CoderControlPlaneStatus) DeepCopyInto(out *CoderControlPlaneStatus) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.WorkspaceNamespaces != nil {
+		in, out := &in.WorkspaceNamespaces, &out.WorkspaceNamespaces
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.LicenseExpiresAt != nil {
 		in, out := &in.LicenseExpiresAt, &out.LicenseExpiresAt
 		*out = (*in).DeepCopy()

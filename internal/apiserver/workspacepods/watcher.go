@@ -2,6 +2,7 @@ package workspacepods
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ const (
 	// lastingAfter is how long a problem must last so that a user must act. A shorter one may be
 	// an image that another build is pushing, or a StatefulSet that replaces its pod.
 	lastingAfter = time.Minute
+	// maxNamespaces limits the namespaces that are watched. Each needs a watch of kube-apiserver.
+	maxNamespaces = 1000
 )
 
 // Config configures a Watcher.
@@ -71,21 +74,41 @@ func New(config Config) *Watcher {
 
 // Serve sets the control planes whose pods are watched.
 func (w *Watcher) Serve(members []connections.Member) {
+	planes := watchedNamespaces(members)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(members) == len(w.planes) && !slices.ContainsFunc(members, func(m connections.Member) bool {
-		return !slices.Equal(w.planes[m.ControlPlane], m.PodNamespaces)
-	}) {
+	if maps.EqualFunc(planes, w.planes, slices.Equal) {
 		return
 	}
-	clear(w.planes)
-	for _, m := range members {
-		w.planes[m.ControlPlane] = m.PodNamespaces
-	}
+	w.planes = planes
 	select {
 	case w.poked <- struct{}{}:
 	default:
 	}
+}
+
+// watchedNamespaces returns the namespaces of each control plane, at most maxNamespaces in total. The control planes'
+// own namespaces come first, so that no other control plane can prevent that they are watched.
+func watchedNamespaces(members []connections.Member) map[types.NamespacedName][]string {
+	planes, all := map[types.NamespacedName][]string{}, map[string]bool{}
+	add := func(plane types.NamespacedName, name string) {
+		if all[name] || len(all) < maxNamespaces {
+			all[name] = true
+			planes[plane] = append(planes[plane], name)
+		}
+	}
+	for _, m := range members {
+		planes[m.ControlPlane] = nil
+		add(m.ControlPlane, m.ControlPlane.Namespace)
+	}
+	for _, m := range members {
+		for _, name := range m.PodNamespaces {
+			if name != m.ControlPlane.Namespace {
+				add(m.ControlPlane, name)
+			}
+		}
+	}
+	return planes
 }
 
 // Problem returns the problem of the pods of a workspace, or nil. A deleted pod is a problem only

@@ -160,6 +160,21 @@ func TestAProblemIsReportedAndEnds(t *testing.T) {
 	}
 }
 
+// TestNamespacesAreLimited checks that a control plane with many namespaces does not open more watches
+// than the limit, and that the other's own namespace is watched.
+func TestNamespacesAreLimited(t *testing.T) {
+	w := New(Config{})
+	greedy := connections.Member{ControlPlane: types.NamespacedName{Namespace: "a", Name: "coder"}, PodNamespaces: []string{"a"}}
+	for i := range maxNamespaces {
+		greedy.PodNamespaces = append(greedy.PodNamespaces, fmt.Sprintf("more-%d", i))
+	}
+	w.Serve([]connections.Member{greedy, {ControlPlane: cp, PodNamespaces: []string{"coder", "more-0", "work"}}})
+	all := w.wanted()
+	if len(all) != maxNamespaces || !all["a"] || !all["coder"] || !all["more-0"] || all["work"] {
+		t.Errorf("%d namespaces are watched, the second control plane's are %v", len(all), w.planes[cp])
+	}
+}
+
 func TestPodsElsewhereDoNotCount(t *testing.T) {
 	forged := pod("elsewhere", "ws", waits("ErrImagePull", ""))
 	noID := pod("work", "other", waits("ErrImagePull", ""))

@@ -154,12 +154,15 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 	return member
 }
 
+// podNamespaces uses the status, because the spec may name any namespace.
 func (d *Dynamic) podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
-	all := cp.Spec.RBAC.NamespacesForWorkspaces(cp.Namespace)
-	if !slices.Contains(all, cp.Namespace) {
-		all = append(all, cp.Namespace)
+	all := []string{cp.Namespace}
+	for _, namespace := range cp.Status.WorkspaceNamespaces {
+		if namespace != cp.Namespace && d.knows(namespace) {
+			all = append(all, namespace)
+		}
 	}
-	return slices.DeleteFunc(all, func(namespace string) bool { return !d.knows(namespace) })
+	return all
 }
 
 func wildcardHost(expose *coderv1alpha1.ExposeSpec) string {

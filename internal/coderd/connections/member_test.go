@@ -69,6 +69,27 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// TestPodNamespaces checks that pods are considered only in namespaces in which permissions are granted. A
+// spec may name any namespace.
+func TestPodNamespaces(t *testing.T) {
+	c := newCluster(t, controlPlane("team", "prod", "", func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.RBAC.WorkspaceNamespaces = []string{"victim", "granted", "unwatched"}
+		cp.Status.WorkspaceNamespaces = []string{"team", "granted", "unwatched"}
+	}), controlPlane("ateam", "prod", "", func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.RBAC.WorkspaceNamespaces = []string{"victim"}
+	}))
+	provider := connections.NewDynamic(c, c, connections.Options{Namespaces: []string{"ateam", "team", "victim", "granted"}})
+	got, err := provider.Members(t.Context())
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d members, %v", len(got), err)
+	}
+	for i, want := range [][]string{{"ateam"}, {"team", "granted"}} {
+		if diff := cmp.Diff(want, got[i].PodNamespaces); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", got[i].ControlPlane, diff)
+		}
+	}
+}
+
 // TestNeverServed checks that an uncertain status counts as served before.
 func TestNeverServed(t *testing.T) {
 	yes, no, prefix := true, false, ""

@@ -103,8 +103,8 @@ type Member struct {
 	// objects.
 	NeverServed bool
 	// PodNamespaces are the namespaces in which pods with the label of a workspace are considered:
-	// the control plane's own, and those in which spec.rbac allows Coder to create workspaces and
-	// that this process watches. A pod in any other namespace may carry a forged label.
+	// the control plane's own, and those in which the permissions of spec.rbac are granted and that
+	// this process watches. A pod in any other namespace may carry a forged label.
 	PodNamespaces []string
 	// Rules are spec.identity.rules. They must not be modified.
 	Rules []coderv1alpha1.IdentityRule

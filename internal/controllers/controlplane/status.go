@@ -15,7 +15,7 @@ import (
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
 // keeps only recorded values: the prefix, the last known version, image and access URL, the reference
-// to a token that no result contradicts, the last known licenses, and the transition times.
+// to a token that no result contradicts, the last known licenses and grants, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status := *s.cp.Status.DeepCopy()
 	if s.ServiceForeign || workload.InvalidName(&s.Pass) != "" {
@@ -36,6 +36,9 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status.ObjectNamePrefix = s.prefix
 	setToken(s, &status)
 	setEverServed(s, &status)
+	if s.Granted != nil {
+		status.WorkspaceNamespaces = s.Granted
+	}
 	setLicense(s, &status)
 	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status

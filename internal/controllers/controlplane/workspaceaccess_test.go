@@ -58,6 +58,7 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 			}
 			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 			f.Get(roleName(f.Object()), &rbacv1.Role{})
+			f.granted("coder")
 			if f.Events.Count("Warning "+c.reason) != 1 {
 				t.Errorf("Events: %q", f.Events.All())
 			}
@@ -68,7 +69,16 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 			f.RejectApply = nil
 			f.Settle()
 			f.MustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
+			f.granted("coder", "work")
 		})
+	}
+}
+
+// granted checks the namespaces in the status.
+func (f *fixture) granted(want ...string) {
+	f.T.Helper()
+	if got := f.Object().Status.WorkspaceNamespaces; !slices.Equal(got, want) {
+		f.T.Errorf("permissions are granted in %q, want %q", got, want)
 	}
 }
 
@@ -113,6 +123,7 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 			if !strings.Contains(condition.Message, "does not hold get secrets") || result.RequeueAfter == 0 {
 				t.Errorf("message %q, next pass after %s", condition.Message, result.RequeueAfter)
 			}
+			f.granted("coder", "work")
 			for _, namespace := range []string{"coder", "work"} {
 				role := &rbacv1.Role{}
 				f.GetIn(namespace, roleName(cp), role)
@@ -193,6 +204,7 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 	}
 	f.Get(role, &rbacv1.Role{})
 	f.GetIn("work", "theirs", &rbacv1.Role{})
+	f.granted("coder")
 
 	cp = f.Object()
 	cp.Spec.RBAC.WorkspacePerms = ptr.To(false)
@@ -201,6 +213,7 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 	if f.Has(role, &rbacv1.Role{}) || f.Has(binding, &rbacv1.RoleBinding{}) {
 		t.Error("the rights are still there although spec.rbac.workspacePerms is false")
 	}
+	f.granted()
 }
 
 func TestOwnerByLabels(t *testing.T) {

@@ -53,6 +53,9 @@ type Pass struct {
 	// workspaces in a namespace. Missing are the Secrets and ConfigMaps without which no new
 	// pod starts.
 	Problems, Grants, Missing []Problem
+	// Granted are the namespaces in which the permissions for workspaces are granted. It is nil if
+	// the step StepWorkspaces did not run.
+	Granted []string
 	// Exposure is the reason why the Ingress or HTTPRoute does not work. Monitoring is the same for
 	// the ServiceMonitor.
 	Exposure, Monitoring *Problem

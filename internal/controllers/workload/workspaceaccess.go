@@ -36,8 +36,12 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	}
 	var step ending
 	var failed []string
+	p.Granted = []string{}
 	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
-		err := t.grant(ctx, p, namespace)
+		granted, err := t.grant(ctx, p, namespace)
+		if granted {
+			p.Granted = append(p.Granted, namespace)
+		}
 		if err == nil {
 			continue
 		}
@@ -56,28 +60,29 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	return step.err()
 }
 
-func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
+// grant grants the permissions in a namespace. It reports whether permissions are granted there, which
+// may be earlier ones if there is an error.
+func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) (bool, error) {
 	if !t.watches(namespace) {
-		return &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
+		return false, &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
 	granted, version, err := t.granted(ctx, claim, binding)
 	if err != nil {
-		return err
+		return false, err
 	}
 	grant := author.Grant{Namespace: namespace, Role: role.Name, Rules: role.Rules, Granted: granted}
 	if err := t.Authors.Check(ctx, p.Object, grant); err != nil {
-		return err
+		return version != "", err
 	}
 	// Rules that are already granted were not checked. The version makes the apply fail if they
 	// changed since.
 	role.ResourceVersion = version
-	if _, err := t.Applier.Apply(ctx, claim, role); err != nil {
-		return err
+	if _, err = t.Applier.Apply(ctx, claim, role); err == nil {
+		_, err = t.Applier.Apply(ctx, claim, binding)
 	}
-	_, err = t.Applier.Apply(ctx, claim, binding)
-	return err
+	return err == nil || version != "", err
 }
 
 // granted returns the rules that the operator's own Role and RoleBinding already grant to the
