@@ -148,7 +148,7 @@ func TestUnreachableAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = dial(ctx, client, uuid.New())
-	const want = "the agent could not be reached through Coder within 15s (timed out waiting for coordinator and derp map"
+	const want = "the agent could not be reached through Coder within 15s (Coder has not opened its connection for agents"
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}

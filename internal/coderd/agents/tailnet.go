@@ -58,7 +58,7 @@ func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspa
 	controller.Run(open)
 	select {
 	case <-ctx.Done():
-		err = fmt.Errorf("timed out waiting for coordinator and derp map: %w", ctx.Err())
+		err = fmt.Errorf("Coder has not opened its connection for agents: %w", ctx.Err())
 	case err = <-dialer.Connected():
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspa
 	}})
 	if !agent.AwaitReachable(ctx) {
 		_ = agent.Close()
-		return nil, fmt.Errorf("timed out waiting for agent to become reachable: %w", ctx.Err())
+		return nil, fmt.Errorf("the agent has not answered: %w", ctx.Err())
 	}
 	return agent, nil
 }
