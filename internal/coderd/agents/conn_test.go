@@ -148,7 +148,7 @@ func TestUnreachableAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = dial(ctx, client, uuid.New())
-	const want = "the agent could not be reached through Coder within 15s (Coder has not opened its connection for agents"
+	const want = "the agent could not be reached through Coder within 15s (no connection for agents from Coder"
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}

@@ -58,7 +58,7 @@ func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspa
 	controller.Run(open)
 	select {
 	case <-ctx.Done():
-		err = fmt.Errorf("Coder has not opened its connection for agents: %w", ctx.Err())
+		err = fmt.Errorf("no connection for agents from Coder: %w", ctx.Err())
 	case err = <-dialer.Connected():
 	}
 	if err != nil {
