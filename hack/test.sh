@@ -56,7 +56,7 @@ if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
   # The tools that assemble images, releases and the Helm chart are separate modules.
   for module in image release chart; do
     step "go test hack/$module"
-    go test -C "hack/$module" -vet=off ./... || status=$?
+    go test -C "hack/$module" -vet=off -count=1 ./... || status=$?
   done
   step "go test without the race detector: ${sequential[*]}"
   "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/sequential.json" -- "${flags[@]}" "${sequential[@]}" || status=$?
