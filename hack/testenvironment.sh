@@ -15,8 +15,8 @@ hack/monitoring/build.sh
 export GOGC=400 GOMEMLIMIT=2GiB
 # The library's own detector of changes to cached objects is on in every test.
 export KUBE_CACHE_MUTATION_DETECTOR=true
-# So is the one that compares the cacher of the aggregated API with the log below it, in the tests and in the processes that
-# they start; it looks every five minutes.
+# So is the one that compares the caches of the aggregated API with the records, in the processes that the tests start: every
+# five minutes. In the tests of internal/apiserver it compares every two seconds.
 export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
 # KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own informers would inherit it: it
 # treats typed custom resources as different if a watch includes their kind and a list omits it. The tests whose

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/cacher/consistency"
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/consistencydetector"
@@ -59,9 +61,11 @@ var (
 )
 
 // TestMain declares to the library which features the storage supports, enables the comparison of
-// each list that a watch delivers with a list, and checks the log.
+// each list that a watch delivers with a list, and of each cache with the records, and checks the
+// log.
 func TestMain(m *testing.M) {
 	records.EnableWatchProgress()
+	consistency.PanicOnCacheInconsistency, consistency.CheckPeriod = true, 2*time.Second
 	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
 	klog.LogToStderr(false)
 	klog.SetOutput(logged)

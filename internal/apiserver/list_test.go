@@ -7,10 +7,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/cacher/metrics"
 	"k8s.io/client-go/metadata"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestPages(t *testing.T) {
@@ -53,6 +59,20 @@ func TestPages(t *testing.T) {
 	_, err = f.ws().List(t.Context(), metav1.ListOptions{ResourceVersion: "1", ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("a list of a moment that is forgotten: %v, want 410", err)
+	}
+}
+
+// TestCachesAreCompared waits until the library has compared the caches with the records. If they
+// differ, it panics.
+func TestCachesAreCompared(t *testing.T) {
+	f := newFixture(t)
+	f.addWorkspace(t, "compared")
+	for _, gvr := range []schema.GroupVersionResource{workspacesGVR, templatesGVR} {
+		equal := metrics.StorageConsistencyCheckTotal.WithLabelValues(gvr.Group, gvr.Resource, "success").(prometheus.Metric)
+		polltest.Eventually(t, "the cache of "+gvr.Resource+" is compared", func() bool {
+			var now dto.Metric
+			return equal.Write(&now) == nil && now.GetCounter().GetValue() > 0
+		})
 	}
 }
 

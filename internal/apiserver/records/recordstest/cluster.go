@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,7 +78,7 @@ func (c *Cluster) Compact() {
 func (c *Cluster) All() []records.Record {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
-	return c.all("")
+	return inOrder(c.records, "")
 }
 
 // Events returns all events in order.
@@ -87,9 +88,10 @@ func (c *Cluster) Events() []records.Event {
 	return slices.Clone(c.events)
 }
 
-func (c *Cluster) all(namespace string) []records.Record {
+// inOrder returns the records of a namespace, or of all namespaces, sorted by their keys.
+func inOrder(stored map[types.NamespacedName]*records.Record, namespace string) []records.Record {
 	out := []records.Record{}
-	for key, r := range c.records {
+	for key, r := range stored {
 		if namespace == "" || key.Namespace == namespace {
 			out = append(out, *r)
 		}
@@ -218,8 +220,34 @@ func (c *Cluster) Revision(ctx context.Context, namespace, name string) (uint64,
 	return record.Revision, nil
 }
 
-// List implements records.Cluster. It does not support past revisions. It rejects a list without a
-// limit, which could be of any size.
+// past returns the records of a past revision.
+func (c *Cluster) past(revision uint64) map[types.NamespacedName]*records.Record {
+	stored := map[types.NamespacedName]*records.Record{}
+	for _, event := range c.events[:c.after(revision)] {
+		key := types.NamespacedName{Namespace: event.Record.Namespace, Name: event.Record.Name}
+		if stored[key] = &event.Record; event.Type == watch.Deleted {
+			delete(stored, key)
+		}
+	}
+	return stored
+}
+
+// after returns the index of the first event after a revision.
+func (c *Cluster) after(revision uint64) int {
+	i, _ := slices.BinarySearchFunc(c.events, revision+1, func(e records.Event, revision uint64) int { return cmp.Compare(e.Record.Revision, revision) })
+	return i
+}
+
+// revisionOf returns the number of a resource version, or 0 if it is empty.
+func revisionOf(resourceVersion string) (revision uint64) {
+	for _, digit := range resourceVersion {
+		revision = 10*revision + uint64(digit-'0')
+	}
+	return revision
+}
+
+// List implements records.Cluster. Only the first page of a list can be one of a past revision. It
+// rejects a list without a limit, which could be of any size.
 func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err
@@ -228,11 +256,16 @@ func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List,
 	if query.Limit == 0 {
 		return nil, apierrors.NewBadRequest("a list needs a limit")
 	}
-	if query.ResourceVersionMatch == "Exact" {
-		return nil, apierrors.NewResourceExpired("this cluster knows no states of the past")
+	stored, revision := c.records, c.etcd.revision
+	if query.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		revision = revisionOf(query.ResourceVersion)
+		if revision < max(first, c.compacted) {
+			return nil, apierrors.NewResourceExpired("too old resource version")
+		}
+		stored = c.past(revision)
 	}
-	found := slices.DeleteFunc(c.all(query.Namespace), func(r records.Record) bool { return r.Namespace+"/"+r.Name <= query.Continue })
-	page := &records.List{Records: found, Revision: c.etcd.revision}
+	found := slices.DeleteFunc(inOrder(stored, query.Namespace), func(r records.Record) bool { return r.Namespace+"/"+r.Name <= query.Continue })
+	page := &records.List{Records: found, Revision: revision}
 	if more := int64(len(found)) - query.Limit; more > 0 {
 		last := found[query.Limit-1]
 		page.Records, page.Continue, page.Remaining = found[:query.Limit], last.Namespace+"/"+last.Name, more
@@ -246,16 +279,11 @@ func (c *Cluster) Watch(ctx context.Context, query records.Query) (records.Strea
 		return nil, err
 	}
 	defer c.etcd.mu.Unlock()
-	var from uint64
-	for _, digit := range query.ResourceVersion {
-		from = 10*from + uint64(digit-'0')
-	}
+	from := revisionOf(query.ResourceVersion)
 	if from != 0 && from < c.compacted {
 		return nil, apierrors.NewResourceExpired("too old resource version")
 	}
-	s := &stream{ctx: ctx, cluster: c}
-	s.next, _ = slices.BinarySearchFunc(c.events, from+1, func(e records.Event, revision uint64) int { return cmp.Compare(e.Record.Revision, revision) })
-	return s, nil
+	return &stream{ctx: ctx, cluster: c, next: c.after(from)}, nil
 }
 
 type stream struct {
