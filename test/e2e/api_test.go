@@ -30,6 +30,7 @@ import (
 type api struct {
 	host   string
 	client *http.Client
+	core   clientrest.Interface
 	kinds  meta.ResettableRESTMapper
 	// names also maps the short names of kinds.
 	names meta.RESTMapper
@@ -52,7 +53,7 @@ var theAPI = sync.OnceValues(func() (*api, error) {
 	}
 	discovered := memory.NewMemCacheClient(set.Discovery())
 	kinds := restmapper.NewDeferredDiscoveryRESTMapper(discovered)
-	return &api{host: config.Host, client: client, kinds: kinds, names: restmapper.NewShortcutExpander(kinds, discovered, nil)}, nil
+	return &api{host: config.Host, client: client, core: set.CoreV1().RESTClient(), kinds: kinds, names: restmapper.NewShortcutExpander(kinds, discovered, nil)}, nil
 })
 
 // question identifies the requested objects: a kind in a namespace, and a name or a

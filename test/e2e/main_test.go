@@ -33,6 +33,7 @@ const sampleNamespace = "coder"
 // TestMainJob uses the aggregated API with kubectl, the kubectl plugin and AI tools,
 // while replicas start and stop.
 func TestMainJob(t *testing.T) {
+	reportPanics(t)
 	if !t.Run("install", testInstall) {
 		return
 	}
@@ -62,6 +63,7 @@ func TestMainJob(t *testing.T) {
 // changes of its spec, licensed features, and control planes that fail from the start. At
 // the end everything is removed.
 func TestOperation(t *testing.T) {
+	reportPanics(t)
 	if !t.Run("install", testInstall) {
 		return
 	}
@@ -104,6 +106,7 @@ func TestOperation(t *testing.T) {
 // TestInstallation tests each variant of the installation, upgrades and changes between
 // variants, each of which starts without an operator, and then the tutorials.
 func TestInstallation(t *testing.T) {
+	reportPanics(t)
 	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
 		return
 	}
@@ -130,7 +133,7 @@ func parallel(test func(t *testing.T)) func(t *testing.T) {
 func testInstall(t *testing.T) {
 	explain(t)
 	kubectl(t, "apply", "-k", "../../config/default")
-	// If a cache differs from the log, the process exits, which this test detects.
+	// If a cache differs from the log, the process panics, which reportPanics detects.
 	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)
 	if pods := replicaPods(t); len(pods) != 2 || pods[livingLeader(t)] == "" {

@@ -10,8 +10,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -126,6 +131,39 @@ func countsOf(t *testing.T) operatorCounts {
 		t.Fatal("the operator does not count its requests to Kubernetes")
 	}
 	return counts
+}
+
+// reportPanics fails the test if a process of the operator ends with exit code 2 before the
+// test ends: after a panic or a fatal error of Go, or because its command line is invalid. A
+// killed process has another exit code.
+func reportPanics(t *testing.T) {
+	t.Helper()
+	a, err := theAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reported := map[string]bool{}
+	check := func(object any) {
+		pod, _ := object.(*corev1.Pod)
+		for _, c := range pod.Status.ContainerStatuses {
+			for previous, end := range map[bool]*corev1.ContainerStateTerminated{false: c.State.Terminated, true: c.LastTerminationState.Terminated} {
+				if end == nil || end.ExitCode != 2 || reported[end.ContainerID] {
+					continue
+				}
+				reported[end.ContainerID] = true
+				logs, _ := tryKubectl(t, "-n", pod.Namespace, "logs", pod.Name, "--tail=200", fmt.Sprintf("--previous=%t", previous))
+				t.Errorf("the operator in pod %s ended with exit code 2 at %s:\n%s", pod.Name, end.FinishedAt, logs)
+			}
+		}
+	}
+	_, pods := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewFilteredListWatchFromClient(a.core, "pods", "coder-system", func(o *metav1.ListOptions) { o.LabelSelector = operatorLabel }),
+		ObjectType:    &corev1.Pod{},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, object any) { check(object) }},
+	})
+	var running sync.WaitGroup
+	running.Go(func() { pods.RunWithContext(t.Context()) })
+	t.Cleanup(running.Wait)
 }
 
 // replicaSets returns the number of ReplicaSets of the sample control plane, and how
