@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -22,6 +23,8 @@ import (
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // api reads objects like "kubectl get". Polling with kubectl would start a process five
@@ -119,7 +122,9 @@ func (a *api) path(q question) (string, error) {
 	return path + "?labelSelector=" + url.QueryEscape(q.selector), nil
 }
 
-// read decodes the response to a question into a value.
+// read decodes the response to a question into a value, and returns a Status as an
+// apierrors.StatusError. A kube-apiserver that has just started also answers 404 without a
+// Status, which does not mean that the object does not exist.
 func (a *api) read(ctx context.Context, q question, into any) error {
 	path, err := a.path(q)
 	if err != nil {
@@ -142,13 +147,18 @@ func (a *api) read(ctx context.Context, q question, into any) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %.300s", path, response.Status, body)
+		var status apierrors.StatusError
+		if err := json.Unmarshal(body, &status.ErrStatus); err != nil {
+			return fmt.Errorf("%s: %s: %.300s", path, response.Status, body)
+		}
+		return fmt.Errorf("%s: %w", path, &status)
 	}
 	return json.Unmarshal(body, into)
 }
 
-// get reads an object as generic JSON. It returns nil if the object does not exist.
-func get(t *testing.T, args ...string) map[string]any {
+// get reads an object as generic JSON. It returns nil if the object does not exist. After
+// any other error it reads again, until the time limit.
+func get(t *testing.T, args ...string) (object map[string]any) {
 	t.Helper()
 	q, ok := questionOf(args)
 	if !ok || q.name == "" {
@@ -158,10 +168,13 @@ func get(t *testing.T, args ...string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object map[string]any
-	if err := a.read(t.Context(), q, &object); err != nil {
+	polltest.Eventually(t, "get "+strings.Join(args, " "), func(ctx context.Context) error {
+		object = nil
+		if err := a.read(ctx, q, &object); !apierrors.IsNotFound(err) {
+			return err
+		}
 		return nil
-	}
+	})
 	return object
 }
 

@@ -88,16 +88,19 @@ func accepted(t *testing.T, manifest string) {
 }
 
 // getWithKubectl is get for arguments that only kubectl supports.
-func getWithKubectl(t *testing.T, args ...string) map[string]any {
+func getWithKubectl(t *testing.T, args ...string) (object map[string]any) {
 	t.Helper()
-	out, err := tryKubectl(t, append([]string{"get", "-o", "json", "--ignore-not-found"}, args...)...)
-	if err != nil || strings.TrimSpace(out) == "" {
-		return nil
-	}
-	var object map[string]any
-	if err := json.Unmarshal([]byte(out), &object); err != nil {
-		t.Fatalf("kubectl get %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	polltest.Eventually(t, "kubectl get "+strings.Join(args, " "), func() error {
+		object = nil
+		out, err := tryKubectl(t, append([]string{"get", "-o", "json", "--ignore-not-found"}, args...)...)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if strings.TrimSpace(out) == "" {
+			return nil
+		}
+		return json.Unmarshal([]byte(out), &object)
+	})
 	return object
 }
 
