@@ -81,6 +81,8 @@ status=0
 hack/upgrade/previous.sh "$CACHE/previous" || status=$?
 [ "$status" = 0 ] || [ "$status" = 3 ] || exit 1
 touch "$built"
+# The contract is tested minutes later.
+watched "$log" "tests of the client of Coder" go test -c -o bin/coderd.test ./internal/coderd || not_built "internal/coderd"
 step "all is built; at work: ${tests[*]} (logs: $logs)"
 
 # The current step of each running test.

@@ -17,9 +17,6 @@ import (
 
 // evaluation checks that the parameters depend on the values.
 func (c *contract) evaluation(t *testing.T) {
-	if c.asking.ID == uuid.Nil {
-		t.Skip("there is no template that asks")
-	}
 	ctx, id := t.Context(), c.imported.ID
 	owner := must[coderd.User](t)(c.admin.UserByName(ctx, c.member)).ID
 	evaluate := func(values map[string]string) []coderd.VersionParameter {
@@ -59,9 +56,6 @@ func (c *contract) evaluation(t *testing.T) {
 
 // parameters checks which values a workspace gets, and which are refused.
 func (c *contract) parameters(t *testing.T) {
-	if c.asking.ID == uuid.Nil {
-		t.Skip("there is no template that asks")
-	}
 	ctx := t.Context()
 	wanted := coderd.NewWorkspace{Name: "asking-" + c.suffix, TemplateID: c.asking.ID}
 	_, err := c.admin.CreateWorkspace(ctx, c.member, wanted)

@@ -19,9 +19,9 @@ import (
 )
 
 // contractURL is the environment variable with the URL of a real Coder for tests, which may be a
-// fresh deployment. The test creates its first user. Because it sends many requests, Coder must
-// have no rate limit (CODER_API_RATE_LIMIT=-1). If Coder's provisioners cannot download the
-// provider coder/coder, the tests of parameters are skipped.
+// fresh deployment. The test creates its first user, or needs an Owner with these credentials.
+// Because it sends many requests, Coder should have no rate limit (CODER_API_RATE_LIMIT=-1). Its
+// provisioners need the provider coder/coder. test/e2e runs the test with Coder in a cluster.
 const contractURL = "CODER_CONTRACT_URL"
 
 const (

@@ -39,6 +39,10 @@ func (c *contract) workspaceToken(t *testing.T) {
 	if _, err := only.Template(ctx, c.template.ID); err != nil {
 		t.Errorf("a template: %v", err)
 	}
+	classic := func(on bool) {
+		must[coderd.Template](t)(c.admin.UpdateTemplate(ctx, c.template.ID, coderd.TemplateEdit{UseClassicParameterFlow: &on}))
+	}
+	classic(false)
 	refused := map[string]error{
 		"a build of its own workspace":       transit(ctx, only, c.workspace.ID, coderd.TransitionStop),
 		"a deletion of its own workspace":    transit(ctx, only, c.workspace.ID, coderd.TransitionDelete),
@@ -75,6 +79,15 @@ func (c *contract) workspaceToken(t *testing.T) {
 	if _, err := only.Workspace(ctx, c.workspace.ID); !coderd.IsUnauthorized(err) {
 		t.Errorf("a token that was revoked: %v, want 401", err)
 	}
+	// With the classic parameter flow, Coder does not read the owner, and a build is permitted.
+	classic(true)
+	token, info, err = c.admin.CreateWorkspaceToken(ctx, coderd.Me, other.ID, coderd.TokenRequest{Name: name, Lifetime: time.Hour})
+	ok(t, err)
+	ok(t, transit(ctx, c.client(t, token.Value), other.ID, coderd.TransitionStop))
+	polltest.Eventually(t, "another workspace to be stopped", func() bool {
+		return must[coderd.Workspace](t)(c.admin.Workspace(ctx, other.ID)).LatestBuild.Status == "stopped"
+	})
+	ok(t, c.admin.DeleteToken(ctx, info.UserID.String(), token.ID))
 	ok(t, transit(ctx, c.admin, other.ID, coderd.TransitionDelete))
 	polltest.Eventually(t, "the other workspace to be gone", func() bool {
 		_, err := c.admin.Workspace(ctx, other.ID)

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -49,6 +52,7 @@ func testMigrate(t *testing.T) {
 		}
 	}
 	takeOver()
+	t.Run("contract", testContract)
 
 	// Return it to Helm, and take it over again.
 	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=5m")
@@ -80,6 +84,33 @@ func testMigrate(t *testing.T) {
 		return nil
 	})
 	kubectl(t, "delete", "namespace", migratedNamespace, "--timeout=5m")
+}
+
+// testContract checks that this Coder does what the fake server of other tests does.
+func testContract(t *testing.T) {
+	url := coderURL(t, migratedNamespace, "coder")
+	operator, err := coderd.New(coderd.Config{URL: url, Token: secretValue(t, migratedNamespace, "coder-operator-token", "token")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	organization, err := operator.OrganizationByName(t.Context(), coderd.DefaultOrganization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// TestContract logs in as this user.
+	_, err = operator.CreateUser(t.Context(), coderd.NewUser{
+		Username: "contract", Email: "contract@example.com", Password: "Contract-Passw0rd-of-Tests!", OrganizationIDs: []uuid.UUID{organization.ID},
+	})
+	if err == nil {
+		err = operator.SetRoles(t.Context(), "contract", []string{"owner"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, "env", "CODER_CONTRACT_URL="+url, "../../bin/coderd.test", "-test.run", "^TestContract$/^real$", "-test.v")
+	if !strings.Contains(out, "--- PASS: TestContract/real/logout") {
+		t.Errorf("the contract was not tested:\n%s", out)
+	}
 }
 
 const migratedValues = `coder:

@@ -90,7 +90,7 @@ func (s *Server) postBuild(r *request) {
 		v.check(false, "transition", "oneof", body.Transition)
 	}
 	v.refuse()
-	r.key.mayBuild(body.Transition)
+	r.key.mayBuild(w.template, body.Transition)
 	if w.owner != r.user && !r.user.has("owner") {
 		refuse(http.StatusForbidden, "You do not have permission to build this workspace.")
 	}

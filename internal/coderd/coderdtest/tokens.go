@@ -244,14 +244,14 @@ func (k *key) allows(r *request) bool {
 		(kind == codersdk.ResourceWorkspace || r.Method == http.MethodGet)
 }
 
-// mayBuild refuses builds with a token that has an allow list.
-func (k *key) mayBuild(transition codersdk.WorkspaceTransition) {
+// mayBuild refuses builds of a workspace of the template with a token that has an allow list.
+func (k *key) mayBuild(t *template, transition codersdk.WorkspaceTransition) {
 	switch {
 	case len(k.AllowList) == 0:
 	case transition == codersdk.WorkspaceTransitionDelete:
 		refuse(http.StatusForbidden, "You do not have permission to delete this workspace.")
-	default:
-		// No scope of tokens lets Coder read the owner.
+	case !t.UseClassicParameterFlow:
+		// No scope of tokens lets Coder read the owner, whom only the classic flow does not need.
 		refuseDetailed(http.StatusBadRequest, "Unable to validate parameters",
 			"Failed to fetch workspace owner; Please check your permissions or the user may not exist.")
 	}
