@@ -109,10 +109,14 @@ func (p *process) run(t *testing.T) {
 	t.Cleanup(func() {
 		p.kill()
 		forgetReplica(t, p)
-		if logs := p.logs.String(); t.Failed() {
-			t.Logf("the program's log:\n%s", logs)
-		} else if strings.Contains(logs, "WARNING: DATA RACE") || strings.Contains(logs, "SHOULD NOT HAPPEN") {
-			t.Errorf("the program's log tells of a fault:\n%s", logs)
+		logs := "\n" + p.logs.String()
+		for _, fault := range []string{"WARNING: DATA RACE", "SHOULD NOT HAPPEN", "\npanic: ", "\nfatal error: ", "Observed a panic", "Recovered from a panic"} {
+			if strings.Contains(logs, fault) {
+				t.Errorf("the program's log contains %q", fault)
+			}
+		}
+		if t.Failed() {
+			t.Logf("the program's log:%s", logs)
 		}
 		notForbidden(t, p)
 	})
