@@ -15,11 +15,11 @@ BUILD_LOGS="$CACHE/logs/build"
 stamp_of() {
   case "$1" in
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
-    etcd) echo "etcd $(cksum <"$HERE/modules/kube/go.sum")" ;;
+    etcd) echo "etcd $(cat "$HERE"/modules/kube/{etcd/main.go,go.sum} | cksum)" ;;
     coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
     coder) echo "coder $CODER_VERSION $(cksum <"$HERE/modules/coder/go.sum")" ;;
-    terraform) echo "terraform $TERRAFORM_VERSION $(cksum <"$HERE/modules/terraform/go.sum")" ;;
-    provider) echo "kubernetes-provider $KUBERNETES_PROVIDER_VERSION $(cat "$HERE"/modules/provider/{go.sum,provider.sed} | cksum)" ;;
+    terraform) echo "terraform $TERRAFORM_VERSION $({ declare -f terraform_source; cat "$HERE/modules/terraform/go.sum"; } | cksum)" ;;
+    provider) echo "kubernetes-provider $KUBERNETES_PROVIDER_VERSION $({ declare -f provider_source; cat "$HERE"/modules/provider/{go.sum,provider.sed}; } | cksum)" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
     *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform provider pause image" ;;
