@@ -48,6 +48,8 @@ type storage struct {
 	users       *user.Kind
 }
 
+var _ mirror.Adopter[coderd.User] = (*user.Kind)(nil)
+
 // newStorage returns the stores of all kinds, the components that apply writes to Coder, and the
 // mirror that keeps the records equal to Coder while this replica is the writer.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {

@@ -203,6 +203,36 @@ func TestUserIsCreated(t *testing.T) {
 	}
 }
 
+// TestInterruptedCreationOfUser checks that a user who was created without an answer gets the rest of
+// the manifest, and that another person who takes the username does not.
+func TestInterruptedCreationOfUser(t *testing.T) {
+	for name, c := range map[string]struct{ email, roles, team string }{
+		"the user was created":               {"ZOE@example.com", "[auditor]", "blue"},
+		"another person has the username now": {"zoe@corp.example.com", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			manifest := zoe(map[string]any{"email": c.email, "roles": []any{"auditor"}})
+			manifest.SetLabels(map[string]string{"team": "blue"})
+			f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users", Times: 1})
+			if _, err := f.users().Apply(t.Context(), "zoe", manifest, metav1.ApplyOptions{FieldManager: "git"}); !apierrors.IsTimeout(err) {
+				t.Fatalf("without an answer: %v", err)
+			}
+			f.coder.AddUser("zoe")
+			u := until(t, f.users(), "zoe", func(*unstructured.Unstructured) bool { return true })
+			if at(u, "spec", "roles") != c.roles || u.GetLabels()["team"] != c.team || at(u, "spec", "email") != "zoe@example.com" {
+				t.Errorf("the object is %v", u.Object)
+			}
+			if bound := len(f.kept()) > 0; bound != (c.roles != "") {
+				t.Errorf("the records are %v", f.kept())
+			}
+			f.userIs(t, "zoe", "the roles are those of the object", func(u coderdtest.UserState) bool {
+				return slices.Equal(u.Roles, []string{"auditor"}) == (c.roles != "")
+			})
+		})
+	}
+}
+
 func TestBadUsersAreRefused(t *testing.T) {
 	f := newFixture(t)
 	secret := map[string]any{"secretKeyRef": map[string]any{"name": "no-such", "key": "password"}}

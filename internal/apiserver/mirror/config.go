@@ -180,6 +180,13 @@ type Kind[Item any] interface {
 	Unreachable(previous records.Object, since time.Time, message string) records.Object
 }
 
+// Adopter is implemented by a Kind if a name in Coder does not identify an item: another item may
+// have the name of an item whose creation failed.
+type Adopter[Item any] interface {
+	// Adopts reports whether an item may be the one of a pending record that has its name.
+	Adopts(item Item, pending *metadata.Record) bool
+}
+
 // Coder is the part of the Coder API that the mirror reads. It has no method that changes data.
 type Coder interface {
 	Me(ctx context.Context) (coderd.User, error)

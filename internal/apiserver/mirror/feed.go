@@ -235,7 +235,8 @@ func same(entry *records.Entry, next records.Object, natural string) bool {
 }
 
 // adopt binds the pending record of an interrupted creation to an item without a record, and
-// composes the object again with it. The caller holds the key's lock.
+// composes the object again with it. It deletes the pending record if another item has the name.
+// The caller holds the key's lock.
 func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	if s.record != nil || s.entry != nil {
 		return nil
@@ -245,6 +246,13 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 	// that.
 	pending, ok := records.PendingFor(f.plane.name, f.kind(), s.object.GetName())
 	if !ok {
+		return nil
+	}
+	if kind, ok := f.Kind.(Adopter[Item]); ok && !kind.Adopts(s.item, pending) {
+		if err := records.Delete(ctx, pending); err != nil {
+			return fmt.Errorf("removing the metadata of %s %q, which was not created: %w", f.kind(), s.object.GetName(), err)
+		}
+		log.FromContext(ctx).Info("Removed the metadata of an interrupted creation, because another object has the name in Coder", "kind", f.kind(), "name", s.object.GetName())
 		return nil
 	}
 	bound, err := records.Bind(ctx, pending, uidOf(s.id))

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -79,7 +78,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if p.existing != nil && (!retried || !strings.EqualFold(p.existing.Email, wanted.Spec.Email)) {
 		return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
 	}
-	in := intent{Owned: ownedFields(wanted), By: p.as, PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy}
+	in := intent{Owned: ownedFields(wanted), By: p.as, PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy, Email: wanted.Spec.Email}
 	if record, err = k.Save(ctx, record, wanted, in.stored()); err != nil {
 		return nil, err
 	}
@@ -93,7 +92,8 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 			return nil, err
 		}
 	}
-	if record, err = k.Records.Bind(ctx, record, types.UID(made.ID.String())); err != nil {
+	in.Email = ""
+	if record, err = k.BindPending(ctx, record, nil, in.stored(), made.ID); err != nil {
 		return nil, err
 	}
 	err = k.Fault(wanted.Name, converge(p.ctx, p.connection.Client, *made, settingsOf(wanted.Spec, every)))

@@ -38,6 +38,8 @@ type intent struct {
 	// Corrections and the deletion are made as these users.
 	By        *impersonation.As `json:"by,omitempty"`
 	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
+	// Email is the address of a user that is being created.
+	Email string `json:"email,omitempty"`
 	// Refused is the reason why Coder does not accept the owned fields.
 	Refused *refused `json:"refused,omitempty"`
 }

@@ -3,6 +3,7 @@ package user
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,13 @@ import (
 
 // refusedFor is the delay before a correction that Coder refused is retried.
 const refusedFor = 10 * time.Minute
+
+// Adopts implements mirror.Adopter. The username may belong to another person than the one whose
+// creation was interrupted.
+func (k *Kind) Adopts(item coderd.User, pending *metadata.Record) bool {
+	in, err := intentOf(pending)
+	return err == nil && strings.EqualFold(item.Email, in.Email)
+}
 
 // Settle implements mirror.Kind. It executes a recorded deletion, and corrects fields that a manifest
 // owns and that were changed in Coder.
