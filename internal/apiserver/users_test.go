@@ -207,7 +207,7 @@ func TestUserIsCreated(t *testing.T) {
 // the manifest, and that another person who takes the username does not.
 func TestInterruptedCreationOfUser(t *testing.T) {
 	for name, c := range map[string]struct{ email, roles, team string }{
-		"the user was created":               {"ZOE@example.com", "[auditor]", "blue"},
+		"the user was created":                {"ZOE@example.com", "[auditor]", "blue"},
 		"another person has the username now": {"zoe@corp.example.com", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -217,6 +217,11 @@ func TestInterruptedCreationOfUser(t *testing.T) {
 			f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users", Times: 1})
 			if _, err := f.users().Apply(t.Context(), "zoe", manifest, metav1.ApplyOptions{FieldManager: "git"}); !apierrors.IsTimeout(err) {
 				t.Fatalf("without an answer: %v", err)
+			}
+			// Coder completes the first request between the next attempt's check and its request.
+			f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users", Status: http.StatusConflict, Message: "User already exists.", Times: 1})
+			if _, err := f.users().Apply(t.Context(), "zoe", manifest, metav1.ApplyOptions{FieldManager: "git"}); !apierrors.IsAlreadyExists(err) {
+				t.Fatalf("the next attempt: %v", err)
 			}
 			f.coder.AddUser("zoe")
 			u := until(t, f.users(), "zoe", func(*unstructured.Unstructured) bool { return true })

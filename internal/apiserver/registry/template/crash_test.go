@@ -1,6 +1,7 @@
 package template
 
 import (
+	"net/http"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -213,6 +214,30 @@ func TestACreationThatWasNotAnsweredIsAdopted(t *testing.T) {
 	}
 	if records := f.records.All(); len(records) != 1 || records[0].Pending() {
 		t.Errorf("%s", f.picture())
+	}
+}
+
+// TestALateCreationIsAdopted covers a creation that Coder completes between the check of the next
+// attempt and its request.
+func TestALateCreationIsAdopted(t *testing.T) {
+	f := newFixture(t)
+	path := "/api/v2/organizations/" + f.coder.OrganizationID("coder").String() + "/templates"
+	f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: path, Processed: true, Status: http.StatusBadGateway, Times: 1})
+	create := func() error {
+		return f.create("coder.docker", aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{mainTF: "# first"}})
+	}
+	if err := create(); !apierrors.IsTimeout(err) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: path, Status: http.StatusNotFound})
+	if err := create(); !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("the next attempt: %v", err)
+	}
+	remove()
+	f.sync()
+	f.mustBe("coder.docker", "True Active", "# first")
+	if note := f.get("coder.docker").Annotations["note"]; note != "kept" {
+		t.Errorf("its annotation is %q: %s", note, f.picture())
 	}
 }
 

@@ -51,6 +51,10 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, c.giveUp(ctx, err)
 	}
 	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, c.plan.request)
+	if c.retried && coderd.IsConflict(err) {
+		// The template that has the name may be the result of an earlier attempt.
+		return nil, k.CreateFault(wanted.Name, err)
+	}
 	if err != nil {
 		return nil, c.giveUp(ctx, k.CreateFault(wanted.Name, err))
 	}

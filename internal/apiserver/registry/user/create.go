@@ -85,8 +85,10 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	made := p.existing
 	if made == nil {
 		if made, err = k.createInCoder(p, wanted); err != nil {
+			// The user who has the name may be the result of an earlier attempt.
+			uncertain := retried && coderd.IsConflict(err)
 			err = k.CreateFault(wanted.Name, err)
-			if isRefusal(err) || apierrors.IsAlreadyExists(err) {
+			if !uncertain && (isRefusal(err) || apierrors.IsAlreadyExists(err)) {
 				k.forget(ctx, record)
 			}
 			return nil, err

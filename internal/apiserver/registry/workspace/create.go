@@ -29,8 +29,9 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	n := notesForNew(wanted.Spec)
 	n.By = as
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
-	if earlier, ok := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name); ok {
-		// An earlier attempt has left its record.
+	// An earlier attempt may have left its record.
+	earlier, retried := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name)
+	if retried {
 		record.Version = earlier.Version
 	}
 	pending, err := k.Save(ctx, record, wanted, n.stored())
@@ -39,7 +40,10 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	}
 	w, err := p.connection.Client.CreateWorkspace(ctx, p.name.Owner, p.request)
 	if err != nil {
-		k.forgetPending(ctx, pending, err)
+		// The workspace that has the name may be the result of an earlier attempt.
+		if !retried || !coderd.IsConflict(err) {
+			k.forgetPending(ctx, pending, err)
+		}
 		return nil, k.CreateFault(wanted.Name, err)
 	}
 	k.Hint(p.connection.ControlPlane, w.ID)

@@ -54,6 +54,25 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// TestCreateAfterLostAnswer checks that the metadata is kept if Coder completes an earlier attempt
+// between the check of the next attempt and its request.
+func TestCreateAfterLostAnswer(t *testing.T) {
+	w := newFixture(t)
+	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/ada/workspaces", Processed: true, Status: http.StatusBadGateway, Times: 1})
+	if _, err := w.create(newWorkspace(devName, labelled("team", "blue"))); !apierrors.IsTimeout(err) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	remove := w.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/users/ada/workspace/dev", Status: http.StatusNotFound})
+	if _, err := w.create(newWorkspace(devName, labelled("team", "blue"))); !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("the next attempt: %v", err)
+	}
+	remove()
+	w.mirror()
+	if ws := w.object(devName); ws == nil || ws.Labels["team"] != "blue" {
+		t.Errorf("the object is %+v", ws)
+	}
+}
+
 func TestCreateStopped(t *testing.T) {
 	w := newFixture(t, coderdtest.WithManualBuilds())
 	ws, err := w.create(newWorkspace(devName, running(false)))
