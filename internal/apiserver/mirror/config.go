@@ -173,7 +173,8 @@ type Kind[Item any] interface {
 	// and the previous object may be nil. Object must not modify them.
 	Object(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record, previous records.Object) (records.Object, error)
 	// Settle applies to Coder the pending work of an object that is due now: recorded intent, a
-	// deletion, or work that is pending in Coder. If again is true, the item is read again soon.
+	// deletion, or work that is pending in Coder. It is called as a records.Writer is: before its first
+	// change in Coder, the record gets a claim. If again is true, the item is read again soon.
 	Settle(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record) (again bool, err error)
 	// Unreachable returns a copy of the object whose condition Synced reports that Coder is not
 	// available since a time. It returns nil if the object shows that already.

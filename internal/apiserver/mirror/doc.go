@@ -4,6 +4,7 @@
 // Invariants:
 //   - It commits under the lock of a key, and only items that were read after the log's entry
 //     was made. Any other item is read again.
+//   - Before it changes an object in Coder, it writes a claim into the record, as a request does.
 //   - An object is removed only if Coder's list no longer contains it and a request for that
 //     object alone confirms that it is gone. Many removals at once need a second confirmation
 //     later. In all other cases the objects of a control plane stay as they were last seen.

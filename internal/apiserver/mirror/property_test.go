@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -420,7 +421,7 @@ func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) 
 	c.fill(5)
 	id = c.ids()[0]
 	kind = s.mirror.config.Workspaces.Kind.(*workspaceKind)
-	kind.settle = func(_ coderd.Workspace, r *metadata.Record) (bool, error) {
+	kind.settle = func(_ context.Context, _ coderd.Workspace, r *metadata.Record) (bool, error) {
 		// All five are read and settled, because they were built recently.
 		if r == nil {
 			return false, nil
@@ -457,5 +458,40 @@ func TestSettleThatFails(t *testing.T) {
 	// The retries come after 2, 4, 8 s and so on, up to 256 s.
 	if n := kind.settled[id]; n < 8 || n > 10 {
 		t.Errorf("tried %d times in ten minutes", n)
+	}
+}
+
+// TestSettleOfAnOutdatedRecord checks that nothing is changed in Coder if another replica has written
+// the record since it was read.
+func TestSettleOfAnOutdatedRecord(t *testing.T) {
+	s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
+	plane := types.NamespacedName{Namespace: "team", Name: "prod"}
+	var results []error
+	kind.settle = func(ctx context.Context, w coderd.Workspace, _ *metadata.Record) (bool, error) {
+		if w.ID != id {
+			return false, nil
+		}
+		if len(results) == 0 {
+			other := s.records.Replica()
+			record, _ := other.Get(plane, uidOf(id))
+			record = record.DeepCopy()
+			record.Intent = []byte(`{"stop":false}`)
+			if _, err := other.Put(ctx, record); err != nil {
+				t.Error(err)
+			}
+		}
+		err := coderd.BeforeChange(ctx)
+		results = append(results, err)
+		return false, err
+	}
+	settled := func(n int) func() bool { return func() bool { return len(results) >= n } }
+	s.until(time.Minute, "it is settled", settled(1))
+	key, _ := s.records.Workspaces.Table.KeyOf(plane, uidOf(id))
+	if err := s.records.Workspaces.Learn(s.ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	s.until(10*time.Second, "it is settled again", settled(2))
+	if !errors.Is(results[0], records.ErrChanged) || results[1] != nil {
+		t.Errorf("the changes in Coder: %v", results)
 	}
 }

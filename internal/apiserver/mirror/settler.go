@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -102,7 +105,7 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	f := t.feed
 	config := f.plane.config
 	connection, live := f.plane.live()
-	entry, revision := f.Store.Table.Find(f.plane.name, uidOf(id))
+	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
 	if entry == nil {
 		t.mu.Lock()
 		delete(t.last, id)
@@ -118,17 +121,23 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	}
 	defer unlock()
 	// If the Lease is not held, another replica may be settling the same object.
-	if revision != next.revision || config.Clock.Since(next.read) > settleWithin || !config.Held() {
+	if _, revision := f.Store.Table.Find(f.plane.name, uidOf(id)); revision != next.revision || config.Clock.Since(next.read) > settleWithin || !config.Held() {
 		f.mark(id, soon)
 		return
 	}
-	record, _ := config.Records.Get(f.plane.name, uidOf(id))
-	again, err := f.Kind.Settle(coderd.WithBeforeChange(ctx, f.plane.certain), connection, next.item, record)
+	var again bool
+	err := f.Store.Settle(coderd.WithBeforeChange(ctx, f.plane.certain), entry.Key, func(ctx context.Context, record *metadata.Record) (err error) {
+		again, err = f.Kind.Settle(ctx, connection, next.item, record)
+		return err
+	})
 	if t.settled(id) {
 		f.mark(id, soon)
 	}
 	switch {
 	case ctx.Err() != nil:
+	case errors.Is(err, records.ErrChanged):
+		// A request changed the object.
+		f.mark(id, soon)
 	case err != nil:
 		log.FromContext(ctx).Error(err, "Could not apply the spec of an object to Coder", "kind", f.kind(), "name", entry.Object.GetName())
 		f.queue.retry(id, config.Clock.Now())

@@ -625,7 +625,7 @@ type workspaceKind struct {
 	mu      sync.Mutex
 	settled map[uuid.UUID]int
 	// settle implements Settle.
-	settle func(coderd.Workspace, *metadata.Record) (bool, error)
+	settle func(context.Context, coderd.Workspace, *metadata.Record) (bool, error)
 }
 
 func (*workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous records.Object) (records.Object, error) {
@@ -653,7 +653,7 @@ func (*workspaceKind) Object(_ context.Context, c connections.Connection, w code
 	return o, nil
 }
 
-func (k *workspaceKind) Settle(_ context.Context, _ connections.Connection, w coderd.Workspace, r *metadata.Record) (bool, error) {
+func (k *workspaceKind) Settle(ctx context.Context, _ connections.Connection, w coderd.Workspace, r *metadata.Record) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.settled == nil {
@@ -661,7 +661,7 @@ func (k *workspaceKind) Settle(_ context.Context, _ connections.Connection, w co
 	}
 	k.settled[w.ID]++
 	if k.settle != nil {
-		return k.settle(w, r)
+		return k.settle(ctx, w, r)
 	}
 	return false, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// session is one write of a record through the Writer. Metadata to be kept is collected, and is
+// session is one change of an object through the Writer or by the mirror. Metadata to be kept is collected, and is
 // written together with the claim before the first change in Coder. Metadata that is set after that
 // is written with the object. So most writes need two writes of the record, and one if nothing
 // changes in Coder.
@@ -51,8 +51,7 @@ func (s *Store) sessionOf(ctx context.Context, key string) *session {
 
 // write calls the Writer within the session.
 func (w *session) write(ctx context.Context, current, wanted Object) (Object, error) {
-	inside := coderd.WithBeforeChange(context.WithValue(ctx, sessionKey{}, w), w.writeClaim)
-	object, err := w.store.writer.Write(inside, w.key, current, wanted)
+	object, err := w.store.writer.Write(w.inside(ctx), w.key, current, wanted)
 	if err == nil {
 		return object, nil
 	}
@@ -61,6 +60,32 @@ func (w *session) write(ctx context.Context, current, wanted Object) (Object, er
 		return nil, w.failed
 	}
 	return nil, err
+}
+
+// inside returns the context of a change.
+func (w *session) inside(ctx context.Context) context.Context {
+	return coderd.WithBeforeChange(context.WithValue(ctx, sessionKey{}, w), func(inner context.Context) error {
+		if err := coderd.BeforeChange(ctx); err != nil {
+			return err
+		}
+		return w.writeClaim(inner)
+	})
+}
+
+// settle calls a function within the session, with the kept metadata.
+func (w *session) settle(ctx context.Context, f func(context.Context, *metadata.Record) error) error {
+	err := f(w.inside(ctx), w.next.kept)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed != nil {
+		err = w.failed
+	}
+	if w.claimed || w.dirty {
+		if failed := w.finish(ctx); err == nil {
+			err = failed
+		}
+	}
+	return err
 }
 
 // writeClaim writes the claim and the collected metadata to the record before a change in Coder. If the
@@ -125,19 +150,25 @@ func (w *session) forget(ctx context.Context, record *metadata.Record) error {
 	return err
 }
 
-// release removes the claim after a failed write, and writes the collected metadata. If that fails,
-// other replicas wait for claimPatience.
+// release removes the claim after a failed write, and writes the collected metadata.
 func (w *session) release(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.claimed {
 		return
 	}
+	if err := w.finish(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
+	}
+}
+
+// finish removes the claim, and writes the collected metadata. If that fails, other replicas wait
+// for claimPatience. The caller holds mu.
+func (w *session) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	free := *w.next
 	free.spec.Claim = ""
-	if _, err := w.store.update(ctx, &free, nil); err != nil {
-		klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
-	}
+	_, err := w.store.update(ctx, &free, nil)
+	return err
 }

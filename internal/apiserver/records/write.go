@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
 // ErrChanged means that a record no longer has the expected revision.
@@ -236,6 +238,17 @@ func (s *Store) TryLock(key string) (unlock func(), ok bool) {
 		return nil, false
 	}
 	return s.Table.locks.tryLock(key)
+}
+
+// Settle calls a function that changes an object in Coder as a Writer does, with the kept metadata of
+// the object. The caller holds the lock of the key. If the record has changed in the meantime, the
+// change is not sent to Coder, and the error is ErrChanged.
+func (s *Store) Settle(ctx context.Context, key string, f func(ctx context.Context, kept *metadata.Record) error) error {
+	known := s.Table.get(key)
+	if known == nil {
+		return ErrChanged
+	}
+	return s.newSession(key, known).settle(ctx, f)
 }
 
 // Propose writes objects that were read from the system of record. If a record is not as expected,

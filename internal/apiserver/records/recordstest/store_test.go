@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -124,6 +125,52 @@ func TestTwoReplicasWriteOneObject(t *testing.T) {
 	}
 	if claim := c.records.All()[0].Claim; claim != "" {
 		t.Errorf("a claim is left: %q", claim)
+	}
+}
+
+// TestSettle covers a change by the mirror while another replica writes the same object: it is not sent
+// to Coder after that write, and the other replica waits while it is made.
+func TestSettle(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	unlock, ok := c.a.TryLock(key)
+	if !ok {
+		t.Fatal("the object is locked")
+	}
+	defer unlock()
+	sent := 0
+	change := func(ctx context.Context) error {
+		if err := coderd.BeforeChange(ctx); err != nil {
+			return err
+		}
+		sent++
+		return c.b.Learn(ctx, key)
+	}
+	if err := c.a.Settle(ctx, key, func(inside context.Context, _ *metadata.Record) error {
+		if err := label(ctx, c.b, "one"); err != nil {
+			return err
+		}
+		return change(inside)
+	}); !errors.Is(err, records.ErrChanged) || sent != 0 {
+		t.Errorf("after a write of another replica: %v, %d changes in Coder", err, sent)
+	}
+	if err := c.a.Learn(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.a.Settle(ctx, key, func(inside context.Context, _ *metadata.Record) error {
+		err := change(inside)
+		if _, free := c.b.TryLock(key); free {
+			t.Error("another replica may write the object meanwhile")
+		}
+		return err
+	}); err != nil || sent != 1 {
+		t.Errorf("alone: %v, %d changes in Coder", err, sent)
+	}
+	if record := c.records.All()[0]; record.Claim != "" || !strings.Contains(record.Object, "one") {
+		t.Errorf("the record is %+v", record)
 	}
 }
 

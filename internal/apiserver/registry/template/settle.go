@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,13 +36,10 @@ func (k *Kind) Settle(
 	}
 	work := &settling{kind: k, connection: connection, template: item, page: p, record: record, intent: in}
 	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.archive} {
-		err := step(ctx)
-		// A conflict means that a request changed the record concurrently.
-		conflict := apierrors.IsConflict(err)
-		if err != nil && !conflict {
+		if err := step(ctx); err != nil {
 			return true, err
 		}
-		if conflict || work.changed {
+		if work.changed {
 			k.versions.forget(connection.ControlPlane, item.ID)
 			return true, nil
 		}

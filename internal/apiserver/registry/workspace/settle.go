@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -40,9 +39,7 @@ func (k *Kind) Settle(
 	if equality.Semantic.DeepEqual(n, was) {
 		return again, err
 	}
-	if _, putErr := k.saveNotes(ctx, record, n); apierrors.IsConflict(putErr) {
-		return true, err
-	} else if putErr != nil {
+	if _, putErr := k.saveNotes(ctx, record, n); putErr != nil {
 		return true, putErr
 	}
 	return true, err
