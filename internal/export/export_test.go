@@ -300,7 +300,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestSelection(t *testing.T) {
 	other := fullWorkspace()
-	other.Name, other.Status.OwnerName = "coder.bob.dev", "bob"
+	other.Name, other.Status.OwnerName = "coder.bob.dev", "Bob"
 	for name, test := range map[string]struct {
 		args            []string
 		want, wantNot   []string

@@ -92,7 +92,8 @@ func (o *options) manifests(all found, r *report) []manifest {
 		}
 	}
 	for _, ws := range all.workspaces {
-		if len(o.owners) > 0 && !slices.Contains(o.owners, ws.Status.OwnerName) {
+		ofOwner := func(owner string) bool { return strings.EqualFold(owner, ws.Status.OwnerName) }
+		if len(o.owners) > 0 && !slices.ContainsFunc(o.owners, ofOwner) {
 			continue
 		}
 		template := newTemplateID(ws.ObjectMeta, ws.Status.OrganizationName, ws.Status.TemplateName)

@@ -151,7 +151,7 @@ func (s *workspaceSelection) find(ctx context.Context, c *Cluster) ([]aggregatio
 	var found []aggregationv1alpha1.CoderWorkspace
 	for _, ws := range list.Items {
 		ofTemplate := s.template == "" || s.template == ws.Status.TemplateName || s.template == templates[templateOf(&ws)].Name
-		if ofTemplate && (s.owner == "" || ws.Status.OwnerName == s.owner) {
+		if ofTemplate && (s.owner == "" || strings.EqualFold(ws.Status.OwnerName, s.owner)) {
 			found = append(found, ws)
 		}
 	}

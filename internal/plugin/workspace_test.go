@@ -112,6 +112,7 @@ func TestWorkspaceSelection(t *testing.T) {
 		"-l team=compilers":    {"coder.ada.dev", "coder.bo.api"},
 		"--all --owner bo":     {"coder.bo.api", "coder.bo.dev"},
 		"--all -A --owner ada": {"coder.ada.dev"},
+		"--all --owner Ada":    {"coder.ada.dev"},
 		// The name of the template's object selects the same workspaces.
 		"--all --template coder.hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
 		"--all --template bar":         {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},

@@ -50,6 +50,8 @@ type ResourceInfo[T Object] struct {
 	// in Indexed have an index in the cache.
 	Fields  map[string]func(T) string
 	Indexed []string
+	// Folded are the fields of which Coder ignores the case. Field selectors ignore it too.
+	Folded []string
 	// Columns are those of kubectl get. Those with priority 1 are in the wide output only.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj T, ages Ages) []any
@@ -103,7 +105,7 @@ func (r *ResourceInfo[T]) Attributes(obj runtime.Object) (labels.Set, fields.Set
 	}
 	selectable := fields.Set{fieldName: typed.GetName(), fieldNamespace: typed.GetNamespace()}
 	for label, value := range r.Fields {
-		selectable[label] = value(typed)
+		selectable[label] = r.fold(label, value(typed))
 	}
 	return typed.GetLabels(), selectable, nil
 }
@@ -118,7 +120,7 @@ func (r *ResourceInfo[T]) Indexers() *cache.Indexers {
 			if err != nil {
 				return nil, err
 			}
-			return []string{value(typed)}, nil
+			return []string{r.fold(label, value(typed))}, nil
 		}
 	}
 	return &out
@@ -132,7 +134,15 @@ func (r *ResourceInfo[T]) FieldLabel(label, value string) (newLabel, newValue st
 		return "", "", fmt.Errorf("a field selector of %s may name %s, and not %q", strings.TrimPrefix(r.Plural, "coder"),
 			strings.Join(supported, ", "), label)
 	}
-	return label, value, nil
+	return label, r.fold(label, value), nil
+}
+
+// fold returns the value of a field in the form that selectors compare.
+func (r *ResourceInfo[T]) fold(label, value string) string {
+	if slices.Contains(r.Folded, label) {
+		return strings.ToLower(value)
+	}
+	return value
 }
 
 // AddToScheme registers the fields that field selectors support.

@@ -38,6 +38,7 @@ var info = registry.ResourceInfo[object]{
 		"status.username": func(u object) string { return u.Status.Username },
 		"status.state":    func(u object) string { return u.Status.State },
 	},
+	Folded: []string{"spec.email", "status.username"},
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: the username in lower case."},
 		{Name: "Email", Type: "string", Description: "The address in Coder."},

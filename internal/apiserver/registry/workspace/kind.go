@@ -48,6 +48,7 @@ var info = registry.ResourceInfo[object]{
 		"status.phase":      func(ws object) string { return ws.Status.Phase },
 	},
 	Indexed: []string{fieldOwner, fieldTemplate},
+	Folded:  []string{fieldOwner},
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization, user and workspace."},
 		{Name: "Owner", Type: "string", Description: "The user that owns the workspace."},
