@@ -143,7 +143,7 @@ func TestUsersAtRest(t *testing.T) {
 
 // newSecretsFixture returns a namespace on a server of its own, in which all callers but one may
 // read Secrets.
-func newSecretsFixture(t *testing.T, but string, options ...coderdtest.Option) *fixture {
+func newSecretsFixture(t *testing.T, but string) *fixture {
 	t.Helper()
 	t.Parallel()
 	s := newSite(t, logged)
@@ -154,11 +154,11 @@ func newSecretsFixture(t *testing.T, but string, options ...coderdtest.Option) *
 		return true, review, nil
 	})
 	s.start(t)
-	return join(t, s, options...)
+	return join(t, s)
 }
 
 func TestUserIsCreated(t *testing.T) {
-	f := newSecretsFixture(t, "", coderdtest.WithOIDC())
+	f := newSecretsFixture(t, "")
 	f.coder.AddOrganization("second")
 	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "zoe"}, Data: map[string][]byte{"password": []byte("Secret-Passw0rd")},
@@ -187,19 +187,52 @@ func TestUserIsCreated(t *testing.T) {
 	if text, _ := created.MarshalJSON(); strings.Contains(string(text), "Passw0rd") {
 		t.Errorf("the object has the password: %s", text)
 	}
-	// Without a Secret nobody knows the password; the other types have none.
-	for name, loginType := range map[string]string{"pat": "password", "otto": "oidc", "robot": "none"} {
-		u := userObject(name, map[string]any{"email": name + "@example.com", "loginType": loginType})
-		if _, err := f.users().Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		got, _ := f.coder.User(name)
-		if got.LoginType != loginType || (got.Password != "") != (loginType == "password") || !slices.Equal(got.Organizations, []string{"coder []"}) {
-			t.Errorf("%s in Coder: %+v", name, got)
-		}
-	}
 	if _, err := f.users().Create(t.Context(), zoe(nil), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// TestLoginTypes creates a user with each type. Without a Secret nobody knows the password; the other
+// types have none.
+func TestLoginTypes(t *testing.T) {
+	for _, release := range []coderdtest.Release{coderdtest.Release230, coderdtest.Release236} {
+		t.Run(string(release), func(t *testing.T) {
+			f := newFixture(t, coderdtest.WithOIDC(), coderdtest.WithRelease(release))
+			for name, loginType := range map[string]string{"pat": "password", "otto": "oidc", "robot": "none"} {
+				u := userObject(name, map[string]any{"email": name + "@example.com", "loginType": loginType})
+				_, err := f.users().Create(t.Context(), u, metav1.CreateOptions{})
+				if loginType == "none" && release == coderdtest.Release236 {
+					if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "requires a service account") {
+						t.Errorf("%s: %v", name, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := f.coder.User(name)
+				if got.LoginType != loginType || (got.Password != "") != (loginType == "password") || !slices.Equal(got.Organizations, []string{"coder []"}) {
+					t.Errorf("%s in Coder: %+v", name, got)
+				}
+			}
+		})
+	}
+}
+
+// TestLoginTypeChangesInUpgrade applies the manifest of a user again whose login type none was changed
+// by the upgrade to Coder 2.36.
+func TestLoginTypeChangesInUpgrade(t *testing.T) {
+	f := newFixture(t)
+	manifest := userObject("robot", map[string]any{"email": "robot@example.com", "loginType": "none", "fullName": "Robot"})
+	f.applyUser(t, manifest)
+	f.coder.SetLoginType("robot", "password")
+	before := until(t, f.users(), "robot", func(u *unstructured.Unstructured) bool { return at(u, "spec", "loginType") == "password" })
+	for range 2 {
+		after := f.applyUser(t, manifest)
+		if after.GetGeneration() != before.GetGeneration() || fmt.Sprint(after.Object["spec"]) != fmt.Sprint(before.Object["spec"]) ||
+			condition(after, "Synced") != "True Synced" {
+			t.Errorf("after the same manifest: %v, was %v", after.Object, before.Object)
+		}
 	}
 }
 
@@ -298,7 +331,7 @@ func TestUserIsUpdated(t *testing.T) {
 	})
 	for body, says := range map[string]string{
 		`{"spec":{"email":"other@example.com"}}`: "Coder's API cannot change it",
-		`{"spec":{"loginType":"none"}}`:          "cannot change from",
+		`{"spec":{"loginType":"oidc"}}`:          "cannot change from",
 		`{"spec":{"roles":["king"]}}`:            "is not a supported role",
 	} {
 		if err := patch(body); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {

@@ -47,7 +47,8 @@ type CoderUserSpec struct {
 	FullName string `json:"fullName,omitempty"`
 	// loginType is how the user logs in: password, oidc, or none for an account that only uses
 	// tokens. It is required on creation and cannot change. Users that were not created with this
-	// API may have another type, for example github.
+	// API may have another type, for example github. Coder 2.36 and later create no users with none,
+	// and change existing ones to password. A manifest that still says none is accepted for them.
 	// +optional
 	LoginType string `json:"loginType,omitempty"`
 	// passwordFrom reads the password from a Secret. The Secret is read when the user is created

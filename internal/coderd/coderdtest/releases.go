@@ -52,6 +52,9 @@ const (
 	bombTooLarge
 	// startsNoDormant: starting a dormant workspace returns 403. Other releases wake it.
 	startsNoDormant
+	// noneIsForServices: creating a user with login type none returns 400, unless it is a service
+	// account.
+	noneIsForServices
 	// ignoresScopes: tokens may do all that their user may, whatever was asked for.
 	ignoresScopes
 )
@@ -72,6 +75,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release234, Release236}, "#26314, in 2.33.11, 2.34.5, 2.35.0: coderd/workspaces.go"
 	case startsNoDormant:
 		return []Release{Release229}, "tried with the real 2.29.1"
+	case noneIsForServices:
+		return []Release{Release236}, "since 2.36: coderd/users.go; migration 000555 changes none of earlier users to password"
 	case ignoresScopes:
 		return []Release{ReleaseBefore}, "before scopes of tokens: unknown fields of the body are ignored, coderd/httpapi/httpapi.go"
 	case bombTooLarge:

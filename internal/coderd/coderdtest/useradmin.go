@@ -55,6 +55,11 @@ func (s *Server) SetEmail(username, email string) {
 	s.changeUser(username, func(u *user) { u.Email = email })
 }
 
+// SetLoginType sets how a user logs in, as the migration to a later release does.
+func (s *Server) SetLoginType(username, loginType string) {
+	s.changeUser(username, func(u *user) { u.LoginType = codersdk.LoginType(loginType) })
+}
+
 // SetMember is somebody making a user a member of an organization with these roles.
 func (s *Server) SetMember(username, organization string, roles ...string) {
 	s.changeUser(username, func(u *user) {

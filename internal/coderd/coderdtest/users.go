@@ -212,6 +212,8 @@ func (s *Server) postUser(r *request) {
 		checkPassword(body.Password)
 	case body.Password != "":
 		refuse(http.StatusBadRequest, fmt.Sprintf("Password cannot be set for non-password (%q) authentication.", loginType))
+	case loginType == codersdk.LoginTypeNone && s.has(noneIsForServices):
+		refuse(http.StatusBadRequest, "Login type 'none' requires a service account.")
 	case loginType == codersdk.LoginTypeOIDC && !s.oidc:
 		refuse(http.StatusBadRequest, "You must configure OIDC before creating OIDC users.")
 	}

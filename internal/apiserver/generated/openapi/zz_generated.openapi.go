@@ -1526,7 +1526,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.Referenc
 					},
 					"loginType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github.",
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that only uses tokens. It is required on creation and cannot change. Users that were not created with this API may have another type, for example github. Coder 2.36 and later create no users with none, and change existing ones to password. A manifest that still says none is accepted for them.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

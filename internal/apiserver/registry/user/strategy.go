@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -56,7 +57,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 }
 
 // PrepareForUpdate restores the status, and keeps the current value of unset fields.
-func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	u, was := obj.(object), old.(object)
 	was = was.DeepCopy()
 	u.Status = was.Status
@@ -67,6 +68,11 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	}
 	spec.FullName = cmp.Or(spec.FullName, current.FullName)
 	spec.LoginType = cmp.Or(spec.LoginType, current.LoginType)
+	if spec.LoginType == loginNone && current.LoginType == loginPassword {
+		// The upgrade to Coder 2.36 changes none to password, but not the manifest.
+		spec.LoginType = loginPassword
+		warning.AddWarning(ctx, "", "spec.loginType: the user keeps the login type password; Coder 2.36 and later have none only for service accounts")
+	}
 	spec.Suspended = cmp.Or(spec.Suspended, current.Suspended)
 	if spec.Roles == nil {
 		spec.Roles = current.Roles
