@@ -107,11 +107,16 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	for _, item := range items {
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
 		f.breaker.clear(s.id)
-		if err := f.compose(ctx, connection, s); err != nil {
-			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
-			f.queue.retry(s.id, f.plane.config.Clock.Now())
+		if f.claimed(s.id) {
+			f.mark(s.id, f.plane.config.Timing.Busy)
 			continue
 		}
+		if err := f.compose(ctx, connection, s); err != nil {
+			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
+			f.queue.rebuild(s.id, f.plane.config.Clock.Now())
+			continue
+		}
+		f.queue.built(s.id)
 		if !batch.lock(ctx, connection, s) {
 			f.mark(s.id, soon)
 			continue
@@ -130,6 +135,13 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		}
 	}
 	return nil
+}
+
+// claimed reports whether another replica is writing an object. If that replica was killed, this lasts a
+// minute. A template that is built meanwhile downloads its files each time, which Coder limits.
+func (f *feed[Item]) claimed(id uuid.UUID) bool {
+	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
+	return entry != nil && f.Store.Claimed(entry.Key)
 }
 
 // asks reports whether a record has pending work: an intent or a deletion.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -459,6 +460,58 @@ func TestSettleThatFails(t *testing.T) {
 	if n := kind.settled[id]; n < 8 || n > 10 {
 		t.Errorf("tried %d times in ten minutes", n)
 	}
+}
+
+// TestFailedBuilds checks that an object that could not be built does not have to wait for the next attempt
+// before it is settled, and that the attempts become rarer until it is built.
+func TestFailedBuilds(t *testing.T) {
+	timing := &Timing{Busy: 2 * time.Second}
+	q, id, now := newQueue(timing), uuid.New(), time.Time{}.Add(time.Hour)
+	wait := func() time.Duration {
+		q.rebuild(id, now)
+		at := q.next(now.Add(24 * time.Hour))
+		q.take(at, 1)
+		return at.Sub(now)
+	}
+	waits := []time.Duration{wait(), wait(), wait()}
+	if q.failing(id) {
+		t.Error("it counts as an object that could not be settled")
+	}
+	q.built(id)
+	if waits = append(waits, wait()); !slices.Equal(waits, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 2 * time.Second}) {
+		t.Errorf("the next attempts are after %v", waits)
+	}
+}
+
+// TestAClaimedObjectIsNotBuilt checks that the objects that a killed replica was writing are built again only when
+// its claim has expired. Building a template downloads its files, which Coder limits.
+func TestAClaimedObjectIsNotBuilt(t *testing.T) {
+	s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
+	cluster := s.records.Cluster("CoderWorkspace")
+	for _, record := range cluster.All() {
+		if record.ID == id.String() {
+			record.Claim = "killed/1"
+			if err := cluster.Update(s.ctx, &record); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	key, _ := s.records.Workspaces.Table.KeyOf(types.NamespacedName{Namespace: "team", Name: "prod"}, uidOf(id))
+	if err := s.records.Workspaces.Learn(s.ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	built := 0
+	kind.build = func(w coderd.Workspace) error {
+		if w.ID == id {
+			built++
+		}
+		return nil
+	}
+	s.run(50 * time.Second)
+	if built != 0 {
+		t.Errorf("it was built %d times while another replica was writing it", built)
+	}
+	s.until(20*time.Second, "it is built", func() bool { return built > 0 })
 }
 
 // TestSettleOfAnOutdatedRecord checks that nothing is changed in Coder if another replica has written

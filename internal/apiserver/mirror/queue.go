@@ -23,14 +23,18 @@ type queue struct {
 	due map[uuid.UUID]time.Time
 	// busy maps an object to the time since which it has been changing.
 	busy map[uuid.UUID]time.Time
-	// failed maps an object to its number of consecutive failures.
-	failed map[uuid.UUID]int
+	// failed maps an object to its number of consecutive failures to settle it, and unbuilt to those to
+	// build it from its item.
+	failed, unbuilt map[uuid.UUID]int
 	// stir is called when the next read becomes due earlier. It must not block.
 	stir func()
 }
 
 func newQueue(timing *Timing) *queue {
-	return &queue{timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{}, failed: map[uuid.UUID]int{}}
+	return &queue{
+		timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{},
+		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{},
+	}
 }
 
 // mark schedules a read of an object at the given time, unless an earlier read is scheduled.
@@ -69,23 +73,35 @@ func (q *queue) setBusy(id uuid.UUID, busy bool, now time.Time) {
 	q.markLocked(id, now.Add(interval))
 }
 
-// retry schedules another read of an object after a failure, with exponential backoff.
-func (q *queue) retry(id uuid.UUID, now time.Time) {
+// retry schedules another read of an object that could not be settled, with exponential backoff.
+func (q *queue) retry(id uuid.UUID, now time.Time) { q.again(q.failed, id, now) }
+
+// rebuild is retry for an object that could not be built.
+func (q *queue) rebuild(id uuid.UUID, now time.Time) { q.again(q.unbuilt, id, now) }
+
+func (q *queue) again(failures map[uuid.UUID]int, id uuid.UUID, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	failed := q.failed[id]
-	q.failed[id] = min(failed+1, 7)
+	failed := failures[id]
+	failures[id] = min(failed+1, 7)
 	q.markLocked(id, now.Add(q.timing.Busy<<failed))
 }
 
-// failing reports whether the last attempt for an object failed, so that a retry is scheduled.
+// built resets the failures to build an object.
+func (q *queue) built(id uuid.UUID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.unbuilt, id)
+}
+
+// failing reports whether the last attempt to settle an object failed, so that a retry is scheduled.
 func (q *queue) failing(id uuid.UUID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failed[id] > 0
 }
 
-// worked resets the failures of an object.
+// worked resets the failures to settle an object.
 func (q *queue) worked(id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,6 +115,7 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.due, id)
 	delete(q.busy, id)
 	delete(q.failed, id)
+	delete(q.unbuilt, id)
 }
 
 // take returns up to limit objects that are due and removes them from the queue. Those that have

@@ -626,9 +626,16 @@ type workspaceKind struct {
 	settled map[uuid.UUID]int
 	// settle implements Settle.
 	settle func(context.Context, coderd.Workspace, *metadata.Record) (bool, error)
+	// build is called before an object is built. It may be nil.
+	build func(coderd.Workspace) error
 }
 
-func (*workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous records.Object) (records.Object, error) {
+func (k *workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous records.Object) (records.Object, error) {
+	if k.build != nil {
+		if err := k.build(w); err != nil {
+			return nil, err
+		}
+	}
 	o := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{
 		Name: objectName(w), Namespace: c.ControlPlane.Namespace, UID: types.UID(w.ID.String()),
 		CreationTimestamp: metav1.Time{Time: w.CreatedAt.Truncate(time.Second)}, Generation: 1,

@@ -234,10 +234,16 @@ func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
 // TryLock acquires the lock of a key, unless this or another replica is writing it.
 func (s *Store) TryLock(key string) (unlock func(), ok bool) {
-	if busy, _ := s.Table.foreign(key, s.mine); busy {
+	if s.Claimed(key) {
 		return nil, false
 	}
 	return s.Table.locks.tryLock(key)
+}
+
+// Claimed reports whether another replica is writing the record of a key.
+func (s *Store) Claimed(key string) bool {
+	busy, _ := s.Table.foreign(key, s.mine)
+	return busy
 }
 
 // Settle calls a function that changes an object in Coder as a Writer does, with the kept metadata of
