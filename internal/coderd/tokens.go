@@ -58,12 +58,16 @@ func (c *Client) createToken(ctx context.Context, user string, request codersdk.
 		if !plainName.MatchString(res.Key) {
 			return errors.New("a token must consist of " + plainNameRule)
 		}
-		// The part of a token before the dash is its id.
-		id, _, _ := strings.Cut(res.Key, "-")
-		out = Token{ID: id, Value: res.Key}
+		out = Token{ID: TokenID(res.Key), Value: res.Key}
 		return nil
 	})
 	return out, err
+}
+
+// TokenID returns the id of a token, which is the part before the dash.
+func TokenID(token string) string {
+	id, _, _ := strings.Cut(token, "-")
+	return id
 }
 
 // TokensOf lists the API tokens of a user, but not the sessions. The list includes expired tokens,

@@ -107,10 +107,14 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	for _, item := range items {
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
 		f.breaker.clear(s.id)
-		if f.claimed(s.id) {
+		s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
+		// If another replica was killed while it wrote the object, its claim lasts a minute. A template that is
+		// built meanwhile downloads its files each time, which Coder limits.
+		if s.entry != nil && f.Store.Claimed(s.entry.Key) {
 			f.mark(s.id, f.plane.config.Timing.Busy)
 			continue
 		}
+		s.record, _ = f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
 		if err := f.compose(ctx, connection, s); err != nil {
 			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
 			f.queue.rebuild(s.id, f.plane.config.Clock.Now())
@@ -137,13 +141,6 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	return nil
 }
 
-// claimed reports whether another replica is writing an object. If that replica was killed, this lasts a
-// minute. A template that is built meanwhile downloads its files each time, which Coder limits.
-func (f *feed[Item]) claimed(id uuid.UUID) bool {
-	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
-	return entry != nil && f.Store.Claimed(entry.Key)
-}
-
 // asks reports whether a record has pending work: an intent or a deletion.
 func asks(record *metadata.Record) bool {
 	return record != nil && (len(record.Intent) > 0 || record.DeletionTimestamp != nil)
@@ -156,12 +153,6 @@ func (f *feed[Item]) mark(id uuid.UUID, after time.Duration) {
 
 // compose makes the object of an item. It takes no lock.
 func (f *feed[Item]) compose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
-	s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
-	s.record, _ = f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
-	return f.recompose(ctx, connection, s)
-}
-
-func (f *feed[Item]) recompose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	var previous records.Object
 	if s.entry != nil {
 		previous = s.entry.Object
@@ -275,7 +266,7 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 	if bound.Version != "" {
 		s.record = bound
 	}
-	return f.recompose(ctx, connection, s)
+	return f.compose(ctx, connection, s)
 }
 
 // keepGeneration writes an increased generation into the record before the object is served. It

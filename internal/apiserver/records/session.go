@@ -11,10 +11,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// session is one change of an object through the Writer or by the mirror. Metadata to be kept is collected, and is
-// written together with the claim before the first change in Coder. Metadata that is set after that
-// is written with the object. So most writes need two writes of the record, and one if nothing
-// changes in Coder.
+// session is one change of an object through the Writer or by the mirror. Metadata to be kept is
+// collected, and is written together with the claim before the first change in Coder. Metadata that
+// is set after that is written with the object. So most writes need two writes of the record, and
+// one if nothing changes in Coder.
 type session struct {
 	store *Store
 	key   string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,4 +93,12 @@ func KeepsFirstName(first string) string {
 // name here. Organization resolves it later.
 func SameOrganization(inSpec, inName string) bool {
 	return inSpec == "" || inSpec == coderd.DefaultOrganization || strings.EqualFold(inSpec, inName)
+}
+
+// CanonicalID returns the form in which Coder returns an ID. Another text is returned unchanged.
+func CanonicalID(id string) string {
+	if parsed, err := uuid.Parse(id); err == nil {
+		return parsed.String()
+	}
+	return id
 }

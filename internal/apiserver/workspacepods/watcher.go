@@ -87,8 +87,8 @@ func (w *Watcher) Serve(members []connections.Member) {
 	}
 }
 
-// watchedNamespaces returns the namespaces of each control plane, at most maxNamespaces in total. The control planes'
-// own namespaces come first, so that no other control plane can prevent that they are watched.
+// watchedNamespaces returns the namespaces of each control plane, at most maxNamespaces in total. The
+// control planes' own namespaces come first, so the number of the others cannot crowd them out.
 func watchedNamespaces(members []connections.Member) map[types.NamespacedName][]string {
 	planes, all := map[types.NamespacedName][]string{}, map[string]bool{}
 	add := func(plane types.NamespacedName, name string) {

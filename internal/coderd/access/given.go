@@ -52,7 +52,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 // lifeOf reads when a token expires. It returns the zero value if the token lacks the permission to
 // read that.
 func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.TokenInfo, error) {
-	life, err := api.OwnKey(ctx, idOf(token))
+	life, err := api.OwnKey(ctx, coderd.TokenID(token))
 	if coderd.IsNotFound(err) || coderd.IsForbidden(err) {
 		return coderd.TokenInfo{}, nil
 	}
@@ -99,7 +99,7 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) has no token in key %q; add it", ref.Name, ref.Key)
 	}
-	id := idOf(token)
+	id := coderd.TokenID(token)
 	for _, own := range ours {
 		if own.Annotations[AnnotationTokenID] == id {
 			return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,

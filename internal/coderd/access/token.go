@@ -47,19 +47,13 @@ func readToken(secret *corev1.Secret) *storedToken {
 		name:   secret.Annotations[AnnotationTokenName],
 		user:   secret.Annotations[AnnotationTokenUser],
 	}
-	t.id = idOf(t.value)
+	t.id = coderd.TokenID(t.value)
 	issued, errIssued := time.Parse(time.RFC3339, secret.Annotations[AnnotationTokenIssuedAt])
 	expires, errExpires := time.Parse(time.RFC3339, secret.Annotations[AnnotationTokenExpiresAt])
 	if errIssued == nil && errExpires == nil {
 		t.issued, t.expires = issued, expires
 	}
 	return t
-}
-
-// idOf returns the id of a token, which is the part before the dash.
-func idOf(token string) string {
-	id, _, _ := strings.Cut(token, "-")
-	return id
 }
 
 // isTokenSecret reports whether this control plane owns a Secret and the Secret holds a token that

@@ -251,7 +251,7 @@ func (k *key) mayBuild(t *template, transition codersdk.WorkspaceTransition) {
 	case transition == codersdk.WorkspaceTransitionDelete:
 		refuse(http.StatusForbidden, "You do not have permission to delete this workspace.")
 	case !t.UseClassicParameterFlow:
-		// No scope of tokens lets Coder read the owner, whom only the classic flow does not need.
+		// No scope of tokens lets Coder read the owner. Only the classic flow works without the owner.
 		refuseDetailed(http.StatusBadRequest, "Unable to validate parameters",
 			"Failed to fetch workspace owner; Please check your permissions or the user may not exist.")
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,7 +27,7 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	if name, err := metadata.ParseTemplateName(tmpl.Name); err == nil && tmpl.Spec.Organization == "" {
 		tmpl.Spec.Organization = name.Organization
 	}
-	tmpl.Spec.VersionID = canonical(tmpl.Spec.VersionID)
+	tmpl.Spec.VersionID = registry.CanonicalID(tmpl.Spec.VersionID)
 }
 
 // PrepareForUpdate restores the status, and keeps the current value of unset fields that Coder
@@ -44,20 +43,12 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	if registry.SameOrganization(tmpl.Spec.Organization, current.Spec.Organization) {
 		tmpl.Spec.Organization = current.Spec.Organization
 	}
-	tmpl.Spec.VersionID = canonical(tmpl.Spec.VersionID)
+	tmpl.Spec.VersionID = registry.CanonicalID(tmpl.Spec.VersionID)
 	fill(&tmpl.Spec, current.Spec)
 	tmpl.Generation = current.Generation
 	if !equality.Semantic.DeepEqual(tmpl.Spec, current.Spec) || !sameSource(current, tmpl) {
 		tmpl.Generation++
 	}
-}
-
-// canonical returns the form in which Coder returns an ID. Another text is returned unchanged.
-func canonical(id string) string {
-	if parsed, err := uuid.Parse(id); err == nil {
-		return parsed.String()
-	}
-	return id
 }
 
 // fill copies the current value to each unset field.

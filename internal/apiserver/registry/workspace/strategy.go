@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -101,9 +100,7 @@ func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec) aggregationv1alpha1.
 	if spec.AutostartSchedule != nil && *spec.AutostartSchedule == "" {
 		spec.AutostartSchedule = nil
 	}
-	if id, err := uuid.Parse(spec.TemplateVersionID); err == nil {
-		spec.TemplateVersionID = id.String()
-	}
+	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
 	return spec
 }
 
