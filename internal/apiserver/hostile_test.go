@@ -12,11 +12,13 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // TestHostileCoder covers a Coder whose responses cost its reader the most. Its control plane is
 // treated like one that is unreachable, and the other one is served as before.
 func TestHostileCoder(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	s := newSite(t, logged)
 	s.start(t)
 	before := heap()

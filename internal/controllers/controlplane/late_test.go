@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // lateCache shows the cluster as it was some writes ago.
@@ -60,6 +62,7 @@ func (l *lateCache) view() client.WithWatch {
 // TestStaleReads makes the cache stale by some writes during several passes, and then lets it catch
 // up. Nothing is done twice, nothing fails, and the result is that of an undisturbed run.
 func TestStaleReads(t *testing.T) {
+	kubetest.SkipWithRace(t)
 	t.Parallel()
 	all := scenarios()
 	for _, name := range []string{"create everything", "change everything", "access disabled", "token Secret renamed", "delete everything"} {

@@ -121,7 +121,7 @@ func TestBothSides(t *testing.T) {
 func TestEachStep(t *testing.T) {
 	var at []int
 	EachStep(t, 3, func(n int) bool { at = append(at, n); return n <= 3 })
-	if diff := cmp.Diff(map[int][]int{1: {1, 2, 3, 4}, 10: {1, 11}}[Stride], at); diff != "" {
+	if diff := cmp.Diff([]int{1, 2, 3, 4}, at); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

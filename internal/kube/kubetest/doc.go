@@ -7,6 +7,6 @@
 //     request can also fail in a process that continues.
 //   - Start and Shared: a real etcd and kube-apiserver, for one test, or shared with the tests of
 //     other packages.
-//   - RaceEnabled, Stride and SkipWithRace: what a test leaves out with the race detector.
+//   - RaceEnabled and SkipWithRace: what a test leaves out with the race detector.
 //   - Objects and Kustomize: the objects in manifests.
 package kubetest

@@ -2,9 +2,9 @@ package kubetest
 
 import "testing"
 
-// SkipWithRace skips a test in which one goroutine at a time processes many megabytes or objects:
-// the race detector makes it ten times slower, and has nothing to find. hack/test.sh runs such tests
-// without it.
+// SkipWithRace skips a test in which one goroutine at a time processes many megabytes or objects, or
+// tries hundreds of cases: the race detector makes it ten times slower, and has nothing to find.
+// hack/test.sh runs such tests without it.
 func SkipWithRace(t testing.TB) {
 	t.Helper()
 	if RaceEnabled {
