@@ -52,7 +52,7 @@ for run in $(seq "$runs"); do
   start=$SECONDS
   # Largest first: they take the longest.
   find "$logs/programs" -type f ! -name '*.dir' -printf '%s %p\n' | sort -rn | cut -d' ' -f2 |
-    sed -E 's#^(.*/test-integration)$#\1 -test.run='"$FAULT_TESTS"'\n\1 -test.skip='"$FAULT_TESTS"'#' |
+    sed -E 's#^(.*/test-integration)$#\1 -test.run='"$LONG_TESTS"'\n\1 -test.skip='"$LONG_TESTS"'#' |
     "$logs/testcluster" xargs -P "$(($(nproc) + 2))" -L 1 bash -c 'one "$@"' one "$run"
   jq -r 'select(.Action == "fail") | .Package + " " + (.Test // "(package)")' "$logs/$run"/*.json | sort -u >"$logs/$run.failed"
   step "run $run of $runs: $((SECONDS - start)) s, load $(cut -d' ' -f1 /proc/loadavg), $(wc -l <"$logs/$run.failed") failed"

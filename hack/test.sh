@@ -37,19 +37,20 @@ if [ "$part" != unraced ]; then
   step "go test $race"
   halves=()
   trap 'kill "${halves[@]}" 2>/dev/null || true' EXIT
-  # integration NAME FLAG...: starts one of the two halves of test/integration. Both mostly wait.
+  # integration NAME FLAG...: starts one of the two halves of test/integration. Both mostly wait, and take the longest, so
+  # they get the processors first.
   integration() {
     "${gotestsum[@]}" --jsonfile "$results/$1.json" -- "$race" "${flags[@]}" "${@:2}" ./test/integration >"$results/$1.log" 2>&1 &
     halves+=($!)
   }
   if [ ${#shared[@]} != 0 ]; then
-    integration faults -run "$FAULT_TESTS"
-    integration integration -skip "$FAULT_TESTS"
+    integration integration-long -run "$LONG_TESTS"
+    integration integration -skip "$LONG_TESTS"
   fi
-  "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
+  nice "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- "$race" "${flags[@]}" "$@" || status=$?
   for half in "${halves[@]}"; do wait "$half" || status=$?; done
   trap - EXIT
-  [ ${#halves[@]} = 0 ] || cat "$results/faults.log" "$results/integration.log"
+  [ ${#halves[@]} = 0 ] || cat "$results/integration-long.log" "$results/integration.log"
 fi
 export CGO_ENABLED=0
 if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then

@@ -24,4 +24,4 @@ export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
 # The longest tests of test/integration. They take as long as its other tests, and run beside them, with their own
 # kube-apiserver.
 # shellcheck disable=SC2034
-FAULT_TESTS='^(TestHistory|TestAbsence|TestNamespaceDeletedDuringFirstSync)$'
+LONG_TESTS='^(TestHistory|TestAbsence|TestNamespaceDeletedDuringFirstSync|TestKubeAPIServerAway|TestMCPRights)$'
