@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -120,9 +121,11 @@ func (u *uninstaller) sayWayBack(child *metav1.PartialObjectMetadata, owner obje
 	u.say("Keep this command, which makes %s the owner of %s again:\n  %s", owner, nameOf(child), command)
 }
 
-// sayRight prints the command that restores the owner of a Role or RoleBinding in another namespace.
+// sayRight prints the command that restores the owner of a Role or RoleBinding in another namespace. Anyone
+// with permissions there may have copied its annotation to one whose name contains a command. The operator's own
+// have DNS names.
 func (u *uninstaller) sayRight(right *metav1.PartialObjectMetadata, owner object) error {
-	if right.Namespace == owner.GetNamespace() {
+	if right.Namespace == owner.GetNamespace() || len(validation.IsDNS1123Subdomain(right.Name)) > 0 {
 		return nil
 	}
 	u.sayWayBack(right, owner, fmt.Sprintf(`kubectl -n %s annotate --overwrite %s %s %s="%s"`,

@@ -166,9 +166,11 @@ func (u *uninstaller) givingBack(secret *metav1.PartialObjectMetadata, owner obj
 	if err != nil {
 		return "", fmt.Errorf("writing the command for Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+	// The names of other owners may contain a quote, which would end the argument.
+	text := strings.ReplaceAll(string(patch), "'", `\u0027`)
 	lookup := `"'"` + lookUpUID(owner) + `"'"`
 	return fmt.Sprintf("kubectl -n %s patch secret %s --type=merge -p '%s'",
-		secret.Namespace, secret.Name, strings.Replace(string(patch), `"`+uid+`"`, lookup, 1)), nil
+		secret.Namespace, secret.Name, strings.Replace(text, `"`+uid+`"`, lookup, 1)), nil
 }
 
 // lookUpUID returns the shell expression for the UID of the re-created custom resource.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
@@ -270,5 +271,5 @@ func nameOf(obj *metav1.PartialObjectMetadata) string {
 	if obj.Namespace != "" {
 		name = obj.Namespace + "/" + name
 	}
-	return obj.Kind + " " + name
+	return cli.Clean(obj.Kind + " " + name)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,11 +64,26 @@ func TestTakenBack(t *testing.T) {
 	c.install(t)
 	c.all(t)
 	rights := c.rightsElsewhere(t)
+	// Users of the namespaces may choose these names.
+	forged := rights.DeepCopy()
+	forged.ObjectMeta = metav1.ObjectMeta{Namespace: rights.Namespace, Name: "x;touch pwned;", Labels: rights.Labels, Annotations: rights.Annotations}
+	c.create(t, forged)
 	t.Cleanup(func() {
-		if err := c.kube.Delete(context.Background(), rights); err != nil {
-			t.Error(err)
+		for _, role := range []*rbacv1.Role{rights, forged} {
+			if err := c.kube.Delete(context.Background(), role); err != nil {
+				t.Error(err)
+			}
 		}
 	})
+	secret := &corev1.Secret{}
+	c.get(t, secret, c.team, "coder")
+	c.create(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
+		Namespace: c.team, Name: "x\n  kubectl create namespace pwned", OwnerReferences: secret.OwnerReferences,
+	}})
+	secret.OwnerReferences = append(secret.OwnerReferences, metav1.OwnerReference{
+		APIVersion: "example.com/v1", Kind: "Holder", Name: "'$(touch pwned)'", UID: "1",
+	})
+	c.update(t, secret)
 	manifests, said := c.keptInTwoRuns(t)
 	if documents := strings.Count(manifests, "---\n"); documents != 4 {
 		t.Errorf("the two runs wrote %d manifests, not three and the one that was left:\n%s", documents, manifests)
@@ -102,6 +118,9 @@ func TestTakenBack(t *testing.T) {
 		return err
 	})
 
+	if _, err := os.Stat(directory + "/pwned"); err == nil {
+		t.Errorf("the commands run what the name of an object contains:\n%s", said)
+	}
 	for _, d := range installation.Definitions() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
