@@ -113,14 +113,15 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 }
 
 // findHost is find for a name that may be a host of config-ssh: WORKSPACE[--AGENT].SUFFIX. The name of
-// an object may end with two hyphens and an id, so the host without its suffix is looked up first.
+// an object may end with two hyphens and an id, so the host without its suffix is looked up first. A Role
+// for only one workspace forbids that for a host with an agent.
 func (e *execution) findHost(ctx context.Context, name string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
 	if e.suffix == "" {
 		return e.find(ctx, name)
 	}
 	name = strings.TrimSuffix(name, "."+e.suffix)
 	cluster, ws, err := e.find(ctx, name)
-	if at := strings.LastIndex(name, "--"); at > 0 && ws == nil && apierrors.IsNotFound(err) {
+	if at := strings.LastIndex(name, "--"); at > 0 && ws == nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
 		e.agent = name[at+len("--"):]
 		return e.find(ctx, name[:at])
 	}

@@ -410,6 +410,22 @@ func TestSSHStdio(t *testing.T) {
 	}
 }
 
+// TestSSHStdioWithARoleForOneWorkspace checks that the host of an agent needs no permission for its own name.
+func TestSSHStdioWithARoleForOneWorkspace(t *testing.T) {
+	api := sampleAPI(t)
+	for _, name := range []string{"coder.ada.dev--gpu", "coder.ada.web--gpu", "coder.ada.web"} {
+		api.answer("GET "+inCoder+"/coderworkspaces/"+name,
+			refuse(http.StatusForbidden, "Forbidden", "no get of "+name+";"))
+	}
+	i := newInside(t, api, "coder.ada.dev")
+	ssh := []string{"-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--"}
+	got := newHarness().run(t, api, append(ssh, "coder.ada.dev--gpu.cws")...)
+	if !slices.Equal(i.asked, []string{"agent=gpu&ssh=true&stdin=true&stdout=true"}) {
+		t.Errorf("it asked for %q: %+v", i.asked, got)
+	}
+	newHarness().run(t, api, append(ssh, "coder.ada.web--gpu.cws")...).want(t, 1, "", "no get of coder.ada.web;")
+}
+
 func TestRemoteCommandLines(t *testing.T) {
 	api := sampleAPI(t)
 	runEach(t, api, map[string]answer{
