@@ -475,8 +475,12 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 
 // A user copies the key into another Secret and names that one in the spec.
 func TestACopiedKeyIsHandedOver(t *testing.T) {
-	for name, do := range map[string]func(*Manager, context.Context, Request) (Result, error){
-		"while it runs": (*Manager).Release, "and is deleted at once": (*Manager).Withdraw,
+	for name, c := range map[string]struct {
+		do    func(*Manager, context.Context, Request) (Result, error)
+		byURL bool
+	}{
+		"while it runs": {do: (*Manager).Release}, "and is deleted at once": {do: (*Manager).Withdraw},
+		"and names Coder by its URL": {do: (*Manager).Release, byURL: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -488,15 +492,63 @@ func TestACopiedKeyIsHandedOver(t *testing.T) {
 				Data:       map[string][]byte{"key": f.Secret(secretName).Data["key"]},
 			})
 			f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+			if c.byURL {
+				f.cr.Spec.ControlPlaneRef, f.cr.Spec.URL = nil, f.Coder.URL
+			}
 			f.pods = []string{""}
 			// A second pass continues after a crash in which the Secret was deleted and the status was not written.
 			for range 2 {
-				result := f.run(func(ctx context.Context, req Request) (Result, error) { return do(f.manager, ctx, req) })
+				result := f.run(func(ctx context.Context, req Request) (Result, error) { return c.do(f.manager, ctx, req) })
 				if len(result.Left) > 0 || f.keyNames() != "gpu-2" {
 					t.Errorf("keys %s, result %+v", f.keyNames(), result)
 				}
 			}
 		})
+	}
+}
+
+// TestAKeyOfAnotherCoderIsNotSentToTheFormerOne checks that no Coder sees a key that may be for another one.
+func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
+	for name, move := range map[string]func(*coderv1alpha1.CoderProvisionerSpec){
+		"of another control plane": func(s *coderv1alpha1.CoderProvisionerSpec) { s.ControlPlaneRef.Name = "next" },
+		"at a URL": func(s *coderv1alpha1.CoderProvisionerSpec) {
+			s.ControlPlaneRef, s.URL = nil, "https://next.example.com"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.settle()
+			f.Create(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"},
+				Data:       map[string][]byte{"key": []byte("the-key-of-the-next-coder")},
+			})
+			move(&f.cr.Spec)
+			f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+			f.pods = []string{""}
+			f.Coder.ResetRequests()
+			if result := f.run(f.manager.Release); !result.Forgotten || len(f.keys()) != 0 {
+				t.Errorf("keys %s, result %+v", f.keyNames(), result)
+			}
+			if asked := f.Coder.Requests()["GET /api/v2/provisionerkeys/{key}"]; asked != 0 {
+				t.Errorf("it sent the key to the former Coder: %d", asked)
+			}
+		})
+	}
+}
+
+// TestACoderThatBecameAGPLReleasesTheKey checks that a Coder that no longer has provisioner keys has none to keep.
+func TestACoderThatBecameAGPLReleasesTheKey(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.Create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("mine")},
+	})
+	f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+	f.pods = []string{""}
+	f.Coder = coderdtest.New(t)
+	f.token = f.Coder.AddUser("operator", "owner")
+	if result := f.run(f.manager.Release); !result.Forgotten || f.HasSecret(secretName) {
+		t.Errorf("result %+v", result)
 	}
 }
 

@@ -267,7 +267,7 @@ func (p *pass) deleteKey(ctx context.Context, api *coderd.Client, r Record) erro
 }
 
 // handedOver reports whether a user put this key into the Secret of spec.key.secretRef. The key then
-// belongs to the user and stays.
+// belongs to the user and stays. Only the Coder that the daemons use may see the user's key.
 func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bool, error) {
 	given := resources.KeySource(p.cr, nil)
 	if given == nil || p.cr.Spec.PSKSecretRef != nil {
@@ -277,8 +277,16 @@ func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bo
 	if err != nil || secret == nil || p.secrets.Mine(secret) {
 		return false, err
 	}
-	key, err := api.CheckProvisionerKey(ctx, strings.TrimSpace(string(secret.Data[given.Key])))
-	if coderd.IsUnauthorized(err) {
+	text := strings.TrimSpace(string(secret.Data[given.Key]))
+	if ref := p.cr.Spec.ControlPlaneRef; ref == nil || ref.Name != r.ControlPlane {
+		all, err := p.holders(ctx)
+		// Without a Secret, an earlier pass has deleted the keys that were not handed over, and failed to write the status.
+		return len(all) == 0 || slices.ContainsFunc(all, func(s *stored) bool {
+			return s.record != nil && s.record.ID == r.ID && s.text == text
+		}), err
+	}
+	key, err := api.CheckProvisionerKey(ctx, text)
+	if coderd.IsUnauthorized(err) || coderd.IsNotSupported(err) {
 		return false, nil
 	}
 	return key.ID.String() == r.ID, err
