@@ -155,6 +155,7 @@ func TestRightsStayUntilOthersReplaceThem(t *testing.T) {
 		f.GetIn(namespace, role, &rbacv1.Role{})
 		f.GetIn(namespace, binding, &rbacv1.RoleBinding{})
 	}
+	f.granted("coder", "work")
 	cp = f.Object()
 	cp.Spec.RBAC.WorkspaceNamespaces = nil
 	f.Update(cp)
@@ -162,6 +163,7 @@ func TestRightsStayUntilOthersReplaceThem(t *testing.T) {
 	if f.Find("work", role, &rbacv1.Role{}) || f.Find("work", binding, &rbacv1.RoleBinding{}) {
 		t.Error("the rights in a namespace that the spec no longer names are still there")
 	}
+	f.granted("coder")
 }
 
 // TestOnlyWhatIsInForceIsGranted checks that rules count as granted only if they are in force. A

@@ -38,8 +38,8 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	var failed []string
 	p.Granted = []string{}
 	for _, namespace := range resources.WorkspaceNamespaces(p.Workload) {
-		granted, err := t.grant(ctx, p, namespace)
-		if granted {
+		err := t.grant(ctx, p, namespace)
+		if err == nil || t.grantedBefore(ctx, p, namespace) {
 			p.Granted = append(p.Granted, namespace)
 		}
 		if err == nil {
@@ -60,21 +60,30 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	return step.err()
 }
 
-// grant grants the permissions in a namespace. It reports whether permissions are granted there, which
-// may be earlier ones if there is an error.
-func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) (bool, error) {
+// grantedBefore reports whether permissions that an earlier pass granted, maybe under other names, are
+// still granted in a namespace.
+func (t *Toolkit) grantedBefore(ctx context.Context, p *Pass, namespace string) bool {
 	if !t.watches(namespace) {
-		return false, &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
+		return false
+	}
+	found, err := t.list(ctx, t.Client, &rbacv1.RoleBinding{}, client.MatchingLabels(p.Workload.Rights.OwnerLabels), client.InNamespace(namespace))
+	return err == nil && slices.ContainsFunc(found, func(binding client.Object) bool { return t.ownsGrant(p, binding) })
+}
+
+// grant grants the permissions in a namespace.
+func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
+	if !t.watches(namespace) {
+		return &unwatchedError{namespace, p.Workload.Rights.OwnerLabels}
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
 	granted, version, err := t.granted(ctx, claim, binding)
 	if err != nil {
-		return false, err
+		return err
 	}
 	grant := author.Grant{Namespace: namespace, Role: role.Name, Rules: role.Rules, Granted: granted}
 	if err := t.Authors.Check(ctx, p.Object, grant); err != nil {
-		return version != "", err
+		return err
 	}
 	// Rules that are already granted were not checked. The version makes the apply fail if they
 	// changed since.
@@ -82,7 +91,7 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) (bool, e
 	if _, err = t.Applier.Apply(ctx, claim, role); err == nil {
 		_, err = t.Applier.Apply(ctx, claim, binding)
 	}
-	return err == nil || version != "", err
+	return err
 }
 
 // granted returns the rules that the operator's own Role and RoleBinding already grant to the
