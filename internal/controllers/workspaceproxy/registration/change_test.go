@@ -106,6 +106,25 @@ func TestAFormerCoderThatIsAwayIsTriedForAnHour(t *testing.T) {
 	}
 }
 
+// TestTheHourBeginsWhenThePodsAreReplaced checks that a slow rollout leaves the time to try again.
+func TestTheHourBeginsWhenThePodsAreReplaced(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.slow = true
+	f.proxy.Spec.ControlPlaneRef.Name = "next"
+	f.pass()
+	f.Forward(2 * time.Hour)
+	f.slow = false
+	end := f.Coder.Fail(coderdtest.Fault{Status: 500})
+	if result := f.pass(); !strings.Contains(result.Message, "not removed yet") || len(result.Events) != 0 {
+		t.Errorf("message %q, Events %q", result.Message, ensuretest.Reasons(result.Events))
+	}
+	end()
+	f.Forward(time.Minute)
+	f.pass()
+	f.checkNone(f.Coder.Proxies())
+}
+
 func TestAFormerCoderThatComesBackIsCleaned(t *testing.T) {
 	f := newFixture(t)
 	f.settle()

@@ -7,7 +7,7 @@
 // remove the registration after the spec changed: the id and the name of the proxy, the URL of
 // Coder, and the credentials with which it was created (a control plane, or the Secret with a
 // user's token). Another annotation contains the registrations that the spec no longer asks for,
-// until they are removed or an hour has passed.
+// until they are removed or the operator has tried that for an hour.
 //
 // # Ownership of proxies
 //

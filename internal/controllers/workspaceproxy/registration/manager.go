@@ -191,8 +191,6 @@ func (p *pass) untilRecheck() time.Duration {
 	return max(p.checked.Until.Sub(p.Clock.Now()), time.Second)
 }
 
-func (m *Manager) timestamp() string { return m.Clock.Now().UTC().Format(time.RFC3339) }
-
 // Result is the result of a pass.
 type Result struct {
 	ensure.Result

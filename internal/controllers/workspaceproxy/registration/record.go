@@ -39,7 +39,7 @@ type registration struct {
 	Through string `json:"through"`
 	ID      string `json:"id,omitempty"`
 	Name    string `json:"name"`
-	// Since is when the spec stopped asking for it, in RFC 3339.
+	// Since is when its removal was first tried, in RFC 3339.
 	Since string `json:"since,omitempty"`
 }
 
@@ -113,16 +113,15 @@ func (r *record) copyOf() *record {
 }
 
 // replace makes next the registration, and records the previous one for removal.
-func (r *record) replace(next registration, now string) {
+func (r *record) replace(next registration) {
 	if !r.empty() && !r.same(next) {
-		r.leave(r.registration, now)
+		r.leave(r.registration)
 	}
 	r.registration = next
 	r.former = slices.DeleteFunc(r.former, next.same)
 }
 
-func (r *record) leave(former registration, now string) {
-	former.Since = now
+func (r *record) leave(former registration) {
 	if !former.empty() && !slices.ContainsFunc(r.former, former.same) {
 		r.former = append(r.former, former)
 	}
@@ -208,7 +207,7 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	for _, extra := range records[1:] {
 		for _, r := range extra.all() {
 			if !kept.same(r) {
-				kept.leave(r, p.timestamp())
+				kept.leave(r)
 			}
 		}
 		if err := p.save(ctx, kept); err != nil {

@@ -116,7 +116,7 @@ func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.Works
 
 // hold stores that the operator owns a proxy, before the proxy is changed.
 func (p *pass) hold(ctx context.Context, t *target, kept *record, proxy coderd.WorkspaceProxy) error {
-	kept.replace(registration{URL: t.url, Through: t.through, ID: proxy.ID.String(), Name: proxy.Name}, p.timestamp())
+	kept.replace(registration{URL: t.url, Through: t.through, ID: proxy.ID.String(), Name: proxy.Name})
 	return p.save(ctx, kept)
 }
 
@@ -132,7 +132,7 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	if err := p.stillThere(ctx); err != nil {
 		return nil, nil, err
 	}
-	kept.replace(registration{URL: t.url, Through: t.through, Name: name}, p.timestamp())
+	kept.replace(registration{URL: t.url, Through: t.through, Name: name})
 	if err := p.save(ctx, kept); err != nil {
 		return nil, nil, err
 	}

@@ -96,7 +96,7 @@ func (p *pass) retire(ctx context.Context) (note string, err error) {
 // removeAll removes the operator's earlier registrations and their Secrets.
 func (p *pass) removeAll(ctx context.Context, records []*record) (note string, err error) {
 	for _, r := range records {
-		r.replace(registration{}, p.timestamp())
+		r.replace(registration{})
 		if err := p.save(ctx, r); err != nil {
 			return "", err
 		}
@@ -116,8 +116,8 @@ func (p *pass) removeAll(ctx context.Context, records []*record) (note string, e
 }
 
 // removeFormer removes the registrations that the spec no longer asks for, if their Coder is
-// reachable. note describes those that are not removed yet. After an hour they are left behind with
-// an Event.
+// reachable. note describes those that are not removed yet. An hour after the first attempt they are
+// left behind with an Event.
 func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err error) {
 	if len(kept.former) == 0 {
 		return "", nil
@@ -127,6 +127,7 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 		if r.same(kept.registration) {
 			continue
 		}
+		r.Since = cmp.Or(r.Since, p.Clock.Now().UTC().Format(time.RFC3339))
 		problem := p.unregister(ctx, r)
 		switch {
 		case problem == nil:
