@@ -462,6 +462,27 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// TestTheAccessURLOfEnvFromStaysUnknown checks that a pass that does not read the environment sets no other access URL.
+func TestTheAccessURLOfEnvFromStaysUnknown(t *testing.T) {
+	settings := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "team"}, Data: map[string]string{"CODER_ACCESS_URL": "https://x"},
+	}
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.Spec.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: settings.Name},
+		}}}
+	}), settings)
+	f.run()
+	cp := &coderv1alpha1.CoderControlPlane{}
+	f.Get("dev", cp)
+	cp.Status.Image = ""
+	f.UpdateStatus(cp)
+	f.run()
+	if got := f.Object().Status.AccessURL; got != "" {
+		t.Errorf("the access URL is %q, and the ConfigMap has another one", got)
+	}
+}
+
 func TestANameWithADotIsToldAndNothingElse(t *testing.T) {
 	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Name = "a.b" })
 	f := newFixture(t, proxy)

@@ -10,13 +10,17 @@ import (
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
-// keeps only recorded values: the registration if it is unknown, and the transition times.
+// keeps only recorded values: the registration and the access URL if they are unknown, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	status := *s.proxy.Status.DeepCopy()
-	if !s.Deleting() {
+	switch {
+	case s.Deleting():
+	case s.ServiceForeign, workload.InvalidName(&s.Pass) != "":
 		status.URL, status.AccessURL = "", ""
-		if workload.InvalidName(&s.Pass) == "" && !s.ServiceForeign {
-			status.URL = resources.URL(s.Workload)
+	default:
+		status.URL = resources.URL(s.Workload)
+		// Without the names from spec.envFrom the access URL is unknown.
+		if s.Outcome.Succeeded(workload.StepReferences) {
 			status.AccessURL = resources.AccessURL(s.Workload)
 		}
 	}
