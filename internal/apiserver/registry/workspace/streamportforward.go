@@ -67,6 +67,9 @@ func (p portForwardProtocol) forward(ctx context.Context, port uint16, stream io
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
+		// Data that the port no longer takes must be read too: the SPDY library waits for the reader of
+		// a stream, and other streams of the session would wait with it.
+		_, _ = io.Copy(io.Discard, stream)
 	}()
 	_, err = io.Copy(openWriter{stream}, activeReader{conn, p.active})
 	if errors.Is(err, errReset) {
