@@ -9,11 +9,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/websocket"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -63,7 +65,17 @@ func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 
 func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
 	to := c.query(subresource)
-	socket, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, to.String())
+	// The executor does not return its connection, but its transport has it.
+	var transport *websocket.RoundTripper
+	own := rest.CopyConfig(cfg)
+	own.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+		transport, _ = next.(*websocket.RoundTripper)
+		if cfg.WrapTransport != nil {
+			return cfg.WrapTransport(next)
+		}
+		return next
+	}
+	socket, err := remotecommand.NewWebSocketExecutor(own, http.MethodGet, to.String())
 	if err != nil {
 		return err
 	}
@@ -82,8 +94,17 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	// Each write to a WebSocket has a deadline of a minute. The library sends the end of the input with
+	// the deadline of the last write. If that is over, the end is not sent, and the connection fails.
+	// Nothing else may write meanwhile: with a terminal, sizes are written. The library also sends the
+	// end when the connection is lost, and then this returns.
+	atEnd := func() {
+		if ctx.Err() == nil && !c.TTY && transport != nil && transport.Conn != nil {
+			_ = transport.Conn.SetWriteDeadline(time.Time{})
+		}
+	}
 	options := remotecommand.StreamOptions{
-		Stdin: checkedInput(c.Stdin, fail), Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes,
+		Stdin: checkedInput(c.Stdin, fail, atEnd), Stdout: checked(c.Stdout, fail), Tty: c.TTY, TerminalSizeQueue: c.Sizes,
 	}
 	if !c.TTY {
 		options.Stderr = checked(c.Stderr, fail)
@@ -151,23 +172,28 @@ func (w *checkedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// checkedInput returns a reader that calls fail if it cannot read. It returns nil for a nil reader.
-func checkedInput(from io.Reader, fail context.CancelCauseFunc) io.Reader {
+// checkedInput returns a reader that calls fail if it cannot read, and atEnd at the end of the input.
+// It returns nil for a nil reader.
+func checkedInput(from io.Reader, fail context.CancelCauseFunc, atEnd func()) io.Reader {
 	if from == nil {
 		return nil
 	}
-	return &checkedReader{from, fail}
+	return &checkedReader{from, fail, atEnd}
 }
 
 type checkedReader struct {
 	io.Reader
-	fail context.CancelCauseFunc
+	fail  context.CancelCauseFunc
+	atEnd func()
 }
 
 // Read implements io.Reader.
 func (r *checkedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
+		r.atEnd()
+	case err != nil:
 		r.fail(&localError{"reading the input", err})
 	}
 	return n, err
