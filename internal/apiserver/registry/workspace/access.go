@@ -75,7 +75,13 @@ func (r *subresource) exec(ctx context.Context, name string, asked *aggregationv
 		session.End()
 		return nil, fault(name, err)
 	}
-	exec := execProtocol{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY, Run: run}
+	exec := execProtocol{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY, Run: func(
+		ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize,
+	) error {
+		// The client may take longer to read the rest of the output.
+		defer func() { _ = end() }()
+		return run(ctx, stdin, stdout, stderr, resize)
+	}}
 	return serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// Close the connection also if the protocol upgrade fails and nothing runs.
 		defer func() { _ = end() }()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,7 +49,10 @@ func (u unblocking) Close() error {
 }
 
 // lingering is a response whose connection is a lingeringConn.
-type lingering struct{ http.ResponseWriter }
+type lingering struct {
+	http.ResponseWriter
+	linger *atomic.Bool
+}
 
 // Hijack implements http.Hijacker.
 func (l lingering) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -55,22 +60,34 @@ func (l lingering) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return lingeringConn{conn}, buffers, nil
+	return &lingeringConn{Conn: conn, linger: l.linger, closed: make(chan struct{})}, buffers, nil
 }
 
-// lingerTimeout limits the wait for the client to close its end.
-const lingerTimeout = 5 * time.Second
+// lingerTimeout limits the wait for the client to close its end. client-go fails if it reads nothing
+// for that long.
+const lingerTimeout = time.Minute
 
-// lingeringConn is a connection that is closed after the client has closed its end, or after
-// lingerTimeout. Until then it discards unread input: kube-apiserver closes a connection in both
-// directions as soon as it cannot forward input, and the client would lose the last message, which
-// contains the exit status.
-type lingeringConn struct{ net.Conn }
+// lingeringConn is a connection for wsstream. wsstream closes it after a command has ended, and again
+// when the client has closed its end. If linger is set, Close waits for the second call, or for
+// lingerTimeout. Until then wsstream reads and drops input. Input that reaches a closed connection,
+// such as a ping, resets it, and the client loses what it has not read yet: the rest of the output and
+// the exit status.
+type lingeringConn struct {
+	net.Conn
+	linger *atomic.Bool
+	once   sync.Once
+	closed chan struct{}
+}
 
 // Close implements net.Conn.
-func (c lingeringConn) Close() error {
-	_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))
-	_, _ = io.Copy(io.Discard, c.Conn)
+func (c *lingeringConn) Close() error {
+	if c.linger.CompareAndSwap(true, false) {
+		select {
+		case <-c.closed:
+		case <-time.After(lingerTimeout):
+		}
+	}
+	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
 

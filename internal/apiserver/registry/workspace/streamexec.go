@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,12 +74,16 @@ func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
 	})
 	conn.SetIdleTimeout(streamIdleTimeout + closeTimeout)
-	_, streams, err := conn.Open(lingering{w}, r.WithContext(quiet(r.Context())))
+	var linger atomic.Bool
+	_, streams, err := conn.Open(lingering{w, &linger}, r.WithContext(quiet(r.Context())))
 	if err != nil {
 		// Open has already sent an error response.
 		return
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() {
+		linger.Store(true)
+		_ = conn.Close()
+	}()
 	// The client waits for a first message before it sends data.
 	first := protocol.StreamErr
 	if e.Stdout {
@@ -104,7 +109,6 @@ func (e execProtocol) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	ended := e.Run(ctx, stdin, stdout, stderr, resize)
 	if message, err := json.Marshal(statusOfCommand(ended)); err == nil {
-		conn.SetWriteDeadline(closeTimeout)
 		_, _ = streams[protocol.StreamErr].Write(message)
 	}
 }
