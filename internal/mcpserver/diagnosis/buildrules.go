@@ -140,9 +140,9 @@ func missingTemplate(f *workspaceFacts) []conclusion {
 		return nil
 	}
 	return one(Finding{
-		Severity: severityWarning, Where: "CoderTemplate/" + templateName(f.object),
+		Severity: severityWarning, Where: "CoderTemplate/" + f.templateName(),
 		What: "the template no longer exists, so the workspace cannot get a newer version",
-		Do:   "check with list_templates whether it was renamed or deleted",
+		Do:   "check with list_templates whether it was deleted",
 	}, inNamespace("list_templates", f.object.Namespace))
 }
 

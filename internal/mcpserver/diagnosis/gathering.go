@@ -117,7 +117,8 @@ func ControlPlaneRights() (needs, uses []callers.Right) {
 func WorkspaceRights() (needs, uses []callers.Right) {
 	return []callers.Right{callers.AggregatedRight("get", workspaces)}, append(podRights(),
 		callers.CoderRight("get", controlPlanes), callers.CoderRight("list", controlPlanes), callers.CoderRight("list", provisioners),
-		callers.AggregatedRight("get", templates), callers.AggregatedRight("get", workspaceLogs), callers.AggregatedRight("get", templateLogs))
+		callers.AggregatedRight("list", templates), callers.AggregatedRight("get", templates),
+		callers.AggregatedRight("get", workspaceLogs), callers.AggregatedRight("get", templateLogs))
 }
 
 // podRights returns the permissions to find out why pods do not run.

@@ -90,6 +90,9 @@ func (w *fixture) Get(ctx context.Context, path string, query url.Values) (io.Re
 	return io.NopCloser(strings.NewReader(body)), nil
 }
 
+// listOfTemplates is a kind of its own, because a caller may have only one of the permissions.
+const listOfTemplates = "list of " + templates
+
 func kindOf(obj any) string {
 	switch obj.(type) {
 	case *coderv1alpha1.CoderControlPlane, *coderv1alpha1.CoderControlPlaneList:
@@ -98,8 +101,10 @@ func kindOf(obj any) string {
 		return provisioners
 	case *aggregationv1alpha1.CoderWorkspace:
 		return workspaces
-	case *aggregationv1alpha1.CoderTemplate, *aggregationv1alpha1.CoderTemplateList:
+	case *aggregationv1alpha1.CoderTemplate:
 		return templates
+	case *aggregationv1alpha1.CoderTemplateList:
+		return listOfTemplates
 	case *appsv1.Deployment:
 		return deployments
 	case *appsv1.ReplicaSetList:
@@ -140,11 +145,17 @@ func (w *fixture) kube(t *testing.T) *callers.Kube {
 			return c.List(ctx, list, opts...)
 		},
 	}
-	c := knownKinds.Cluster(t).WithObjects(w.objects...).WithInterceptorFuncs(funcs).
-		WithIndex(&aggregationv1alpha1.CoderTemplate{}, fieldVersionStatus, func(o client.Object) []string {
-			return []string{o.(*aggregationv1alpha1.CoderTemplate).Status.LatestVersionStatus}
-		}).Build()
-	return &callers.Kube{WithWatch: c, Raw: w}
+	builder := knownKinds.Cluster(t).WithObjects(w.objects...).WithInterceptorFuncs(funcs)
+	for field, value := range map[string]func(aggregationv1alpha1.CoderTemplateStatus) string{
+		fieldVersionStatus: func(s aggregationv1alpha1.CoderTemplateStatus) string { return s.LatestVersionStatus },
+		fieldOrganization:  func(s aggregationv1alpha1.CoderTemplateStatus) string { return s.OrganizationName },
+		fieldTemplate:      func(s aggregationv1alpha1.CoderTemplateStatus) string { return s.TemplateName },
+	} {
+		builder.WithIndex(&aggregationv1alpha1.CoderTemplate{}, field, func(o client.Object) []string {
+			return []string{value(o.(*aggregationv1alpha1.CoderTemplate).Status)}
+		})
+	}
+	return &callers.Kube{WithWatch: builder.Build(), Raw: w}
 }
 
 func asAlice(t *testing.T) context.Context {
@@ -420,12 +431,12 @@ func TestGatheredWorkspace(t *testing.T) {
 // TestGapsOfWorkspace checks the gaps for a caller who may read only the workspace.
 func TestGapsOfWorkspace(t *testing.T) {
 	w := workspaceFixture()
-	w.forbidden = []string{pods, pods + " in all namespaces", replicaSets, controlPlanes, templates, provisioners}
+	w.forbidden = []string{pods, pods + " in all namespaces", replicaSets, controlPlanes, templates, listOfTemplates, provisioners}
 	r := w.workspace(t)
 	want := []string{
 		`could not read codercontrolplanes coder/coder: user "alice" may not get codercontrolplanes`,
 		`could not read coderprovisioners in namespace coder: user "alice" may not list coderprovisioners`,
-		`could not read codertemplates coder/coder.k8s: user "alice" may not get codertemplates`,
+		`could not read codertemplates in namespace coder: user "alice" may not list codertemplates`,
 		`could not read pods in namespace coder: user "alice" may not list pods`,
 		`could not read replicasets in namespace coder: user "alice" may not list replicasets`,
 	}
@@ -434,6 +445,42 @@ func TestGapsOfWorkspace(t *testing.T) {
 	}
 	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "The cause may be in what could not be read") {
 		t.Errorf("the summary is %q", r.Summary)
+	}
+}
+
+// TestRenamedTemplate checks that a diagnosis finds the template of a workspace by its current
+// name in Coder: of a workspace that was made before the template was renamed, and after that.
+func TestRenamedTemplate(t *testing.T) {
+	theirs := aTemplate()
+	theirs.Status.TemplateName, theirs.Status.Deprecated = "k9s", true
+	other := aTemplate()
+	other.Name = "coder.k9s"
+	for made, first := range map[string]string{"before": "k8s", "after": "k9s"} {
+		ws := failedWorkspace("terraform apply: exit status 1")
+		ws.Spec.TemplateName, ws.Status.TemplateName = first, "k9s"
+		w := &fixture{objects: []client.Object{ws, aControlPlane(working()...), theirs, other}}
+		r := w.workspace(t)
+		if len(r.Findings) != 2 || r.Findings[1].Where != "CoderTemplate/coder.k8s" || !strings.Contains(r.Findings[0].What, "from template coder.k8s,") {
+			t.Errorf("made %s: %+v", made, r.Findings)
+		}
+		w.objects = w.objects[:2]
+		if r := w.workspace(t); !strings.Contains(r.Findings[1].What, "the template no longer exists") {
+			t.Errorf("made %s, without the template: %+v", made, r.Findings)
+		}
+	}
+}
+
+// TestTemplateWithoutList checks that the template of a caller who may not list templates is
+// read by the name of its object, unless that is the object of another template.
+func TestTemplateWithoutList(t *testing.T) {
+	ws, template := runningWorkspace(), aTemplate()
+	w := &fixture{objects: []client.Object{ws, aControlPlane(working()...), template}, forbidden: []string{listOfTemplates}}
+	if found, err := TemplateOf(asAlice(t), w.kube(t), ws); err != nil || found == nil || found.Name != template.Name {
+		t.Errorf("%+v, %v", found, err)
+	}
+	template.Status.TemplateName = "k9s"
+	if r := w.workspace(t); len(r.Findings) > 0 || len(r.Gaps) != 1 || !strings.HasSuffix(r.Gaps[0], "may not list codertemplates") {
+		t.Errorf("%+v, gaps %q", r.Findings, r.Gaps)
 	}
 }
 

@@ -294,7 +294,7 @@ func aWorkspace(status string, conditions ...metav1.Condition) *aggregationv1alp
 		Spec: aggregationv1alpha1.CoderWorkspaceSpec{Organization: "coder", TemplateName: "k8s", Running: ptr.To(true)},
 	}
 	ws.Status = aggregationv1alpha1.CoderWorkspaceStatus{
-		ID: "11111111-2222-3333-4444-555555555555", LatestBuildStatus: status, TemplateName: "k8s", Conditions: conditions,
+		ID: "11111111-2222-3333-4444-555555555555", LatestBuildStatus: status, OrganizationName: "coder", TemplateName: "k8s", Conditions: conditions,
 		LatestBuild: &aggregationv1alpha1.WorkspaceBuild{
 			Number: 4, Transition: "start", Status: status, Reason: "initiator", TemplateVersionName: "v3", CreatedAt: &now,
 		},
@@ -306,6 +306,7 @@ func aTemplate() *aggregationv1alpha1.CoderTemplate {
 	return &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s", Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}},
 		Status: aggregationv1alpha1.CoderTemplateStatus{
+			OrganizationName: "coder", TemplateName: "k8s",
 			ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
 		},
 	}

@@ -43,7 +43,7 @@ func (f *workspaceFacts) callControlPlane() Next {
 }
 
 func (f *workspaceFacts) callTemplate() Next {
-	return about("get_template", f.object.Namespace, templateName(f.object))
+	return about("get_template", f.object.Namespace, f.templateName())
 }
 
 // finding returns a finding about the workspace with a condition as evidence.
@@ -172,7 +172,7 @@ func brokenBuild(f *workspaceFacts) []conclusion {
 	what, shown, do := failedBuild(b.Error, f.buildLog)
 	found := Finding{
 		Severity: severityError, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number), Do: do, Evidence: shown,
-		What: fmt.Sprintf("the %s build from template %s, version %s, failed: %s", b.Transition, templateName(f.object), orUnknown(b.TemplateVersionName), what),
+		What: fmt.Sprintf("the %s build from template %s, version %s, failed: %s", b.Transition, f.templateName(), orUnknown(b.TemplateVersionName), what),
 	}
 	// Only the log contains Terraform's message, so without it the cause may be in the log.
 	return []conclusion{{Finding: found, symptom: f.buildLog == "", next: []Next{f.readBuild(), f.callTemplate()}}}

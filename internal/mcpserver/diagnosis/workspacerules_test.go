@@ -231,14 +231,19 @@ func TestTemplateName(t *testing.T) {
 	} {
 		ws := runningWorkspace()
 		ws.Name = name
-		if got := templateName(ws); got != want {
+		if got := firstTemplateName(ws); got != want {
 			t.Errorf("the template of %q is %q, want %q", name, got, want)
 		}
 	}
 	ws := runningWorkspace()
 	ws.Spec.TemplateName = "K8s"
-	if got := templateName(ws); got != "coder.k8s" {
+	if got := firstTemplateName(ws); got != "coder.k8s" {
 		t.Errorf("the template with a capital letter is %q", got)
+	}
+	renamed := aTemplate()
+	renamed.Name = "coder.first"
+	if got := (&workspaceFacts{object: ws, template: renamed}).templateName(); got != "coder.first" {
+		t.Errorf("the template that was found is %q", got)
 	}
 }
 

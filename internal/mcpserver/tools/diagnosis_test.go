@@ -47,7 +47,8 @@ func TestDiagnoseControlPlane(t *testing.T) {
 func TestDiagnoseWorkspace(t *testing.T) {
 	ws := devWorkspace("Failed")
 	ws.Status.LatestBuild.Error = "insufficient quota"
-	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, ws))
+	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder"}}
+	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, ws, cp))
 	report, told := callDiagnosis(t, session, "diagnose_workspace", map[string]any{"namespace": "coder", "name": devName})
 	if told != "" || !strings.Contains(report.Summary, "quota in Coder does not allow it") || report.Build == nil {
 		t.Errorf("%+v", report)

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"io"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -34,11 +35,25 @@ var knownKinds = kubetest.KindsOf(
 func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...client.Object) *callers.Kube {
 	t.Helper()
 	builder := knownKinds.Cluster(t).WithObjects(objects...).WithStatusSubresource(objects...).WithInterceptorFuncs(funcs)
+	for field, value := range templateFields {
+		builder.WithIndex(&aggregationv1alpha1.CoderTemplate{}, field, func(obj client.Object) []string {
+			return []string{value(obj.(*aggregationv1alpha1.CoderTemplate))}
+		})
+	}
 	for field, value := range eventFields {
 		builder.WithIndex(&corev1.Event{}, field, func(obj client.Object) []string { return []string{value(obj.(*corev1.Event))} })
 	}
 	return &callers.Kube{WithWatch: builder.Build(), Raw: raw, Exec: &mcptest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}}
 }
+
+// templateFields are the field selectors of templates.
+var templateFields = map[string]func(*aggregationv1alpha1.CoderTemplate) string{
+	"status.organizationName": func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.OrganizationName },
+	"status.templateName":     func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.TemplateName },
+}
+
+// ofCoder are the labels of the objects of control plane coder.
+var ofCoder = map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}
 
 // eventFields are the field selectors of events.
 var eventFields = map[string]func(*corev1.Event) string{
@@ -63,7 +78,7 @@ func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.Read
 // dockerTemplate returns a template as the API serves it, with an active version.
 func dockerTemplate() *aggregationv1alpha1.CoderTemplate {
 	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: dockerName, UID: "docker", Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: dockerName, UID: "docker", Generation: 1, Labels: maps.Clone(ofCoder)},
 		Spec: aggregationv1alpha1.CoderTemplateSpec{
 			Organization: "coder", VersionID: activeID, DisplayName: "Docker", Files: map[string]string{"main.tf": "# before"},
 		},

@@ -95,15 +95,11 @@ func getTemplate(ctx context.Context, call *toolset.Call, in getTemplateInput) (
 }
 
 func describeTemplate(tmpl *aggregationv1alpha1.CoderTemplate) template {
-	nameInCoder := tmpl.Status.TemplateName
-	if strings.HasSuffix(tmpl.Name, "."+nameInCoder) {
-		nameInCoder = ""
-	}
 	return template{
 		Name:                tmpl.Name,
 		Namespace:           tmpl.Namespace,
 		DisplayName:         excerpt(tmpl.Spec.DisplayName),
-		TemplateName:        nameInCoder,
+		TemplateName:        otherName(tmpl.Name, tmpl.Status.TemplateName),
 		Organization:        tmpl.Status.OrganizationName,
 		ActiveVersion:       tmpl.Status.ActiveVersionName,
 		ActiveVersionID:     tmpl.Status.ActiveVersionID,

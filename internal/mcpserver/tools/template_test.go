@@ -46,7 +46,6 @@ func templateParameters() aggregationv1alpha1.CoderTemplateParameterList {
 
 func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 	tmpl := dockerTemplate()
-	tmpl.Labels = map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}
 	tmpl.Spec.Description, tmpl.Spec.DefaultTTLMillis = "for all", ptr.To[int64](3600_000)
 	tmpl.Spec.ProvisionerTags = map[string]string{"zone": "a"}
 	tmpl.Spec.Variables = []aggregationv1alpha1.TemplateVariable{

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -95,6 +96,14 @@ func readObject[T client.Object](ctx context.Context, kube *callers.Kube, resour
 		return none, callError("get", resource, namespace, name, err)
 	}
 	return obj, nil
+}
+
+// otherName returns the name in Coder, or "" if the name of the object ends with it.
+func otherName(object, inCoder string) string {
+	if strings.HasSuffix(object, "."+inCoder) {
+		return ""
+	}
+	return inCoder
 }
 
 // timestamp formats a time for an answer. It returns "" for the zero time.

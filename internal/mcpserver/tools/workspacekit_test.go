@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,7 +42,7 @@ const (
 // devWorkspace returns a workspace in this phase, as the API serves it.
 func devWorkspace(phase string) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: devName, UID: "dev", Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: devName, UID: "dev", Generation: 1, Labels: maps.Clone(ofCoder)},
 		Spec: aggregationv1alpha1.CoderWorkspaceSpec{
 			Organization: "coder", TemplateName: "docker", TemplateVersionID: activeID, AutomaticUpdates: "never",
 			Running: ptr.To(phase != "Stopped"), Dormant: ptr.To(false),

@@ -65,7 +65,9 @@ func addWorkspaces(s *toolset.Set) {
 		Description: "Changes version or parameters, which builds again, or schedule.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("update", workspacePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural)},
+		Uses: []callers.Right{
+			callers.AggregatedRight("watch", workspacePlural), callers.AggregatedRight("get", templatePlural), callers.AggregatedRight("list", templatePlural),
+		},
 	}, updateWorkspace)
 	toolset.Add(s, toolset.Definition{
 		Name: "delete_workspace", Title: "Delete a workspace",
@@ -124,7 +126,7 @@ func (in listWorkspacesInput) filter(ctx context.Context, kube *callers.Kube) (*
 		return nil, err
 	}
 	selected := fields.Set{
-		"spec.organization": organization, "spec.templateName": template, "status.ownerName": in.Owner, "status.phase": phase,
+		"status.organizationName": organization, "status.templateName": template, "status.ownerName": in.Owner, "status.phase": phase,
 	}
 	if in.Running != nil {
 		selected["spec.running"] = strconv.FormatBool(*in.Running)
@@ -136,22 +138,15 @@ func (in listWorkspacesInput) filter(ctx context.Context, kube *callers.Kube) (*
 	return options, nil
 }
 
-// templateOfWorkspaces returns the names in the specs of the template's workspaces. The name
-// of the template's object is in lower case, and the specs have the names in Coder. Like the
-// object, the specs keep the first names if the template is renamed.
+// templateOfWorkspaces returns the current names in Coder of the template and its
+// organization. Without a namespace, the object of the template is not known, and the argument
+// must have the current names.
 func (in listWorkspacesInput) templateOfWorkspaces(ctx context.Context, kube *callers.Kube) (organization, template string, err error) {
 	_, organization, template = splitTemplateName(in.Template)
 	if organization == "" || in.Namespace == "" {
 		return organization, template, nil
 	}
-	currentOrganization, current, err := templateInCoder(ctx, kube, in.Namespace, in.Template)
-	if strings.EqualFold(current, template) {
-		template = current
-	}
-	if strings.EqualFold(currentOrganization, organization) {
-		organization = currentOrganization
-	}
-	return organization, template, err
+	return templateInCoder(ctx, kube, in.Namespace, in.Template)
 }
 
 // selectorOf returns the selector for the fields that have a value, or nil.
@@ -198,20 +193,22 @@ type getWorkspaceOutput struct {
 }
 
 // workspace is the list entry of a workspace. Running is spec.running, the desired state.
-// Reason is the reason of condition Ready if that is not True.
+// Reason is the reason of condition Ready if that is not True. WorkspaceName is the name in
+// Coder if that is not the last part of Name.
 type workspace struct {
-	Name         string `json:"name"`
-	Namespace    string `json:"namespace"`
-	Running      bool   `json:"running"`
-	AutoShutdown string `json:"autoShutdown,omitempty"`
-	Phase        string `json:"phase,omitempty"`
-	Reason       string `json:"reason,omitempty"`
-	Owner        string `json:"owner,omitempty"`
-	Organization string `json:"organization,omitempty"`
-	Template     string `json:"template,omitempty"`
-	Outdated     bool   `json:"outdated,omitempty"`
-	LastUsedAt   string `json:"lastUsedAt,omitempty"`
-	BuildError   string `json:"buildError,omitempty"`
+	Name          string `json:"name"`
+	Namespace     string `json:"namespace"`
+	Running       bool   `json:"running"`
+	AutoShutdown  string `json:"autoShutdown,omitempty"`
+	Phase         string `json:"phase,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+	WorkspaceName string `json:"workspaceName,omitempty"`
+	Owner         string `json:"owner,omitempty"`
+	Organization  string `json:"organization,omitempty"`
+	Template      string `json:"template,omitempty"`
+	Outdated      bool   `json:"outdated,omitempty"`
+	LastUsedAt    string `json:"lastUsedAt,omitempty"`
+	BuildError    string `json:"buildError,omitempty"`
 }
 
 type workspaceDetails struct {
@@ -290,18 +287,19 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 
 func describeWorkspace(ws *aggregationv1alpha1.CoderWorkspace) workspace {
 	return workspace{
-		Name:         ws.Name,
-		Namespace:    ws.Namespace,
-		Running:      ptr.Deref(ws.Spec.Running, false),
-		AutoShutdown: timestampOf(ws.Status.AutoShutdown),
-		Phase:        ws.Status.Phase,
-		Reason:       unreadyReason(ws.Status.Conditions),
-		Owner:        ws.Status.OwnerName,
-		Organization: ws.Status.OrganizationName,
-		Template:     ws.Status.TemplateName,
-		Outdated:     ws.Status.Outdated,
-		LastUsedAt:   timestampOf(ws.Status.LastUsedAt),
-		BuildError:   excerpt(ws.Status.LatestBuildError),
+		Name:          ws.Name,
+		Namespace:     ws.Namespace,
+		Running:       ptr.Deref(ws.Spec.Running, false),
+		AutoShutdown:  timestampOf(ws.Status.AutoShutdown),
+		Phase:         ws.Status.Phase,
+		Reason:        unreadyReason(ws.Status.Conditions),
+		WorkspaceName: otherName(ws.Name, ws.Status.WorkspaceName),
+		Owner:         ws.Status.OwnerName,
+		Organization:  ws.Status.OrganizationName,
+		Template:      ws.Status.TemplateName,
+		Outdated:      ws.Status.Outdated,
+		LastUsedAt:    timestampOf(ws.Status.LastUsedAt),
+		BuildError:    excerpt(ws.Status.LatestBuildError),
 	}
 }
 

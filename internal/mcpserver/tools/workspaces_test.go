@@ -25,12 +25,12 @@ func TestListWorkspacesHasTheAPISelect(t *testing.T) {
 	}{
 		"everything":             {listWorkspacesInput{}, "", ""},
 		"a user's":               {listWorkspacesInput{Owner: "ada"}, "status.ownerName=ada", ""},
-		"of a template":          {listWorkspacesInput{Template: "docker"}, "spec.templateName=docker", ""},
-		"of a listed template":   {listWorkspacesInput{Template: "acme.docker"}, "spec.organization=acme,spec.templateName=docker", ""},
-		"of another Coder's":     {listWorkspacesInput{Template: "two.acme.docker"}, "spec.organization=acme,spec.templateName=docker", "aggregation.coder.com/control-plane-name=two"},
-		"with capital letters":   {listWorkspacesInput{Namespace: "coder", Template: dockerName}, "spec.organization=Coder,spec.templateName=Docker", ""},
-		"that was renamed":       {listWorkspacesInput{Namespace: "coder", Template: "coder.first"}, "spec.organization=Coder,spec.templateName=first", ""},
-		"of no listed template":  {listWorkspacesInput{Namespace: "coder", Template: "coder.Other"}, "spec.organization=coder,spec.templateName=Other", ""},
+		"of a template":          {listWorkspacesInput{Template: "docker"}, "status.templateName=docker", ""},
+		"of a listed template":   {listWorkspacesInput{Template: "acme.docker"}, "status.organizationName=acme,status.templateName=docker", ""},
+		"of another Coder's":     {listWorkspacesInput{Template: "two.acme.docker"}, "status.organizationName=acme,status.templateName=docker", "aggregation.coder.com/control-plane-name=two"},
+		"with capital letters":   {listWorkspacesInput{Namespace: "coder", Template: dockerName}, "status.organizationName=Coder,status.templateName=Docker", ""},
+		"that was renamed":       {listWorkspacesInput{Namespace: "coder", Template: "coder.first"}, "status.organizationName=Coder,status.templateName=Docker", ""},
+		"of no listed template":  {listWorkspacesInput{Namespace: "coder", Template: "coder.Other"}, "status.organizationName=coder,status.templateName=Other", ""},
 		"in a phase":             {listWorkspacesInput{Phase: "failed"}, "status.phase=Failed", ""},
 		"that run":               {listWorkspacesInput{Running: ptr.To(true)}, "spec.running=true", ""},
 		"that do not":            {listWorkspacesInput{Running: ptr.To(false), Owner: "ada"}, "spec.running=false,status.ownerName=ada", ""},
@@ -73,12 +73,13 @@ func TestListWorkspacesDescribesThem(t *testing.T) {
 	ws := devWorkspace("Running")
 	inPhase("Failed", "no quota")(ws)
 	ws.Status.Outdated, ws.Status.AutoShutdown, ws.Status.LastUsedAt = true, &when, &when
+	ws.Status.WorkspaceName = "renamed"
 	out, err := listWorkspaces(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, ws)}, listWorkspacesInput{Namespace: "coder"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := listOutput[workspace]{Items: []workspace{{
-		Name: devName, Namespace: "coder", Running: true, Phase: "Failed", Reason: "Failed", Owner: "ada", Organization: "coder",
+		Name: devName, Namespace: "coder", Running: true, Phase: "Failed", Reason: "Failed", WorkspaceName: "renamed", Owner: "ada", Organization: "coder",
 		Template: "docker", Outdated: true, AutoShutdown: "2026-05-01T10:00:00Z", LastUsedAt: "2026-05-01T10:00:00Z", BuildError: "no quota",
 	}}}
 	wantEqual(t, want, out)
@@ -137,7 +138,6 @@ func TestListWorkspacesPagesHoldEachOnce(t *testing.T) {
 func TestGetWorkspaceTellsItAll(t *testing.T) {
 	when := metav1.NewTime(time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
 	ws := devWorkspace("Running")
-	ws.Labels = map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}
 	ws.Spec.TTLMillis, ws.Spec.AutostartSchedule = ptr.To[int64](8*3600_000), ptr.To("30 9 * * 1-5")
 	ws.Spec.Parameters = []aggregationv1alpha1.WorkspaceParameter{{Name: "cpu", Value: "4"}, {Name: "note", Value: "ghp_0123456789abcdefghijABCDEFGHIJ012345"}, {Name: "db_password", Value: "hunter2x"}, {Name: "token"}}
 	ws.Spec.TemplateVersionPreset = "large"

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -85,20 +86,15 @@ func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, w
 	return change, err
 }
 
-// activeVersionFor returns the active version of the workspace's template. The template's
-// object has the same name prefix as the workspace: [control-plane.]organization. If the
-// template was renamed in Coder, its object has another name, and an object of this name is
-// of another template.
+// activeVersionFor returns the active version of the workspace's template.
 func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (string, error) {
-	parts := strings.Split(ws.Name, ".")
-	beginning := strings.Join(parts[:max(0, len(parts)-2)], ".")
-	tmpl, err := readTemplate(ctx, call.Kube, ws.Namespace, strings.ToLower(beginning+"."+ws.Spec.TemplateName))
-	if err != nil {
-		return "", err
-	}
-	if tmpl.Status.TemplateName != ws.Status.TemplateName {
-		return "", toolset.UsageError(fmt.Sprintf("the template %q of this workspace was renamed in Coder, and CoderTemplate %s is of template %q: "+
-			"find the right one with list_templates, and give its active version as versionID", ws.Status.TemplateName, tmpl.Name, tmpl.Status.TemplateName))
+	tmpl, err := diagnosis.TemplateOf(ctx, call.Kube, ws)
+	switch {
+	case err != nil:
+		return "", callError("list", templateResource, ws.Namespace, "", err)
+	case tmpl == nil:
+		return "", toolset.UsageError(fmt.Sprintf("the API has no template %q in organization %q, of which this workspace is: "+
+			"find it with list_templates, and give its active version as versionID", ws.Status.TemplateName, ws.Status.OrganizationName))
 	}
 	return tmpl.Status.ActiveVersionID, nil
 }

@@ -93,11 +93,20 @@ func TestUpdateWorkspaceToTheActiveVersion(t *testing.T) {
 		t.Errorf("the version is %s", got)
 	}
 	_, err := updateWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"))}, in)
-	wantError(t, err, "get codertemplates.aggregation.coder.com coder/coder.docker")
+	wantError(t, err, `no template "docker" in organization "coder"`)
 
-	tmpl.Status.TemplateName = "podman"
-	_, err = updateWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"), tmpl)}, in)
-	wantError(t, err, `renamed in Coder, and CoderTemplate coder.docker is of template "podman"`)
+	// The template was renamed, and the workspace was made after that. Another template got its
+	// first name.
+	ws, other := devWorkspace("Running"), dockerTemplate()
+	ws.Spec.TemplateName, ws.Status.TemplateName, tmpl.Status.TemplateName = "podman", "podman", "podman"
+	other.Name = "coder.docker--1a2b3c4d"
+	kube = fakeKube(t, interceptor.Funcs{}, nil, ws, tmpl, other)
+	if out, err := updateWorkspace(t.Context(), &toolset.Call{Kube: kube}, in); err != nil || !out.Updated {
+		t.Fatalf("the answer is %+v, %v", out, err)
+	}
+	if got := served(t, kube, devName, &aggregationv1alpha1.CoderWorkspace{}).Spec.TemplateVersionID; got != newID {
+		t.Errorf("the version is %s", got)
+	}
 }
 
 func TestUpdateWorkspaceAgainWhereSomebodyElseWrote(t *testing.T) {

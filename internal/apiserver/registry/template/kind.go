@@ -37,7 +37,10 @@ var info = registry.ResourceInfo[object]{
 		"status.activeVersionID":     func(t object) string { return t.Status.ActiveVersionID },
 		"status.latestVersionStatus": func(t object) string { return t.Status.LatestVersionStatus },
 		"status.deprecated":          func(t object) string { return strconv.FormatBool(t.Status.Deprecated) },
+		fieldOrganization:            func(t object) string { return t.Status.OrganizationName },
+		fieldName:                    func(t object) string { return t.Status.TemplateName },
 	},
+	Folded: []string{fieldOrganization, fieldName},
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization and template."},
 		{Name: "Display name", Type: "string", Description: "What Coder shows instead of the name."},
@@ -74,6 +77,12 @@ var info = registry.ResourceInfo[object]{
 		}
 	},
 }
+
+// The fields of which Coder ignores the case.
+const (
+	fieldOrganization = "status.organizationName"
+	fieldName         = "status.templateName"
+)
 
 var resource, kind = info.GroupResource(), info.GroupKind()
 

@@ -218,6 +218,8 @@ func TestSelectors(t *testing.T) {
 		"status.activeVersionID=" + tmpl.Status.ActiveVersionID:      true,
 		"status.deprecated=true":                                     false,
 		"status.latestVersionStatus!=failed,spec.organization=coder": true,
+		"status.organizationName=Coder,status.templateName=Starter":  true,
+		"status.templateName=other":                                  false,
 	} {
 		parsed, err := fields.ParseAndTransformSelector(selector, func(label, value string) (string, string, error) {
 			return scheme.ConvertFieldLabel(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"), label, value)

@@ -41,14 +41,16 @@ var info = registry.ResourceInfo[object]{
 		return parsed.Prefix, err
 	},
 	Fields: map[string]func(object) string{
-		fieldTemplate:       func(ws object) string { return ws.Spec.TemplateName },
+		fieldFirstTemplate:  func(ws object) string { return ws.Spec.TemplateName },
 		"spec.organization": func(ws object) string { return ws.Spec.Organization },
 		"spec.running":      func(ws object) string { return strconv.FormatBool(ptr.Deref(ws.Spec.Running, false)) },
 		fieldOwner:          func(ws object) string { return ws.Status.OwnerName },
+		fieldOrganization:   func(ws object) string { return ws.Status.OrganizationName },
+		fieldTemplate:       func(ws object) string { return ws.Status.TemplateName },
 		"status.phase":      func(ws object) string { return ws.Status.Phase },
 	},
-	Indexed: []string{fieldOwner, fieldTemplate},
-	Folded:  []string{fieldOwner},
+	Indexed: []string{fieldOwner, fieldTemplate, fieldFirstTemplate},
+	Folded:  []string{fieldOwner, fieldOrganization, fieldTemplate},
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization, user and workspace."},
 		{Name: "Owner", Type: "string", Description: "The user that owns the workspace."},
@@ -71,10 +73,13 @@ var info = registry.ResourceInfo[object]{
 	CoderFields: pathsOf,
 }
 
-// The fields with an index in the cache.
+// The fields with an index in the cache, and those of which Coder ignores the case.
 const (
-	fieldOwner    = "status.ownerName"
-	fieldTemplate = "spec.templateName"
+	fieldOwner        = "status.ownerName"
+	fieldOrganization = "status.organizationName"
+	fieldTemplate     = "status.templateName"
+	// fieldFirstTemplate does not change if the template is renamed.
+	fieldFirstTemplate = "spec.templateName"
 )
 
 var resource, kind = info.GroupResource(), info.GroupKind()

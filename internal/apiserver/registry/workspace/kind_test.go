@@ -89,6 +89,7 @@ func TestSelectors(t *testing.T) {
 		"spec.templateName=starter": true, "spec.organization=coder": true, "spec.running=true": true, "spec.running=false": false,
 		"status.ownerName=ada,status.phase=Running": true, "status.ownerName!=ada": false,
 		"status.ownerName=Ada": true, "status.ownerName=ad": false,
+		"status.templateName=Starter,status.organizationName=Coder": true, "status.templateName=other": false,
 	} {
 		if got, err := matching(text); err != nil || got != want {
 			t.Errorf("%s: %t, %v, want %t", text, got, err, want)
