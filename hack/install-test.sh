@@ -50,7 +50,7 @@ restricted() {
 
 # Not grep -q, which ends before it has read everything, so that the writer would fail.
 listed() { kubectl -n coder get coderworkspaces -o name | grep coder.admin.hello >/dev/null; }
-answered() { hack/demo/mcp-call.sh list_control_planes | grep '"structuredContent":{"items":\[{"name":"coder"' >/dev/null; }
+answered() { hack/demo/mcp-call.sh list_control_planes | grep '"structuredContent":{.*"items":\[{"name":"coder"' >/dev/null; }
 # A pod's name is that of its Deployment, and two parts more; coder-k8s is the beginning of another Deployment's name too.
 leads() { [[ "$(kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}')" =~ ^"$1"-[0-9a-z]+-[0-9a-z]+_ ]]; }
 

@@ -9,6 +9,7 @@
 // variables, of Terraform variables and of program arguments are never shown
 // (redaction.go). For an object that does not exist, the error is ResourceNotFoundError;
 // any other error is one sentence. A watch ends with its context and leaves no goroutine
-// behind. The data in a prompt is in fenced blocks that are marked as data, and no text in it
+// behind. An answer says that its texts are data, except the file of a template, which clients
+// use as it is. The data in a prompt is in fenced blocks that are marked as data, and no text in it
 // can end its block.
 package resources

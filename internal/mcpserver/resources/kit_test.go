@@ -30,6 +30,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // world is a fake API with objects and raw responses.
@@ -96,7 +97,7 @@ func (w *world) connect(t *testing.T) *mcp.ClientSession {
 	return mcptest.Connect(t, server, nil, nil)
 }
 
-// readJSON reads a JSON resource.
+// readJSON reads a JSON resource, and checks and removes its mark.
 func (w *world) readJSON(t *testing.T, uri string) map[string]any {
 	t.Helper()
 	contents, err := w.read(t, uri)
@@ -110,6 +111,10 @@ func (w *world) readJSON(t *testing.T, uri string) map[string]any {
 	if err := json.Unmarshal([]byte(contents.Text), &out); err != nil {
 		t.Fatalf("%s: %v: %s", uri, err, contents.Text)
 	}
+	if out["untrusted"] != toolset.Untrusted {
+		t.Errorf("%s is not marked as data: %.200s", uri, contents.Text)
+	}
+	delete(out, "untrusted")
 	return out
 }
 

@@ -77,8 +77,8 @@ func summarizeFiles(obj *unstructured.Unstructured) error {
 	return unstructured.SetNestedMap(obj.Object, files, "spec", "files")
 }
 
-// encode returns the JSON of an answer. HTML characters are not escaped: models read "<"
-// more easily than its escape, and the answer is not embedded in HTML.
+// encode returns the JSON of an answer, marked as data. HTML characters are not escaped:
+// models read "<" more easily than its escape, and the answer is not embedded in HTML.
 func encode(answer any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -86,7 +86,7 @@ func encode(answer any) (string, error) {
 	if err := encoder.Encode(answer); err != nil {
 		return "", fmt.Errorf("bug: encoding a resource: %w", err)
 	}
-	return string(bytes.TrimSpace(out.Bytes())), nil
+	return string(toolset.Marked(bytes.TrimSpace(out.Bytes()))), nil
 }
 
 // fitting encodes the answer for as many of the first items as fit into maxBytes.

@@ -152,7 +152,7 @@ func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, 
 	if cut {
 		lines = "(older lines are left out; get_build_logs returns more)\n" + lines
 	}
-	return &mcp.ResourceContents{MIMEType: textType, Text: lines}, nil
+	return &mcp.ResourceContents{MIMEType: textType, Text: "(" + toolset.Untrusted + ")\n" + lines}, nil
 }
 
 // open requests a subresource of the object. The caller must close the reader.

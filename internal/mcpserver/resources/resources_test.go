@@ -248,7 +248,7 @@ func TestLog(t *testing.T) {
 	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/coder.ada.dev/log"
 	w.raw[path] = "one\x1b[31m\ntwo token=hunter22\n"
 	got, err := w.read(t, "coder://workspaces/coder/coder.ada.dev/log")
-	if err != nil || got.Text != "one\ntwo token=[redacted]\n" || got.MIMEType != "text/plain" {
+	if err != nil || got.Text != "("+toolset.Untrusted+")\none\ntwo token=[redacted]\n" || got.MIMEType != "text/plain" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var long strings.Builder
@@ -257,7 +257,7 @@ func TestLog(t *testing.T) {
 	}
 	w.raw[path] = long.String()
 	got, err = w.read(t, "coder://workspaces/coder/coder.ada.dev/log")
-	if err != nil || !strings.HasPrefix(got.Text, "(older lines are left out; get_build_logs returns more)\nline 800\n") || !strings.HasSuffix(got.Text, "line 999\n") {
+	if err != nil || !strings.Contains(got.Text, ")\n(older lines are left out; get_build_logs returns more)\nline 800\n") || !strings.HasSuffix(got.Text, "line 999\n") {
 		t.Errorf("a long log: %.200s, %v", got.Text, err)
 	}
 	if _, err := w.read(t, "coder://workspaces/coder/coder.ada.none/log"); !isMissing(err) {

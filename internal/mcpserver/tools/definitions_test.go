@@ -244,17 +244,6 @@ func TestListsComeInPages(t *testing.T) {
 	}
 }
 
-func TestAnswersWithLogsAndFilesAreMarked(t *testing.T) {
-	_, byName := offeredTools(t)
-	for name, tool := range byName {
-		for _, field := range tool.answers {
-			if last := field[strings.LastIndex(field, ".")+1:]; slices.Contains([]string{"logs", "log", "stdout", "content", "text"}, last) && !tool.Untrusted {
-				t.Errorf("the answers of %s have %s and are not marked", name, field)
-			}
-		}
-	}
-}
-
 func TestRightsNameWhatToolsUse(t *testing.T) {
 	for _, d := range All().Definitions() {
 		if len(d.Rights)+len(d.OneOf) == 0 && d.Name != "check_health" {

@@ -150,7 +150,7 @@ func addDiagnosis(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "diagnose_control_plane", Title: "Diagnose a control plane",
 		Description: "Why a control plane does not work and what to do: conditions, pods, events, logs. Begin here.",
-		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
 		Rights: needs, Uses: uses,
 	}, diagnose(diagnosis.ControlPlane))
 
@@ -158,7 +158,7 @@ func addDiagnosis(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "diagnose_workspace", Title: "Diagnose a workspace",
 		Description: "Why a workspace does not start and what to do: build error, template, agents, pods.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		Rights: needs, Uses: uses,
 	}, diagnose(diagnosis.Workspace))
 }

@@ -19,31 +19,31 @@ func addInside(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "run_in_workspace", Title: "Run a command in a workspace",
 		Description: "Runs a command with bash (sh if there is none). What it leaves running is killed; use background for a server or a long build.",
-		Toolset:     toolset.Inside, Effect: toolset.Destroys, OpenWorld: true, Waits: true, Untrusted: true,
+		Toolset:     toolset.Inside, Effect: toolset.Destroys, OpenWorld: true, Waits: true,
 		Rights: changeRights(),
 	}, entering(runInWorkspace))
 	toolset.Add(s, toolset.Definition{
 		Name: "get_workspace_command", Title: "Background command",
 		Description: "Shows whether a background command runs, its output so far and its exit code.",
-		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true,
 		Rights: execRights(),
 	}, entering(getWorkspaceCommand))
 	toolset.Add(s, toolset.Definition{
 		Name: "stop_workspace_command", Title: "Stop a background command",
 		Description: "Stops a background command with all that it started.",
-		Toolset:     toolset.Inside, Effect: toolset.Destroys, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Inside, Effect: toolset.Destroys, Idempotent: true,
 		Rights: changeRights(),
 	}, entering(stopWorkspaceCommand))
 	toolset.Add(s, toolset.Definition{
 		Name: "list_workspace_files", Title: "Files in a workspace",
 		Description: "Lists a directory with sizes and times, and those in it down to depth.",
-		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true,
 		Rights: execRights(),
 	}, entering(listWorkspaceFiles))
 	toolset.Add(s, toolset.Definition{
 		Name: "read_workspace_file", Title: "Read a file in a workspace",
 		Description: "Reads a text file, or a part of it by lines or by bytes, exactly as it is.",
-		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true,
 		Rights: execRights(),
 	}, entering(readWorkspaceFile))
 	toolset.Add(s, toolset.Definition{

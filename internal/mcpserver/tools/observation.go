@@ -32,13 +32,13 @@ func addObservation(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_events", Title: "Events",
 		Description: "Shows events, newest first, of the object with this name and kind.",
-		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{{Verb: "list", Resource: "events"}},
 	}, getEvents)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_pod_logs", Title: "Pod log",
 		Description: "Shows the newest lines of a container; previous: before its restart.",
-		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{{Verb: "get", Resource: "pods/log"}},
 		Uses:   []callers.Right{{Verb: "get", Resource: "pods"}},
 	}, getPodLogs)

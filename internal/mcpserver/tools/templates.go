@@ -34,7 +34,7 @@ func addTemplates(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_template", Title: "Template",
 		Description: "Shows conditions, parameters, the newest versions, and files.",
-		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Templates, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 		Uses:   []callers.Right{callers.AggregatedRight("get", templateVersionsResource), callers.AggregatedRight("get", templateParametersResource)},
 	}, getTemplate)
@@ -47,7 +47,7 @@ func addTemplates(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "push_template", Title: "Push a template",
 		Description: "Makes a new version, which becomes active once it is built.",
-		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", templatePlural)},
 		OneOf:  []callers.Right{callers.AggregatedRight("create", templatePlural), callers.AggregatedRight("update", templatePlural)},
 		Uses:   []callers.Right{callers.AggregatedRight("watch", templatePlural), callers.AggregatedRight("get", templateLogResource)},

@@ -39,7 +39,7 @@ func addWorkspaces(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_workspace", Title: "Workspace",
 		Description: "Shows conditions, newest build, agents, parameters and schedule.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
 	}, getWorkspace)
 	toolset.Add(s, toolset.Definition{
@@ -79,7 +79,7 @@ func addWorkspaces(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_build_logs", Title: "Build log",
 		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
-		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true, Untrusted: true,
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		OneOf: []callers.Right{callers.AggregatedRight("get", workspaceLogResource), callers.AggregatedRight("get", templateLogResource)},
 		Uses:  []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("get", templateVersionsResource)},
 	}, getBuildLogs)

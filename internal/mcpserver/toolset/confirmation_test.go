@@ -110,7 +110,7 @@ func TestWhoCannotBeAskedMustNameTheObject(t *testing.T) {
 	arguments := map[string]struct{ confirm, says, outcome string }{
 		"none":       {"", `nothing was done yet: ask the user "Delete x?" and, only if they agree, call again with confirm: "x"`, OutcomeNeedsInput},
 		"wrong":      {"yes", `nothing was done: confirm is "yes" and must be "x", which the user must agree to: Delete x?`, OutcomeNeedsInput},
-		"the object": {"x", `{}`, OutcomeOK},
+		"the object": {"x", mark + "}", OutcomeOK},
 	}
 	for clientName, c := range clients {
 		for argumentName, tc := range arguments {

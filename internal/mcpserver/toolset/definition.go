@@ -53,9 +53,6 @@ type Definition struct {
 	// Waits reports that timeoutSeconds applies to every call, even without the argument
 	// wait.
 	Waits bool
-	// Untrusted reports that answers contain text that users or programs wrote, such as logs
-	// and files. Each answer then says so.
-	Untrusted bool
 	// Rights are the permissions that every call needs.
 	Rights []callers.Right
 	// OneOf are permissions of which every call needs at least one, depending on its

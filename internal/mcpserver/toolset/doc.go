@@ -12,8 +12,8 @@
 //   - An answer contains no null and at most maxAnswerBytes. An error is one sentence without
 //     addresses, stack traces or secrets; unexpected errors are only logged. If the work for
 //     which a call waited failed, the result is an error that also contains the answer.
-//   - An answer with text of users or programs says that this text is data
-//     (Definition.Untrusted).
+//   - An answer says that its texts are data, because nearly every answer has text of users
+//     or programs, such as names, messages and logs.
 //   - External text is first cleaned of everything that is invisible in a terminal, so that
 //     such characters cannot hide a secret, and then its secrets are redacted. Of a long
 //     text, the newest lines are kept. A line or a character is never split, unless a single

@@ -120,18 +120,14 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 			}
 			call.progress = newProgress(req, call.clock())
 			out, err := run(ctx, call, in)
-			failed := isFailure(err)
-			if err != nil && !failed {
+			if err != nil && !isFailure(err) {
 				return nil, err
 			}
 			answer, encodeErr := encode(&out)
 			if encodeErr != nil {
 				return nil, encodeErr
 			}
-			if d.Untrusted || failed {
-				answer = marked(answer)
-			}
-			return answer, err
+			return Marked(answer), err
 		}))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
