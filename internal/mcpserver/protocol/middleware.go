@@ -136,7 +136,7 @@ func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 		if method == methodListen {
 			return next(ctx, method, req)
 		}
-		defer keepOpen(ctx, method)()
+		defer s.keepOpen(ctx, method)()
 		if inSession(req) && !isNotification(method) {
 			user := callers.NameOf(ctx)
 			end, ok := s.sessionCalls.Begin(user)
@@ -199,28 +199,22 @@ type StreamKeeper interface {
 
 type connectionKey struct{}
 
-// connection is the connection of a request without a session.
-type connection struct {
-	ctx    context.Context //nolint:containedctx // It is stored in another context.
-	writer http.ResponseWriter
-}
-
-// withConnection stores the request's context and writer for followConnection and keepOpen. It
-// is used only for requests without a session: in a session, the context of the first request
-// is used, whose connection ends early.
-func withConnection(ctx context.Context, w http.ResponseWriter) context.Context {
-	return context.WithValue(ctx, connectionKey{}, connection{ctx, w})
+// withConnection stores the request's context for followConnection. It is used only for
+// requests without a session: in a session, the context of the first request is used, whose
+// connection ends early.
+func withConnection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, connectionKey{}, ctx)
 }
 
 // followConnection cancels the work when the client disconnects, if the response can be
 // sent only on that connection. The SDK does that only for revision 2026-07-28.
 func followConnection(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	on, ok := ctx.Value(connectionKey{}).(connection)
+	connection, ok := ctx.Value(connectionKey{}).(context.Context)
 	if !ok {
 		return ctx, cancel
 	}
-	stop := context.AfterFunc(on.ctx, cancel)
+	stop := context.AfterFunc(connection, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -230,9 +224,9 @@ func followConnection(ctx context.Context) (context.Context, context.CancelFunc)
 // keepOpen keeps the connection of a call of a tool open, until end is called. The SDK sends
 // nothing before the first event, which may take minutes if the client does not ask for
 // progress.
-func keepOpen(ctx context.Context, method string) (end func()) {
-	on, _ := ctx.Value(connectionKey{}).(connection)
-	if keeper, ok := on.writer.(StreamKeeper); ok && method == methodCallTool {
+func (s *Server) keepOpen(ctx context.Context, method string) (end func()) {
+	writer, _ := s.writers.Load(tracing.RequestID(ctx))
+	if keeper, ok := writer.(StreamKeeper); ok && method == methodCallTool {
 		return keeper.KeepOpen()
 	}
 	return func() {}

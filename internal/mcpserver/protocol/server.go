@@ -99,6 +99,8 @@ type Server struct {
 	sessions *sessions
 	tools    map[string]toolset.Definition
 	rights   []callers.Right
+	// writers are the response writers of the requests that are being answered, by their IDs.
+	writers sync.Map
 
 	running       running
 	stopper       stopper
@@ -188,8 +190,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this server accepts one message in each request, as the protocol requires since 2025-06-18", http.StatusBadRequest)
 		return
 	}
+	id := r.Header.Get(tracing.RequestIDHeader)
+	s.writers.Store(id, w)
+	defer s.writers.Delete(id)
 	if s.sessions == nil || isSessionless(r) {
-		s.stateless.ServeHTTP(w, r.WithContext(withConnection(r.Context(), w)))
+		s.stateless.ServeHTTP(w, r.WithContext(withConnection(r.Context())))
 		return
 	}
 	s.sessions.ServeHTTP(w, r)
