@@ -19,6 +19,9 @@ const (
 	shownVersions   = 10
 	shownParameters = 100
 	shownOptions    = 50
+	shownPresets    = 50
+	// maxParameterBytes limits the text of all parameters with their options.
+	maxParameterBytes = 32 << 10
 )
 
 type getTemplateInput struct {
@@ -206,28 +209,57 @@ func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call,
 	if err != nil {
 		return d.without(ctx, err)
 	}
-	for i, p := range list.Items {
-		if i == shownParameters {
-			d.Notes = append(d.Notes, fmt.Sprintf("parameters: %d of %d are shown", shownParameters, len(list.Items)))
+	room := maxParameterBytes
+	for _, p := range list.Items[:min(len(list.Items), shownParameters)] {
+		described := describeTemplateParameter(p)
+		const keys = 120
+		if room -= keys + len(described.Name+described.Description+described.DefaultValue+described.Validation); room < 0 {
 			break
 		}
-		d.Parameters = append(d.Parameters, describeTemplateParameter(p))
+		d.Parameters = append(d.Parameters, described)
 	}
-	for _, p := range list.Presets {
-		d.Presets = append(d.Presets, toolset.CleanText(p.Name))
+	if shown := len(d.Parameters); shown < len(list.Items) {
+		d.Notes = append(d.Notes, fmt.Sprintf("parameters: %d of %d are shown; the files of the template have all", shown, len(list.Items)))
+	}
+	d.addOptions(list.Items, max(0, room))
+	for _, p := range list.Presets[:min(len(list.Presets), shownPresets)] {
+		d.Presets = append(d.Presets, excerpt(p.Name))
+	}
+	if shown := len(d.Presets); shown < len(list.Presets) {
+		d.Notes = append(d.Notes, fmt.Sprintf("presets: %d of %d are shown; the files of the template have all", shown, len(list.Presets)))
 	}
 	return nil
 }
 
+// addOptions adds the options of the parameters that are shown. Each parameter may use an equal
+// part of the room, and what those before it left.
+func (d *templateDetails) addOptions(parameters []aggregationv1alpha1.CoderTemplateParameter, room int) {
+	omitted, cut := 0, 0
+	for i := range d.Parameters {
+		p, shown, share := parameters[i], &d.Parameters[i].Options, room/(len(d.Parameters)-i)
+		for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
+			whole := toolset.CleanParameter(p.Name, option.Value)
+			value := excerpt(whole)
+			if len(value) > share {
+				break
+			}
+			*shown, share, room = append(*shown, value), share-len(value), room-len(value)
+			if value != whole {
+				cut++
+			}
+		}
+		omitted += len(p.Options) - len(*shown)
+	}
+	if omitted+cut > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("options of parameters: %d are left out, and only the beginning of %d is shown; the files of the template have them", omitted, cut))
+	}
+}
+
 func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
-	out := templateParameter{
+	return templateParameter{
 		Name: toolset.CleanText(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
 		DefaultValue: excerpt(toolset.CleanParameter(p.Name, p.DefaultValue)), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
 	}
-	for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
-		out.Options = append(out.Options, toolset.CleanParameter(p.Name, option.Value))
-	}
-	return out
 }
 
 // describeValidation formats the validation rules in one line, for example "min 1, max 8,

@@ -136,8 +136,50 @@ func TestGetTemplateIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := out.Template
-	if len(d.Files) != shownFiles || len(d.Parameters) != shownParameters || len(d.Parameters[0].Options) != shownOptions || len(d.Versions) != shownVersions || len(d.Notes) != 2 {
+	if len(d.Files) != shownFiles || len(d.Parameters) != shownParameters || len(d.Parameters[0].Options) != shownOptions || len(d.Versions) != shownVersions || len(d.Notes) != 3 {
 		t.Errorf("%d files, %d parameters, %d versions, notes %q", len(d.Files), len(d.Parameters), len(d.Versions), d.Notes)
+	}
+}
+
+// TestGetTemplateWithLongOptions checks that options and descriptions of any size leave an answer
+// that a model can read, with all that fits.
+func TestGetTemplateWithLongOptions(t *testing.T) {
+	long := aggregationv1alpha1.CoderTemplateParameterList{Presets: make([]aggregationv1alpha1.CoderTemplatePreset, shownPresets+1)}
+	for i := range 10 {
+		p := aggregationv1alpha1.CoderTemplateParameter{Name: fmt.Sprint("p", i), Type: "string"}
+		for range 50 {
+			p.Options = append(p.Options, aggregationv1alpha1.CoderTemplateParameterOption{Value: strings.Repeat(`{"a": 1}`, 512)})
+		}
+		long.Items = append(long.Items, p)
+	}
+	short := aggregationv1alpha1.CoderTemplateParameter{Name: "short", Options: []aggregationv1alpha1.CoderTemplateParameterOption{{Value: "a"}, {Value: "b"}}}
+	long.Items = append(long.Items, short)
+	described := aggregationv1alpha1.CoderTemplateParameterList{}
+	for range 60 {
+		described.Items = append(described.Items, aggregationv1alpha1.CoderTemplateParameter{Name: "x", Description: strings.Repeat("y", 4<<10)})
+	}
+	for name, tt := range map[string]struct {
+		list                aggregationv1alpha1.CoderTemplateParameterList
+		parameters, options int
+		notes               []string
+	}{
+		"options": {long, 11, 2, []string{
+			"options of parameters: 472 are left out, and only the beginning of 28 is shown; the files of the template have them",
+			"presets: 50 of 51 are shown; the files of the template have all",
+		}},
+		"descriptions": {described, 29, 0, []string{"parameters: 29 of 60 are shown; the files of the template have all"}},
+	} {
+		raw := rawTexts{templatePath + "/versions": `{"items":null}`, templatePath + "/parameters": asJSON(t, tt.list)}
+		kube := fakeKube(t, interceptor.Funcs{}, raw, dockerTemplate())
+		out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := out.Template
+		if size := len(asJSON(t, out)); size > 64<<10 || len(d.Parameters) != tt.parameters || len(d.Parameters[tt.parameters-1].Options) != tt.options {
+			t.Errorf("%s: %d bytes, %d parameters: %+v", name, size, len(d.Parameters), d.Parameters[len(d.Parameters)-1])
+		}
+		wantEqual(t, tt.notes, d.Notes)
 	}
 }
 
