@@ -351,7 +351,9 @@ func TestMappedCallersEnterTheirOwn(t *testing.T) {
 func TestMappedCallersWriteTemplates(t *testing.T) {
 	f := newFixture(t)
 	f.coder.AddUser("tess", "template-admin")
-	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}}, {match: {userName: "person:tess"}, coderUser: {username: tess}}]`)
+	f.coder.AddUser("eddy", "template-editor")
+	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}}, {match: {userName: "person:tess"}, coderUser: {username: tess}},
+		{match: {userName: "person:eddy"}, coderUser: {username: eddy}}]`)
 	spec := func(text string) map[string]any { return map[string]any{"files": map[string]any{mainTF: text}} }
 	create := func(caller, name string) error {
 		_, err := f.as(t, caller, templatesGVR).Create(t.Context(), templateObject(name, spec("# one")), metav1.CreateOptions{})
@@ -387,6 +389,20 @@ func TestMappedCallersWriteTemplates(t *testing.T) {
 		return nil
 	})
 	mustForbid(t, f.as(t, "person:alice", templatesGVR).Delete(t.Context(), "coder.mine", metav1.DeleteOptions{}), "ada")
+	// The garbage collector would delete the template.
+	owner := `"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}`
+	message := `"spec":{"versionMessage":"by eddy"}`
+	edit := func(body string, dryRun ...string) error {
+		_, err := f.as(t, "person:eddy", templatesGVR).Patch(t.Context(), "coder.mine", types.MergePatchType, []byte("{"+body+"}"), metav1.PatchOptions{DryRun: dryRun})
+		return err
+	}
+	for _, body := range []string{owner, owner + "," + message} {
+		mustForbid(t, edit(body, metav1.DryRunAll), "eddy")
+		mustForbid(t, edit(body), "eddy")
+	}
+	if err := edit(message); err != nil {
+		t.Error(err)
+	}
 	if err := f.as(t, "person:tess", templatesGVR).Delete(context.Background(), "coder.mine", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}

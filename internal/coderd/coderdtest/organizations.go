@@ -59,7 +59,8 @@ func (s *Server) RenameOrganization(name, to string) {
 	}
 }
 
-// postAuthCheck reports what a user may do, for the roles owner, template-admin and member.
+// postAuthCheck reports what a user may do, for the roles owner, template-admin and member, and for template-editor,
+// which allows everything with templates except to delete them.
 func (s *Server) postAuthCheck(r *request) {
 	body := read[codersdk.AuthorizationRequest](r)
 	answer := codersdk.AuthorizationResponse{}
@@ -74,7 +75,7 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 		return u.has("user-admin")
 	}
 	if check.Object.ResourceType == codersdk.ResourceTemplate {
-		return u.has("template-admin")
+		return u.has("template-admin") || u.has("template-editor") && check.Action != codersdk.ActionDelete
 	}
 	owner := check.Object.OwnerID
 	if id, err := uuid.Parse(check.Object.ResourceID); err == nil {

@@ -60,7 +60,7 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	if err != nil {
 		return err
 	}
-	if ctx, _, err = k.begin(ctx, connection, id, was.Name, false); err != nil {
+	if ctx, _, err = k.beginUpdate(ctx, connection, id, was, tmpl); err != nil {
 		return err
 	}
 	rollsBack, rebuilds := tmpl.Spec.VersionID != was.Spec.VersionID, changesContent(tmpl, was)

@@ -41,7 +41,7 @@ func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, as, err := k.begin(ctx, connection, id, was.Name, false)
+	ctx, as, err := k.beginUpdate(ctx, connection, id, was, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -122,6 +122,17 @@ func (k *Kind) begin(
 	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
 }
 
+// beginUpdate is begin for an update. A new owner reference needs the permission to delete, as in BeginChange.
+func (k *Kind) beginUpdate(
+	ctx context.Context, connection connections.Connection, id uuid.UUID, was, wanted object,
+) (context.Context, *impersonation.As, error) {
+	ctx, as, err := k.begin(ctx, connection, id, was.Name, false)
+	if err == nil && as != nil && registry.AddsOwner(was, wanted) {
+		err = k.MayDelete(ctx, connection, subjectOf(was.Name), id)
+	}
+	return ctx, as, err
+}
+
 // asDeleter returns a context in which requests are made as the initiator of the deletion.
 func (k *Kind) asDeleter(ctx context.Context, connection connections.Connection, record *metadata.Record) (context.Context, error) {
 	in, err := intentOf(record)
