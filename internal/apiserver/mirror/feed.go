@@ -108,9 +108,13 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
 		f.breaker.clear(s.id)
 		s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
+		key := f.queue.keyOf(s.id)
+		if s.entry != nil {
+			key = s.entry.Key
+		}
 		// If another replica was killed while it wrote the object, its claim lasts a minute. A template that is
 		// built meanwhile downloads its files each time, which Coder limits.
-		if s.entry != nil && f.Store.Claimed(s.entry.Key) {
+		if f.Store.Claimed(key) {
 			f.mark(s.id, f.plane.config.Timing.Busy)
 			continue
 		}
@@ -122,6 +126,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		}
 		f.queue.built(s.id)
 		if !batch.lock(ctx, connection, s) {
+			f.queue.blocked(s.id, s.key)
 			f.mark(s.id, soon)
 			continue
 		}

@@ -145,6 +145,11 @@ func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 	allowed := map[uuid.UUID]bool{}
 	for _, d := range gone {
 		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(d.id))
+		if entry != nil && f.Store.Claimed(entry.Key) {
+			// The replica that is deleting it may have been killed. The breaker must not count each attempt.
+			f.mark(d.id, f.plane.config.Timing.Busy)
+			continue
+		}
 		if entry != nil && entry.Object.GetDeletionTimestamp() == nil {
 			surprising = append(surprising, d.id)
 			continue

@@ -484,23 +484,36 @@ func TestFailedBuilds(t *testing.T) {
 	}
 }
 
+// claim writes the claim of a killed replica into the record of a workspace.
+func (s *sim) claim(record records.Record) {
+	s.t.Helper()
+	cluster := s.records.Cluster("CoderWorkspace")
+	record.Claim = "killed/1"
+	err := cluster.Update(s.ctx, &record)
+	if err == nil {
+		err = s.records.Workspaces.Learn(s.ctx, s.records.Workspaces.Key(record.Namespace, record.Name))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// recordOf returns the record of a workspace.
+func (s *sim) recordOf(id uuid.UUID) records.Record {
+	s.t.Helper()
+	all := s.records.Cluster("CoderWorkspace").All()
+	i := slices.IndexFunc(all, func(r records.Record) bool { return r.ID == string(uidOf(id)) || r.ID == "" && id == uuid.Nil })
+	if i < 0 {
+		s.t.Fatalf("workspace %s has no record", id)
+	}
+	return all[i]
+}
+
 // TestAClaimedObjectIsNotBuilt checks that the objects that a killed replica was writing are built again only when
 // its claim has expired. Building a template downloads its files, which Coder limits.
 func TestAClaimedObjectIsNotBuilt(t *testing.T) {
 	s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
-	cluster := s.records.Cluster("CoderWorkspace")
-	for _, record := range cluster.All() {
-		if record.ID == id.String() {
-			record.Claim = "killed/1"
-			if err := cluster.Update(s.ctx, &record); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	key, _ := s.records.Workspaces.Table.KeyOf(types.NamespacedName{Namespace: "team", Name: "prod"}, uidOf(id))
-	if err := s.records.Workspaces.Learn(s.ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	s.claim(s.recordOf(id))
 	built := 0
 	kind.build = func(w coderd.Workspace) error {
 		if w.ID == id {
@@ -513,6 +526,71 @@ func TestAClaimedObjectIsNotBuilt(t *testing.T) {
 		t.Errorf("it was built %d times while another replica was writing it", built)
 	}
 	s.until(20*time.Second, "it is built", func() bool { return built > 0 })
+}
+
+// TestAClaimedCreation is TestAClaimedObjectIsNotBuilt for an object that a killed replica was creating. Its name is
+// known only after it was built once.
+func TestAClaimedCreation(t *testing.T) {
+	s, kind, _ := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
+	c := s.coders[types.NamespacedName{Namespace: "team", Name: "prod"}]
+	if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: "CoderWorkspace", Name: "coder.ada.n1", Labels: map[string]string{"a": "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.claim(s.recordOf(uuid.Nil))
+	id, built := c.create("ada", "n1"), 0
+	c.finish(id)
+	kind.build = func(w coderd.Workspace) error {
+		if w.ID == id {
+			built++
+			// The kind of templates requests another read.
+			s.mirror.Hint("CoderWorkspace", c.name, id)
+		}
+		return nil
+	}
+	s.run(50 * time.Second)
+	if built != 1 {
+		t.Errorf("it was built %d times while another replica was creating it", built)
+	}
+	s.until(20*time.Second, "it is in the log", func() bool {
+		entry, _ := s.records.Workspaces.Table.Find(c.name, uidOf(id))
+		return entry != nil && entry.Object.GetLabels()["a"] == "b"
+	})
+}
+
+// TestAClaimedDeletion checks that an object that a killed replica was deleting is requested only now and then until
+// its claim has expired, and that these attempts are not counted as deletions.
+func TestAClaimedDeletion(t *testing.T) {
+	for name, remove := range map[string]func(*sim, *fakeCoder, uuid.UUID){
+		"by a build": func(s *sim, c *fakeCoder, id uuid.UUID) {
+			c.build(id, coderd.TransitionDelete)
+			s.run(5 * time.Second)
+			s.claim(s.recordOf(id))
+			c.finish(id)
+		},
+		"unannounced": func(s *sim, c *fakeCoder, id uuid.UUID) {
+			s.claim(s.recordOf(id))
+			c.drop(id)
+			s.mirror.Hint("CoderWorkspace", c.name, id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
+			c := s.coders[types.NamespacedName{Namespace: "team", Name: "prod"}]
+			remove(s, c, id)
+			before := c.calls["one"]
+			s.run(50 * time.Second)
+			if n := c.calls["one"] - before; n > 30 {
+				t.Errorf("it was requested %d times while another replica was deleting it", n)
+			}
+			if n := s.epoch.plane(c.name).workspaces.breaker.held(); n > 0 {
+				t.Errorf("%d deletions are held back", n)
+			}
+			s.until(15*time.Second, "it is gone", func() bool {
+				entry, _ := s.records.Workspaces.Table.Find(c.name, uidOf(id))
+				return entry == nil
+			})
+		})
+	}
 }
 
 // TestSettleOfAnOutdatedRecord checks that nothing is changed in Coder if another replica has written

@@ -26,6 +26,9 @@ type queue struct {
 	// failed maps an object to its number of consecutive failures to settle it, and unbuilt to those to
 	// build it from its item.
 	failed, unbuilt map[uuid.UUID]int
+	// keys maps an object that was built but could not be locked to its key in the log. The log does not have the key
+	// of a new object.
+	keys map[uuid.UUID]string
 	// stir is called when the next read becomes due earlier. It must not block.
 	stir func()
 }
@@ -33,7 +36,7 @@ type queue struct {
 func newQueue(timing *Timing) *queue {
 	return &queue{
 		timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{},
-		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{},
+		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{}, keys: map[uuid.UUID]string{},
 	}
 }
 
@@ -92,6 +95,21 @@ func (q *queue) built(id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.unbuilt, id)
+	delete(q.keys, id)
+}
+
+// blocked records that an object was built but could not be locked.
+func (q *queue) blocked(id uuid.UUID, key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.keys[id] = key
+}
+
+// keyOf returns the key of an object that could not be locked, or "".
+func (q *queue) keyOf(id uuid.UUID) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.keys[id]
 }
 
 // failing reports whether the last attempt to settle an object failed, so that a retry is scheduled.
@@ -116,6 +134,7 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.busy, id)
 	delete(q.failed, id)
 	delete(q.unbuilt, id)
+	delete(q.keys, id)
 }
 
 // take returns up to limit objects that are due and removes them from the queue. Those that have
