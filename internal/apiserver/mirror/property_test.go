@@ -526,6 +526,12 @@ func TestAClaimedObjectIsNotBuilt(t *testing.T) {
 		t.Errorf("it was built %d times while another replica was writing it", built)
 	}
 	s.until(20*time.Second, "it is built", func() bool { return built > 0 })
+	// Nothing has changed, and each replica that starts later would wait for the claim.
+	head := s.workspaces.Head()
+	s.run(time.Second)
+	if claim := s.recordOf(id).Claim; claim != "" || s.workspaces.Head() != head {
+		t.Errorf("the record has the claim %q, and there are %d events", claim, s.workspaces.Head()-head)
+	}
 }
 
 // TestAClaimedCreation is TestAClaimedObjectIsNotBuilt for an object that a killed replica was creating. Its name is

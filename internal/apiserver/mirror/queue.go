@@ -215,9 +215,10 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 	return b.feed.keepGeneration(ctx, s)
 }
 
-// add proposes the object if it differs from the log.
+// add proposes the object if it differs from the log, or to remove an abandoned claim: each replica that starts later
+// would respect the claim again.
 func (b *batch[Item]) add(s *seen[Item]) {
-	if s.entry != nil && same(s.entry, s.object, s.natural) {
+	if s.entry != nil && same(s.entry, s.object, s.natural) && !b.feed.Store.Abandoned(s.key) {
 		b.done = append(b.done, s)
 		return
 	}

@@ -246,6 +246,12 @@ func (s *Store) Claimed(key string) bool {
 	return busy
 }
 
+// Abandoned reports whether the record of a key has a claim although no replica is writing it any more.
+func (s *Store) Abandoned(key string) bool {
+	h := s.Table.get(key)
+	return h != nil && h.spec.Claim != "" && !s.Claimed(key)
+}
+
 // Settle calls a function that changes an object in Coder as a Writer does, with the kept metadata of
 // the object. The caller holds the lock of the key. If the record has changed in the meantime, the
 // change is not sent to Coder, and the error is ErrChanged.
