@@ -32,8 +32,8 @@ type epoch struct {
 
 	mu     sync.Mutex
 	planes map[types.NamespacedName]*member
-	// orphaned holds the control planes that were stopped, or deleted before this epoch, and whose
-	// objects are still in the log. A name may already be served again by a new control plane.
+	// orphaned holds the control planes that are no longer served and whose objects are still in the
+	// log. A name may already be served again by a new control plane.
 	orphaned map[types.NamespacedName]bool
 	// publishing serializes updates of the board, so that an older state cannot replace a newer
 	// one.

@@ -225,6 +225,36 @@ func TestCreatedAgainWhileNobodyMirrors(t *testing.T) {
 	s.equal(next)
 }
 
+// TestCreatedAgainDuringTheRemoval checks that a control plane that is created again does not start while records of the
+// earlier one are left, because a killed replica was writing them.
+func TestCreatedAgainDuringTheRemoval(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3)
+	s.until(time.Minute, "Ready", s.ready(c))
+	ids := c.ids()
+	for _, id := range ids[:2] {
+		s.claim(s.recordOf(id))
+	}
+	s.members.remove(c.name)
+	s.board.Replace(nil)
+	s.lead()
+	s.epoch.tick(s.ctx)
+	next := newFakeCoder(s, c.name)
+	s.coders[c.name] = next
+	s.members.put(c.name, "uid-other", true)
+	s.epoch.tick(s.ctx)
+	if n := len(objects(s.workspaces, "team")); n != 2 || s.epoch.plane(c.name) != nil {
+		t.Errorf("with %d objects of the earlier one, it is %+v", n, s.state(next))
+	}
+	s.run(50 * time.Second)
+	if s.epoch.plane(c.name) != nil {
+		t.Errorf("before the claims have expired, it is %+v", s.state(next))
+	}
+	s.until(20*time.Second, "Ready", s.ready(next))
+	s.equal(next)
+}
+
 // TestDatabaseReplaced checks the message after Coder's database was replaced by an empty one, and
 // that its advice works.
 func TestDatabaseReplaced(t *testing.T) {

@@ -37,17 +37,23 @@ func (e *epoch) releaseAllBut(ctx context.Context, served map[types.NamespacedNa
 	return left
 }
 
-// orphans returns the control planes that have records but no mirror.
+// orphans returns the control planes that have records but no mirror. A name may already be served again.
 func (e *epoch) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	names := sets.Set[types.NamespacedName]{}
 	for _, s := range e.stocks {
 		names.Insert(s.controlPlanes()...)
 	}
+	for name := range names {
+		if _, wanted := served[name]; !wanted {
+			// It may be created again before its last record is removed.
+			e.orphan(name)
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []types.NamespacedName
 	for name := range names {
-		if _, wanted := served[name]; !wanted || e.orphaned[name] {
+		if e.orphaned[name] {
 			all = append(all, name)
 		}
 	}
