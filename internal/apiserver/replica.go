@@ -105,7 +105,7 @@ func (s *storage) prepare(ctx context.Context) error {
 	err := s.caughtUp(ctx)
 	if err == nil {
 		// The mirror continues with the sync status of the previous writer.
-		err = s.states.adopt(ctx, func() bool { return false })
+		err = s.states.takeOver(ctx)
 	}
 	if err == nil {
 		err = migrate(ctx, s.states.client, s.kept)

@@ -22,12 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// mirrorStates is the resource of CoderMirrorState.
-var mirrorStates = metadatav1alpha1.GroupVersion.WithResource("codermirrorstates")
+// mirrorStates and controlPlanes are the resources of CoderMirrorState and CoderControlPlane.
+var (
+	mirrorStates  = metadatav1alpha1.GroupVersion.WithResource("codermirrorstates")
+	controlPlanes = coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
+)
 
 const (
 	// statesEvery is the interval at which the board is compared with the existing control planes.
@@ -58,8 +62,8 @@ type states struct {
 	// caughtUp waits until this replica has all writes that were acknowledged before the call.
 	caughtUp func(context.Context) error
 	began    time.Time
-	// adopting serializes adopt. After an adopt while this replica mirrors, no earlier call can
-	// replace the board any more.
+	// adopting serializes replace. After takeOver, no earlier call of adopt can replace the board any
+	// more.
 	adopting sync.Mutex
 }
 
@@ -96,13 +100,54 @@ func (s *states) Start(ctx context.Context) error {
 	return nil
 }
 
-// adopt replaces the board with the states from the cluster, unless unless() returns true by then.
-// It first waits until this replica has the objects that the states refer to.
+// takeOver replaces the board before this replica mirrors. The mirror removes the objects of a control plane that has
+// another UID than its state, so the states are read without a cache. While the cache of the control planes is older than
+// the states, takeOver returns an error.
+func (s *states) takeOver(ctx context.Context) error {
+	list, err := s.client.Resource(mirrorStates).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the sync status of the control planes: %w", err)
+	}
+	var objects []runtime.Object
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	stored, err := statusesOf(objects)
+	if err != nil {
+		return err
+	}
+	members, err := s.members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		uid := stored[m.ControlPlane].UID
+		if uid == "" || uid == m.UID {
+			continue
+		}
+		live, err := s.client.Resource(controlPlanes).Namespace(m.ControlPlane.Namespace).Get(ctx, m.ControlPlane.Name, metav1.GetOptions{})
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("reading control plane %s: %w", m.ControlPlane, err)
+		case err == nil && live.GetUID() == uid:
+			return fmt.Errorf("control plane %s was created again, and this replica has not seen it yet", m.ControlPlane)
+		}
+	}
+	return s.replace(ctx, stored, func() bool { return false })
+}
+
+// adopt replaces the board with the states from the cache, unless unless() returns true by then.
 func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	stored, err := s.stored()
 	if err != nil {
 		return err
 	}
+	return s.replace(ctx, stored, unless)
+}
+
+// replace replaces the board, unless unless() returns true by then. It first waits until this replica
+// has the objects that the states refer to.
+func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]syncstatus.Status, unless func() bool) error {
 	members, err := s.members(ctx)
 	if err != nil {
 		return err
@@ -143,7 +188,7 @@ func sortPartitions(all []syncstatus.Status) {
 	})
 }
 
-// stored returns the states that are stored in the cluster.
+// stored returns the states from the cache.
 func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 	if !s.informer.Informer().HasSynced() {
 		return nil, errors.New("the sync status of the control planes is not read yet")
@@ -152,8 +197,12 @@ func (s *states) stored() (map[types.NamespacedName]syncstatus.Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	return statusesOf(list)
+}
+
+func statusesOf(objects []runtime.Object) (map[types.NamespacedName]syncstatus.Status, error) {
 	out := map[types.NamespacedName]syncstatus.Status{}
-	for _, each := range list {
+	for _, each := range objects {
 		state, err := stateOf(each)
 		if err != nil {
 			return nil, err

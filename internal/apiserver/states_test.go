@@ -8,9 +8,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubetesting "k8s.io/client-go/testing"
 
@@ -65,7 +67,7 @@ func TestTheStateOfAnEarlierControlPlane(t *testing.T) {
 	s.factory.Start(ctx.Done())
 	s.factory.WaitForCacheSync(ctx.Done())
 
-	if err := s.adopt(ctx, func() bool { return false }); err != nil {
+	if err := s.takeOver(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if all, _ := board.All(); len(all) != 1 || all[0].UID != "old" || all[0].State != syncstatus.Syncing || all[0].Seen {
@@ -91,4 +93,56 @@ func TestTheStateOfAnEarlierControlPlane(t *testing.T) {
 	if object, err := states.Get(ctx, name.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("%v, %v", object, err)
 	}
+}
+
+// TestATakeoverWithOutdatedCaches covers a replica that becomes the one that mirrors before its caches have a control plane
+// that was created again, and whose objects another replica has read already. The mirror must not remove them.
+func TestATakeoverWithOutdatedCaches(t *testing.T) {
+	ctx, client := t.Context(), statesClient()
+	client.PrependWatchReactor("*", func(kubetesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
+	name := types.NamespacedName{Namespace: "coder", Name: "coder"}
+	members, board := &provider{}, &syncstatus.Board{}
+	s := newStates(board, client, members, func(context.Context) error { return nil }, time.Now())
+	s.held = func() bool { return true }
+	s.known = func(types.NamespacedName) bool { return true }
+	put := func(uid types.UID) {
+		t.Helper()
+		if err := s.put(ctx, syncstatus.Status{ControlPlane: name, UID: uid, State: syncstatus.Ready, Seen: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("old")
+	s.informer.Informer()
+	s.factory.Start(ctx.Done())
+	s.factory.WaitForCacheSync(ctx.Done())
+	put("new")
+	planes := client.Resource(controlPlanes).Namespace(name.Namespace)
+	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": controlPlanes.GroupVersion().String(), "kind": "CoderControlPlane"}}
+	live.SetName(name.Name)
+	live.SetUID("new")
+	if _, err := planes.Create(ctx, live, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := func(uid types.UID, state syncstatus.State) {
+		t.Helper()
+		if err := s.takeOver(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if all, _ := board.All(); len(all) != 1 || all[0].UID != uid || all[0].State != state {
+			t.Errorf("the board has %+v, want UID %s and state %s", all, uid, state)
+		}
+	}
+	members.introduce(connections.Member{ControlPlane: name, UID: "old", Named: true})
+	if err := s.takeOver(ctx); err == nil {
+		t.Error("it took over while the cache has the earlier control plane")
+	}
+	members.introduce(connections.Member{ControlPlane: name, UID: "new", Named: true})
+	want("new", syncstatus.Ready)
+	// It is created again once more.
+	live.SetUID("newest")
+	if _, err := planes.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	members.introduce(connections.Member{ControlPlane: name, UID: "newest", Named: true})
+	want("new", syncstatus.Syncing)
 }
