@@ -359,11 +359,21 @@ func TestUserIsDeleted(t *testing.T) {
 	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "has workspaces") {
 		t.Errorf("with a workspace: %v", err)
 	}
-	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
-	if err := f.users().Delete(t.Context(), "removed", dry); !apierrors.IsConflict(err) {
-		t.Errorf("a dry run with a workspace: %v", err)
+	// Coder suspends no Owner.
+	f.coder.AddUser("boss", "owner")
+	until(t, f.users(), "boss", func(*unstructured.Unstructured) bool { return true })
+	for name, says := range map[string]string{"removed": "workspaces", "boss": "remove the role"} {
+		for what, options := range deletions() {
+			if err := f.users().Delete(t.Context(), name, options); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s deletion of %s: %v", what, name, err)
+			}
+		}
+		if u := until(t, f.users(), name, func(*unstructured.Unstructured) bool { return true }); u.GetDeletionTimestamp() != nil {
+			t.Errorf("a refused deletion is recorded: %v", u.Object)
+		}
 	}
 	f.coder.RemoveWorkspace(workspace)
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	if err := f.users().Delete(t.Context(), "removed", dry); err != nil {
 		t.Errorf("a dry run: %v", err)
 	}
@@ -375,12 +385,6 @@ func TestUserIsDeleted(t *testing.T) {
 	}
 	gone(t, f.users(), "removed")
 
-	// Coder suspends no Owner.
-	f.coder.AddUser("boss", "owner")
-	until(t, f.users(), "boss", func(*unstructured.Unstructured) bool { return true })
-	if err := f.users().Delete(t.Context(), "boss", metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "remove the role first") {
-		t.Errorf("an Owner: %v", err)
-	}
 	// One with a finalizer is suspended when that is gone.
 	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/wait"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package user
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -58,11 +60,7 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 // CheckDelete implements registry.Checker.
 func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	u := obj.(object)
-	err := k.CheckUpdate(ctx, k.Deleted(u), u)
-	if err != nil || u.Spec.ReclaimPolicy != aggregationv1alpha1.ReclaimDelete {
-		return err
-	}
-	return k.CheckUnused(ctx, u, "owner:"+u.Status.Username)
+	return k.CheckUpdate(ctx, k.Deleted(u), u)
 }
 
 // change is a plan to update a user.
@@ -119,7 +117,8 @@ func (k *Kind) planUpdate(ctx context.Context, was, wanted object) (*change, err
 	return c, err
 }
 
-// begin determines the Coder user that the caller acts as to change a user.
+// begin determines the Coder user that the caller acts as to change a user. It returns an error if
+// the change requests a deletion that Coder would refuse.
 func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 	s := subjectOf(c.was.Name, c.was.Status.Username)
 	s.Deletes = c.deletes && !c.asks() && !c.addsOwner
@@ -128,15 +127,18 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 		// All roles, not only the new ones: from now on they are restored as this caller.
 		s.Grants = c.now.Owned.with(c.target).allRoles()
 	}
-	ctx, as, err := k.Actors.Begin(ctx, c.connection, s)
+	acted, as, err := k.Actors.Begin(ctx, c.connection, s)
 	if err != nil {
-		return ctx, err
+		return acted, err
 	}
 	if as != nil && (c.deletes || c.addsOwner) {
-		err = k.MayDelete(ctx, c.connection, s, c.id)
+		err = k.MayDelete(acted, c.connection, s, c.id)
 	}
 	if c.deletes {
 		c.now.DeletedBy = as
+		if err == nil {
+			err = k.checkReclaim(ctx, c.was)
+		}
 	}
 	if c.asks() || c.changesOwned() {
 		c.now.Refused = nil
@@ -145,7 +147,7 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 			c.now.By = as
 		}
 	}
-	return ctx, err
+	return acted, err
 }
 
 // update changes a user, first in Coder, then in the record.
@@ -227,6 +229,26 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return err
 	}
 	return k.Records.Delete(ctx, record)
+}
+
+// checkReclaim returns an error if Coder would refuse what the reclaim policy of a user requests. Like
+// CheckUnused it accepts a user with finalizers.
+func (k *Kind) checkReclaim(ctx context.Context, u object) error {
+	switch {
+	case u.Spec.ReclaimPolicy == aggregationv1alpha1.ReclaimDelete:
+		return k.CheckUnused(ctx, u, "owner:"+u.Status.Username)
+	case len(u.Finalizers) > 0:
+		return nil
+	}
+	connection, id, err := k.Locate(ctx, u)
+	if err != nil {
+		return err
+	}
+	user, err := connection.Client.UserByID(ctx, id)
+	if err == nil && !user.IsSuspended() && slices.Contains(user.Roles, "owner") {
+		err = apierrors.NewConflict(resource, u.Name, errors.New("remove the role \"owner\" first: Coder does not suspend Owners"))
+	}
+	return err
 }
 
 // reclaim suspends or deletes a user in Coder, as the reclaim policy of its object says.
