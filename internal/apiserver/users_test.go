@@ -431,6 +431,33 @@ func TestDriftOfUsers(t *testing.T) {
 	})
 }
 
+// TestRefusedFieldsOfUsers checks that a field that Coder does not accept does not prevent the
+// correction of the others.
+func TestRefusedFieldsOfUsers(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddOrganization("second")
+	f.applyUser(t, zoe(map[string]any{"roles": []any{"auditor"}, "suspended": false, "organizations": []any{map[string]any{"name": "second"}}}))
+	f.coder.RenameOrganization("second", "infra")
+	f.coder.SetMember("zoe", "coder")
+	f.coder.EditUser("zoe", "", false, "template-admin")
+	corrected := func(u coderdtest.UserState) bool { return slices.Equal(u.Roles, []string{"auditor"}) && !u.Suspended }
+	f.userIs(t, "zoe", "the role is corrected", corrected)
+	until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
+		return condition(u, "Synced") == "False ChangeRefused" && at(u, "status", "roles") == "[auditor]" &&
+			strings.Contains(at(u, "status", "conditions"), "Coder does not accept spec.organizations: ")
+	})
+	// Also while the correction of the organizations is not tried again.
+	f.coder.EditUser("zoe", "", true, "user-admin")
+	f.userIs(t, "zoe", "roles and suspension are corrected", corrected)
+	// Each field that Coder does not accept is named.
+	f.applyUser(t, zoe(map[string]any{"suspended": true, "organizations": []any{map[string]any{"name": "second"}}}))
+	f.coder.EditUser("zoe", "", false, "owner")
+	until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
+		conditions := at(u, "status", "conditions")
+		return strings.Contains(conditions, "spec.organizations: ") && strings.Contains(conditions, "spec.suspended: ")
+	})
+}
+
 // TestEmptyListsOfUsers checks that an empty list in a manifest is owned like any other: a role that is
 // granted later is taken away again.
 func TestEmptyListsOfUsers(t *testing.T) {

@@ -100,10 +100,16 @@ func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string 
 }
 
 // synced returns the verdict of condition Synced.
-func synced(drifted []string, no *refused) registry.Verdict {
+func synced(drifted []string, refusals map[string]refused) registry.Verdict {
+	var no []string
+	for _, name := range drifted {
+		if r, ok := refusals[name]; ok {
+			no = append(no, "spec."+name+": "+r.Message)
+		}
+	}
 	switch {
-	case len(drifted) > 0 && no != nil:
-		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept "+names(drifted)+": "+no.Message)
+	case len(no) > 0:
+		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept "+strings.Join(no, "; "))
 	case len(drifted) > 0:
 		return registry.False(aggregationv1alpha1.ReasonDrifted, names(drifted)+" differs in Coder and is being applied again")
 	}
@@ -114,7 +120,7 @@ func names(fields []string) string { return "spec." + strings.Join(fields, ", sp
 
 func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	drifted := drift(in.Owned, u.Status)
-	sync := synced(drifted, in.Refused)
+	sync := synced(drifted, in.Refusals)
 	ready := registry.True(aggregationv1alpha1.ReasonActive, "the user can log in")
 	switch {
 	case len(drifted) > 0:
@@ -127,7 +133,7 @@ func (k *Kind) conditions(u object, in intent, was object) []metav1.Condition {
 	reconciling, stalled := registry.False(ready.Reason, ready.Message), registry.False(ready.Reason, ready.Message)
 	switch {
 	case len(drifted) == 0:
-	case in.Refused == nil:
+	case sync.Reason == aggregationv1alpha1.ReasonDrifted:
 		reconciling.Status = metav1.ConditionTrue
 	default:
 		stalled.Status = metav1.ConditionTrue

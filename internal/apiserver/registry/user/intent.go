@@ -40,10 +40,11 @@ type intent struct {
 	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 	// Email is the address of a user that is being created.
 	Email string `json:"email,omitempty"`
-	// Refused is the reason why Coder does not accept the owned fields.
-	Refused *refused `json:"refused,omitempty"`
+	// Refusals are the owned fields that Coder does not accept.
+	Refusals map[string]refused `json:"refusals,omitempty"`
 }
 
+// refused is the reason why Coder does not accept a field, and when it was asked last.
 type refused struct {
 	Message string      `json:"message"`
 	At      metav1.Time `json:"at"`
@@ -55,7 +56,7 @@ func intentOf(record *metadata.Record) (intent, error) { return registry.ReadInt
 // stored returns the intent as it is stored in a record.
 func (in intent) stored() intent {
 	if in.Owned == (settings{}) {
-		in.By, in.Refused = nil, nil
+		in.By, in.Refusals = nil, nil
 	}
 	return in
 }
@@ -139,6 +140,20 @@ func (f settings) with(over settings) settings {
 	return settings{
 		FullName: cmp.Or(over.FullName, f.FullName), Suspended: cmp.Or(over.Suspended, f.Suspended),
 		Roles: cmp.Or(over.Roles, f.Roles), Organizations: cmp.Or(over.Organizations, f.Organizations),
+	}
+}
+
+// only returns one of the fields.
+func (f settings) only(name string) settings {
+	switch name {
+	case "fullName":
+		return settings{FullName: f.FullName}
+	case "suspended":
+		return settings{Suspended: f.Suspended}
+	case "roles":
+		return settings{Roles: f.Roles}
+	default:
+		return settings{Organizations: f.Organizations}
 	}
 }
 

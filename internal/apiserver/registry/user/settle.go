@@ -2,6 +2,8 @@ package user
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,15 +47,14 @@ func (k *Kind) Settle(
 		}
 		return true, k.Records.Delete(ctx, record)
 	}
+	lately := func(name string) bool { return k.Clock.Since(in.Refusals[name].At.Time) < refusedFor }
 	drifted := k.drift(ctx, connection, item, in)
 	switch {
-	case len(drifted) == 0 && in.Refused == nil:
-		return false, nil
-	case len(drifted) == 0:
-		in.Refused = nil
+	case len(drifted) == 0 && len(in.Refusals) > 0:
+		in.Refusals = nil
 		_, err := k.Save(ctx, record, nil, in.stored())
 		return true, err
-	case in.Refused != nil && k.Clock.Since(in.Refused.At.Time) < refusedFor:
+	case len(slices.DeleteFunc(drifted, lately)) == 0:
 		return false, nil
 	}
 	// The item may come from a list, and the cached roles in organizations are older than that.
@@ -64,19 +65,32 @@ func (k *Kind) Settle(
 	if drifted = k.drift(ctx, connection, now, in); len(drifted) == 0 {
 		return true, nil
 	}
-	as, err := k.Actors.Later(ctx, connection, in.By, s)
-	if err == nil {
-		err = converge(as, connection.Client, now, in.Owned)
+	as, noActor := k.Actors.Later(ctx, connection, in.By, s)
+	refusals := map[string]refused{}
+	for _, name := range drifted {
+		if lately(name) {
+			refusals[name] = in.Refusals[name]
+			continue
+		}
+		// A field that Coder refuses does not prevent the correction of the others.
+		problem := noActor
+		if problem == nil {
+			problem = converge(as, connection.Client, now, in.Owned.only(name))
+		}
+		// The next attempt creates another token, if Coder does not accept this one.
+		temporary, no := coderd.IsUnauthorized(problem), ""
+		if problem = k.Fault(record.Name, problem); isRefusal(problem) && !temporary {
+			no = problem.Error()
+			refusals[name] = refused{Message: no, At: registry.Seconds(k.Clock.Now())}
+		} else {
+			err = errors.Join(err, problem)
+		}
+		log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "field", name, "refused", no)
 	}
-	// The next attempt creates another token, if Coder does not accept this one.
-	temporary, no := coderd.IsUnauthorized(err), ""
-	if err = k.Fault(record.Name, err); isRefusal(err) && !temporary {
-		no = err.Error()
-	}
-	log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
-	if no != "" {
-		in.Refused = &refused{Message: no, At: registry.Seconds(k.Clock.Now())}
-		_, err = k.Save(ctx, record, nil, in.stored())
+	if !maps.Equal(refusals, in.Refusals) {
+		in.Refusals = refusals
+		_, unsaved := k.Save(ctx, record, nil, in.stored())
+		err = errors.Join(err, unsaved)
 	}
 	return true, err
 }

@@ -141,7 +141,7 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 		}
 	}
 	if c.asks() || c.changesOwned() {
-		c.now.Refused = nil
+		c.now.Refusals = nil
 		// Roles are never restored as a caller who did not set them.
 		if roles || len(c.before.Owned.allRoles()) == 0 {
 			c.now.By = as
