@@ -3,6 +3,7 @@ package user
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,9 +43,12 @@ type plane struct {
 	client *coderd.Client
 	names  map[uuid.UUID]string
 	named  time.Time
-	// missed is the time of the last read of the names for an organization without a name.
+	// missed is the time of the last failed read of the names for an organization without a name.
 	missed map[uuid.UUID]time.Time
-	lists  map[uuid.UUID]list
+	// deleted are the organizations that a read of all names does not contain. Coder keeps the last
+	// member of a deleted organization.
+	deleted map[uuid.UUID]bool
+	lists   map[uuid.UUID]list
 	// read is the time of the last read of any list.
 	read time.Time
 	// tokens are the tokens of each user, newest first.
@@ -61,20 +65,24 @@ func newMembers(c clock.PassiveClock, age time.Duration) *members {
 	return &members{clock: c, age: age, planes: map[types.NamespacedName]*plane{}}
 }
 
-// of returns the organizations of a user, with the roles in them.
+// of returns the organizations of a user, with the roles in them. It skips deleted organizations.
 func (m *members) of(ctx context.Context, connection connections.Connection, user coderd.User) []aggregationv1alpha1.CoderUserOrganization {
 	p := m.plane(connection)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []aggregationv1alpha1.CoderUserOrganization
 	for _, id := range user.OrganizationIDs {
+		name := m.name(ctx, p, id)
+		if name == "" {
+			continue
+		}
 		roles, known := user.OrganizationRoles[id]
 		if known {
 			p.learn(id, user.ID, roles)
 		} else {
 			roles = m.list(ctx, p, id).roles[user.ID]
 		}
-		all = append(all, aggregationv1alpha1.CoderUserOrganization{Name: m.name(ctx, p, id), Roles: roles})
+		all = append(all, aggregationv1alpha1.CoderUserOrganization{Name: name, Roles: roles})
 	}
 	return normalOrganizations(all)
 }
@@ -84,7 +92,9 @@ func (m *members) plane(connection connections.Connection) *plane {
 	defer m.mu.Unlock()
 	p := m.planes[connection.ControlPlane]
 	if p == nil || p.client != connection.Client {
-		p = &plane{client: connection.Client, lists: map[uuid.UUID]list{}, missed: map[uuid.UUID]time.Time{}}
+		p = &plane{
+			client: connection.Client, lists: map[uuid.UUID]list{}, missed: map[uuid.UUID]time.Time{}, deleted: map[uuid.UUID]bool{},
+		}
 		m.planes[connection.ControlPlane] = p
 	}
 	return p
@@ -114,11 +124,6 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	}
 	p.read = now
 	roles, err := p.client.Members(ctx, due)
-	if coderd.IsNotFound(err) && due != organization {
-		// The organization was deleted.
-		delete(p.lists, due)
-		return p.lists[organization]
-	}
 	if err != nil {
 		log.FromContext(ctx).Info("Could not read the members of an organization; serving the last known roles", "id", due, "error", err.Error())
 		roles = p.lists[due].roles
@@ -130,11 +135,12 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	return p.lists[organization]
 }
 
-// name returns the name of an organization, and its id if the name cannot be read.
+// name returns the name of an organization, its id if the name cannot be read, and "" if the
+// organization was deleted.
 func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) string {
 	name, ok := p.names[organization]
 	now := m.clock.Now()
-	missed := !ok && now.Sub(p.missed[organization]) >= m.age
+	missed := !ok && !p.deleted[organization] && now.Sub(p.missed[organization]) >= m.age
 	if now.Sub(p.named) >= organizationsAge || missed {
 		p.named = now
 		if all, err := p.client.Organizations(ctx); err == nil {
@@ -142,13 +148,14 @@ func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) st
 			for _, o := range all {
 				p.names[o.ID] = o.Name
 			}
+			name, ok = p.names[organization]
+			p.deleted[organization] = !ok
+			maps.DeleteFunc(p.lists, func(id uuid.UUID, _ list) bool { return p.names[id] == "" })
+		} else if !ok {
+			p.missed[organization] = now
 		}
-		name, ok = p.names[organization]
 	}
-	if missed && !ok {
-		p.missed[organization] = now
-	}
-	if !ok {
+	if !ok && !p.deleted[organization] {
 		return organization.String()
 	}
 	return name

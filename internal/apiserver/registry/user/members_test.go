@@ -2,6 +2,7 @@ package user
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -48,10 +49,8 @@ func TestMembersOfSeveralOrganizations(t *testing.T) {
 	if roles, requests := read(); roles != "[{coder [organization-auditor]} {second [organization-auditor]} {third [organization-auditor]}]" || requests != 3 {
 		t.Fatalf("first: %s after %d requests", roles, requests)
 	}
-	// The organization of this user does not exist any more.
-	m.of(t.Context(), connection, coderd.User{ID: uuid.New(), OrganizationIDs: []uuid.UUID{uuid.New()}})
 	setRoles("organization-admin")
-	for requests := 5; requests <= 8; requests++ {
+	for requests := 4; requests <= 7; requests++ {
 		clock.SetTime(clock.Now().Add(61 * time.Second))
 		for range 2 {
 			if _, got := read(); got != requests {
@@ -63,6 +62,44 @@ func TestMembersOfSeveralOrganizations(t *testing.T) {
 		t.Errorf("after a round: %s", roles)
 	}
 	if lists := m.planes[connection.ControlPlane].lists; len(lists) != len(organizations) {
+		t.Errorf("the lists are %v", lists)
+	}
+}
+
+// TestMembersOfADeletedOrganization checks that a deleted organization, whose last member Coder keeps, is
+// not shown and not read, and that its id is shown if it is not known whether it is deleted.
+func TestMembersOfADeletedOrganization(t *testing.T) {
+	server := coderdtest.New(t)
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	m, id := newMembers(clock, time.Minute), uuid.New()
+	read := func() (string, map[string]int) {
+		clock.SetTime(clock.Now().Add(61 * time.Second))
+		user := coderd.User{ID: uuid.New(), OrganizationIDs: []uuid.UUID{id}}
+		return fmt.Sprint(m.of(t.Context(), connections.Connection{Client: client}, user)), server.Requests()
+	}
+	remove := server.Fail(coderdtest.Fault{})
+	if got, _ := read(); got != "[{"+id.String()+" []}]" {
+		t.Errorf("while Coder does not answer: %s", got)
+	}
+	remove()
+	got, before := read()
+	if got != "[]" {
+		t.Errorf("deleted: %s", got)
+	}
+	if got, after := read(); got != "[]" || !maps.Equal(before, after) {
+		t.Errorf("again: %s, requests %v, before %v", got, after, before)
+	}
+	// Also while the names cannot be read again.
+	clock.SetTime(clock.Now().Add(organizationsAge))
+	server.Fail(coderdtest.Fault{})
+	if got, _ := read(); got != "[]" {
+		t.Errorf("while Coder does not answer: %s", got)
+	}
+	if lists := m.plane(connections.Connection{Client: client}).lists; len(lists) > 0 {
 		t.Errorf("the lists are %v", lists)
 	}
 }
