@@ -98,6 +98,24 @@ func TestServerSideApply(t *testing.T) {
 	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "spec", "ttlMillis") == "7200000" })
 }
 
+// TestApplyOfNoTTL checks that a manifest that removes the TTL and the schedule of a workspace equals the
+// object from then on.
+func TestApplyOfNoTTL(t *testing.T) {
+	f := newFixture(t)
+	apply(t, f.ws(), by("gitops"), spec("ttlMillis", int64(3_600_000), "autostartSchedule", "0 9 * * 1-5"), nil)
+	wanted := spec("ttlMillis", int64(0), "autostartSchedule", "")
+	apply(t, f.ws(), by("gitops"), wanted, nil)
+	settled := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+	for path, want := range wanted {
+		if got, found, err := unstructured.NestedFieldNoCopy(settled.Object, "spec", path); !found || got != want {
+			t.Errorf("spec.%s is %v, want %v: %v", path, got, want, err)
+		}
+	}
+	if again := apply(t, f.ws(), by("gitops"), wanted, nil); again.GetResourceVersion() != settled.GetResourceVersion() {
+		t.Errorf("the same again wrote %v, was %v", again.Object, settled.Object)
+	}
+}
+
 // TestApplyOfATemplateNameInAnotherCase checks that the object shows the name in Coder, and that the same manifest can be
 // applied again.
 func TestApplyOfATemplateNameInAnotherCase(t *testing.T) {

@@ -27,7 +27,7 @@ func TestWorkspaceLifecycle(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	created, err := f.ws().Create(ctx, workspaceObject("coder.ada.dev", map[string]any{
-		"templateName": "starter", "organization": "default", "ttlMillis": int64(3_600_500),
+		"templateName": "starter", "organization": "default", "ttlMillis": int64(3_600_000),
 	}), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

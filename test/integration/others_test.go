@@ -249,8 +249,8 @@ func byName(list *unstructured.UnstructuredList) map[string]*unstructured.Unstru
 }
 
 func ttlOf(object *unstructured.Unstructured) *time.Duration {
-	millis, ok, _ := unstructured.NestedInt64(object.Object, "spec", "ttlMillis")
-	if !ok {
+	millis, _, _ := unstructured.NestedInt64(object.Object, "spec", "ttlMillis")
+	if millis == 0 {
 		return nil
 	}
 	ttl := time.Duration(millis) * time.Millisecond

@@ -113,12 +113,10 @@ func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec 
 		TemplateVersionPreset: n.Preset,
 		Parameters:            parametersOf(n),
 		Running:               ptr.To(isStarted(w) || n.Restart > 0),
-		AutostartSchedule:     w.Autostart,
+		AutostartSchedule:     ptr.To(ptr.Deref(w.Autostart, "")),
 		AutomaticUpdates:      shared(cmp.Or(w.AutomaticUpdates, updatesNever)),
 		Dormant:               ptr.To(w.Dormant),
-	}
-	if w.TTL != nil {
-		spec.TTLMillis = ptr.To(w.TTL.Milliseconds())
+		TTLMillis:             ptr.To(ptr.Deref(w.TTL, 0).Milliseconds()),
 	}
 	if c := n.Change; c != nil {
 		if c.Running != nil {

@@ -38,7 +38,7 @@ func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 		spec.Dormant = ptr.To(false)
 	}
 	spec.AutomaticUpdates = cmp.Or(spec.AutomaticUpdates, updatesNever)
-	*spec = canonical(*spec)
+	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
 }
 
 // PrepareForUpdate restores the status, keeps the current value of unset fields, and increments the
@@ -65,7 +65,7 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		// A workspace that becomes dormant is stopped.
 		spec.Running = ptr.To(false)
 	}
-	*spec = canonical(*spec)
+	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
 	ws.Generation = current.Generation
 	if !equality.Semantic.DeepEqual(*spec, was) {
 		ws.Generation++
@@ -86,22 +86,6 @@ func keepOwn(ctx context.Context, ws, current object) {
 	if requestedAction(ctx) == "" {
 		delete(ws.Annotations, actionAnnotation)
 	}
-}
-
-// canonical normalizes a spec to the form that Coder returns, so that an equal value is no change:
-// a TTL of 0 and an empty schedule become nil, a TTL is rounded down to minutes, and a UUID is in
-// lower case.
-func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec) aggregationv1alpha1.CoderWorkspaceSpec {
-	if ttl := spec.TTLMillis; ttl != nil && *ttl == 0 {
-		spec.TTLMillis = nil
-	} else if ttl != nil && *ttl >= minTTLMillis {
-		spec.TTLMillis = ptr.To(*ttl - *ttl%minTTLMillis)
-	}
-	if spec.AutostartSchedule != nil && *spec.AutostartSchedule == "" {
-		spec.AutostartSchedule = nil
-	}
-	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
-	return spec
 }
 
 // Validate implements rest.RESTCreateStrategy.

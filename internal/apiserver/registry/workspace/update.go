@@ -108,12 +108,12 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 // applySettings applies the changes that need no build. It skips values that Coder already has.
 func (p *prepared) applySettings(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
 	client, w := p.connection.Client, &p.workspace
-	if ttl := registry.Millis(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
+	if ttl := registry.Millis(spec.TTLMillis); d.ttl && ptr.Deref(w.TTL, 0) != ptr.Deref(ttl, 0) {
 		if err := client.SetTTL(ctx, p.id, ttl); err != nil {
 			return err
 		}
 	}
-	if d.autostart && !ptr.Equal(w.Autostart, spec.AutostartSchedule) {
+	if d.autostart && ptr.Deref(w.Autostart, "") != ptr.Deref(spec.AutostartSchedule, "") {
 		if err := client.SetAutostart(ctx, p.id, spec.AutostartSchedule); err != nil {
 			return err
 		}
@@ -236,8 +236,8 @@ type difference struct {
 // omits keeps its value in Coder, so it is no difference.
 func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 	d := difference{
-		ttl:       !ptr.Equal(was.TTLMillis, spec.TTLMillis),
-		autostart: !ptr.Equal(was.AutostartSchedule, spec.AutostartSchedule),
+		ttl:       ptr.Deref(was.TTLMillis, 0) != ptr.Deref(spec.TTLMillis, 0),
+		autostart: ptr.Deref(was.AutostartSchedule, "") != ptr.Deref(spec.AutostartSchedule, ""),
 		updates:   spec.AutomaticUpdates != "" && was.AutomaticUpdates != spec.AutomaticUpdates,
 		dormant:   spec.Dormant != nil && !ptr.Equal(was.Dormant, spec.Dormant),
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -26,7 +27,7 @@ const devName = "coder.ada.dev"
 func TestCreate(t *testing.T) {
 	w := newFixture(t)
 	made, err := w.create(newWorkspace(devName, labelled("team", "blue"), parameter("size", "2"), func(ws *aggregationv1alpha1.CoderWorkspace) {
-		ws.Spec.TTLMillis, ws.Spec.AutomaticUpdates = ptr.To[int64](3_600_500), "always"
+		ws.Spec.TTLMillis, ws.Spec.AutomaticUpdates = ptr.To[int64](3_600_000), "always"
 		ws.Labels[aggregationv1alpha1.LabelControlPlaneName] = "forged"
 	}))
 	w.must(err)
@@ -39,6 +40,7 @@ func TestCreate(t *testing.T) {
 		Organization: "coder", TemplateName: "starter", TemplateVersionID: ws.Status.LatestBuild.TemplateVersionID,
 		Parameters: []aggregationv1alpha1.WorkspaceParameter{{Name: "size", Value: "2"}},
 		Running:    ptr.To(true), TTLMillis: ptr.To[int64](3_600_000), AutomaticUpdates: "always", Dormant: ptr.To(false),
+		AutostartSchedule: ptr.To(""),
 	}
 	if diff := cmp.Diff(want, ws.Spec); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -430,6 +432,19 @@ func TestPartialFailure(t *testing.T) {
 	}
 }
 
+// TestTTLWithSeconds checks that a TTL that is not whole minutes, which Coder takes from a template, stays
+// as it is while other fields change.
+func TestTTLWithSeconds(t *testing.T) {
+	w := newFixture(t)
+	id := w.coder.AddWorkspace("ada", w.template, "dev")
+	w.coder.SetTTL(id, ptr.To(90*time.Second))
+	w.mirror()
+	w.mustUpdate(devName, running(false))
+	if ws := w.object(devName); *ws.Spec.TTLMillis != 90_000 || *ws.Spec.Running || ws.Generation != 2 {
+		t.Errorf("generation %d: %+v", ws.Generation, ws.Spec)
+	}
+}
+
 func TestRefusedSpecs(t *testing.T) {
 	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
@@ -458,6 +473,7 @@ func TestRefusedSpecs(t *testing.T) {
 		"automatic updates": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutomaticUpdates = "often" }, "spec.automaticUpdates", "always", false, false},
 		"short life":        {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](5) }, "spec.ttlMillis", "60000", false, false},
 		"long life":         {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](31 * 86_400_000) }, "spec.ttlMillis", "30 days", false, false},
+		"life with seconds": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](3_600_500) }, "spec.ttlMillis", "whole minutes", false, false},
 		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "5 fields", false, false},
 		"bad time zone": {func(ws *aggregationv1alpha1.CoderWorkspace) {
 			ws.Spec.AutostartSchedule = ptr.To("CRON_TZ=Mars/Base 30 9 * * *")
