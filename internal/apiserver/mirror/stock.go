@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
@@ -79,14 +80,25 @@ func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
 	}}
 }
 
-// readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. If a user is
-// not found, the token may no longer see that user.
+// readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. It answers 404
+// Not Found for a user that its database does not contain, for example after it was restored from a
+// backup, and for one that the token may not see. An owner may see all users, so for an owner
+// readUser returns 410 instead.
 func readUser(coder Coder, ctx context.Context, id uuid.UUID) (coderd.User, error) {
 	user, err := coder.UserByID(ctx, id)
-	if coderd.IsNotFound(err) && !isGone(err) {
-		err = fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
+	if !coderd.IsNotFound(err) || isGone(err) {
+		return user, err
 	}
-	return user, err
+	me, meErr := coder.Me(ctx)
+	switch {
+	case meErr != nil:
+		return user, meErr
+	case slices.Contains(me.Roles, roleOwner):
+		return user, &coderd.Error{
+			Op: fmt.Sprintf("reading user %s", id), StatusCode: http.StatusGone, Message: "Coder has no user with this id",
+		}
+	}
+	return user, fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
 }
 
 // uidOf returns the UID of an item's object.

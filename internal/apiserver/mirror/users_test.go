@@ -74,7 +74,7 @@ func (c *fakeCoder) UserByID(_ context.Context, id uuid.UUID) (out coderd.User, 
 	err = c.call("one user", 3, func() {
 		u, ok := c.users[id]
 		switch out = u; {
-		case c.blind:
+		case c.blind, c.hidden[id]:
 			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
 		case !ok:
 			answer = &coderd.Error{Op: "reading", StatusCode: 410, Message: "gone"}
@@ -115,8 +115,29 @@ func TestUsers(t *testing.T) {
 	s.mirror.Hint("CoderUser", c.name, ada)
 	s.wantUsers(2*time.Second, map[string]string{"ada": "4", "eve": "1", "new": "1"})
 	// If Coder shows no user any more, no user is removed.
-	c.blind = true
+	c.blind, c.roles = true, nil
 	s.wantUsers(2*time.Minute, map[string]string{"ada": "4", "eve": "1", "new": "1"})
+}
+
+// TestUsersMissingFromABackup checks that users whom a restored database does not contain are removed, together with
+// deleted users, and that another user may have the name of one. The token must see all users.
+func TestUsersMissingFromABackup(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	ada, bob := c.putUser("ada", "1"), c.putUser("bob", "1")
+	c.putUser("eve", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	c.roles, c.hidden = nil, map[uuid.UUID]bool{ada: true}
+	delete(c.users, bob)
+	s.wantUsers(5*time.Minute, map[string]string{"ada": "1", "bob": "1", "eve": "1"})
+	c.roles = []string{"owner"}
+	c.putUser("ada", "2")
+	s.wantUsers(2*time.Minute, map[string]string{"ada": "2", "eve": "1"})
+	c.calls = map[string]int{}
+	s.run(10 * time.Minute)
+	if n := c.calls["one user"]; n > 0 {
+		t.Errorf("%d requests for single users although none changed", n)
+	}
 }
 
 // TestObjectOfASuspendedUserIsDeleted checks that the object of a user who stays in Coder is gone for a moment after
