@@ -195,6 +195,87 @@ func TestAChangeThatWaitsKeepsItsPerson(t *testing.T) {
 	}
 }
 
+// TestAnotherUserTakesOver checks that what a Coder user requested is refused after the user was suspended or deleted in
+// Coder, and that a caller who may delete the workspace can request its deletion again.
+func TestAnotherUserTakesOver(t *testing.T) {
+	for name, leave := range map[string]func(*coderdtest.Server){
+		"suspended":        func(c *coderdtest.Server) { c.SuspendUser("ada") },
+		"no longer exists": func(c *coderdtest.Server) { c.RemoveUser("ada") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, coderdtest.WithManualBuilds())
+			newPeople(t, f)
+			for _, name := range []string{"coder.ada.dev", "coder.ada.two"} {
+				if err := f.createAs(t, "person:king", name, map[string]any{"templateName": "starter"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := f.as(t, "person:alice", workspacesGVR).Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.patch(t, "person:alice", "coder.ada.two", `{"spec":{"running":false}}`); err != nil {
+				t.Fatal(err)
+			}
+			leave(f.coder)
+			f.coder.FinishBuilds()
+			f.workspace(t, "coder.ada.two", func(ws *unstructured.Unstructured) bool {
+				return condition(ws, "Stalled") == "True ChangeRefused" && strings.Contains(at(ws, "status"), name)
+			})
+			f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+				return condition(ws, "DeletionFailed") == "True DeletionFailed" && strings.Contains(at(ws, "status"), name)
+			})
+			mustForbid(t, f.as(t, "person:carol", workspacesGVR).Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}), `coderusers "ada"`)
+			dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+			mustForbid(t, f.as(t, "person:carol", workspacesGVR).Delete(t.Context(), "coder.ada.dev", dry), `coderusers "ada"`)
+			mustForbid(t, f.as(t, "person:carol", workspacesGVR).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}), `coderusers "ada"`)
+			f.builds(t, "coder.ada.dev", "start operator")
+			if err := f.as(t, "person:king", workspacesGVR).Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			f.builds(t, "coder.ada.dev", "start operator", "delete operator")
+			f.coder.FinishBuilds()
+			gone(t, f.ws(), "coder.ada.dev")
+		})
+	}
+}
+
+// TestAnotherUserTakesOverTemplatesAndUsers checks that the deletion of a template or a user with a finalizer is done as the
+// last caller who requested it.
+func TestAnotherUserTakesOverTemplatesAndUsers(t *testing.T) {
+	f := newFixture(t)
+	newPeople(t, f)
+	f.coder.AddUser("tess", "template-admin", "user-admin")
+	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}}, {match: {userName: "person:tess"}, coderUser: {username: tess}}]`)
+	objects := map[string]schema.GroupVersionResource{"coder.starter": templatesGVR, "bob": usersGVR}
+	finalizers := func(name, finalizers string) error {
+		_, err := f.as(t, "person:carol", objects[name]).Patch(t.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":[`+finalizers+`]}}`), metav1.PatchOptions{})
+		return err
+	}
+	for name, resource := range objects {
+		until(t, f.as(t, "person:king", resource), name, func(*unstructured.Unstructured) bool { return true })
+		if err := finalizers(name, `"example.com/x"`); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.as(t, "person:tess", resource).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.coder.RemoveUser("tess")
+	for name, resource := range objects {
+		mustForbid(t, finalizers(name, ""), `user "tess", who requested the change, no longer exists in Coder`)
+		mustForbid(t, f.as(t, "person:alice", resource).Delete(t.Context(), name, metav1.DeleteOptions{}), `user "ada"`)
+		if err := f.as(t, "person:king", resource).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := finalizers(name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	gone(t, f.tmpl(), "coder.starter")
+	f.userIs(t, "bob", "suspended", func(u coderdtest.UserState) bool { return u.Suspended })
+}
+
 func TestUnmappedCallersNeedAPermission(t *testing.T) {
 	f := newFixture(t)
 	newPeople(t, f)

@@ -151,12 +151,13 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 		return ctx, nil
 	}
 	found, err := a.known(connection, "id:"+as.ID.String(), func() (coderd.User, error) {
-		found, err := connection.Client.UserByName(ctx, as.ID.String())
+		// A lookup by name would also return a deleted user.
+		found, err := connection.Client.UserByID(ctx, as.ID)
 		if coderd.IsNotFound(err) {
-			err = problem("user %q, who requested the change, no longer exists in Coder", as.Username)
+			err = problem("user %q, who requested the change, no longer exists in Coder; request it again as another user", as.Username)
 		}
 		if err == nil && found.IsSuspended() {
-			err = problem("user %q, who requested the change, is suspended in Coder", found.Username)
+			err = problem("user %q, who requested the change, is suspended in Coder; activate the user, or request it again as another user", found.Username)
 		}
 		return found, err
 	})

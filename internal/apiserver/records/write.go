@@ -18,6 +18,17 @@ import (
 // ErrChanged means that a record no longer has the expected revision.
 var ErrChanged = errors.New("the record changed in the meantime")
 
+type deletionKey struct{}
+
+// WithDeletion returns the context of a request to delete objects. The Writer gets such a request
+// even if the object is already being deleted, because the caller may be another one.
+func WithDeletion(ctx context.Context) context.Context {
+	return context.WithValue(ctx, deletionKey{}, true)
+}
+
+// IsDeletion reports whether the context is that of a request to delete objects.
+func IsDeletion(ctx context.Context) bool { return ctx.Value(deletionKey{}) != nil }
+
 // Create implements storage.Interface.
 func (s *Store) Create(ctx context.Context, key string, object, out runtime.Object, _ uint64) error {
 	key, err := s.key(key)
@@ -173,7 +184,7 @@ func (s *Store) same(b *basis, wanted Object) bool {
 // try commits a decision. done is false after a conflict, and if the decision must be repeated with
 // the newest state.
 func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, out runtime.Object) (done bool, err error) {
-	if wanted != nil && s.same(b, wanted) {
+	if wanted != nil && s.same(b, wanted) && !IsDeletion(ctx) {
 		if err := s.versioner.UpdateObject(wanted, b.revision); err != nil {
 			return true, err
 		}

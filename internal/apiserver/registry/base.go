@@ -198,7 +198,7 @@ func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s impersonation.Subjec
 // a deletion, and a new owner reference, because the garbage collector deletes objects because of
 // owner references.
 func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject, inCoder bool) (context.Context, *impersonation.As, error) {
-	deletes, addsOwner := Deletes(was, wanted), AddsOwner(was, wanted)
+	deletes, addsOwner := Deletes(ctx, was, wanted), AddsOwner(was, wanted)
 	if !inCoder && !deletes && !addsOwner {
 		return ctx, nil, nil
 	}
@@ -253,9 +253,10 @@ func (b *Base[T]) CheckUnused(ctx context.Context, obj T, query string) error {
 }
 
 // Deletes reports whether an update requests the deletion of an object. The Store sets the grace
-// period then. A deletion that was only started in Coder has a timestamp and no grace period.
-func Deletes(was, wanted metav1.Object) bool {
-	return was.GetDeletionGracePeriodSeconds() == nil && wanted.GetDeletionGracePeriodSeconds() != nil
+// period then. A deletion that was only started in Coder has a timestamp and no grace period. A
+// deletion that was requested before can be requested again, by another caller.
+func Deletes(ctx context.Context, was, wanted metav1.Object) bool {
+	return wanted.GetDeletionGracePeriodSeconds() != nil && (was.GetDeletionGracePeriodSeconds() == nil || records.IsDeletion(ctx))
 }
 
 // AddsOwner reports whether an update adds an owner reference, or makes one refer to another object. The

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
 // Checker sends the read requests to Coder that decide whether a write would be accepted, without
@@ -190,7 +191,7 @@ func (r *REST) Delete(
 	if err := r.gate.readOne(ctx, namespace, r.kind.prefix(name)); err != nil {
 		return nil, false, err
 	}
-	obj, gone, err := r.Store.Delete(ctx, name, r.checkedDelete(validate, options.DryRun), options)
+	obj, gone, err := r.Store.Delete(records.WithDeletion(ctx), name, r.checkedDelete(validate, options.DryRun), options)
 	return obj, gone, r.explainNotFound(ctx, name, err)
 }
 
@@ -213,7 +214,7 @@ func (r *REST) DeleteCollection(
 	if err := r.gate.read(ctx, namespace); err != nil {
 		return nil, err
 	}
-	return r.Store.DeleteCollection(ctx, r.checkedDelete(validate, options.DryRun), options, list)
+	return r.Store.DeleteCollection(records.WithDeletion(ctx), r.checkedDelete(validate, options.DryRun), options, list)
 }
 
 // renamed adds to an error about a name in Coder that the object has another name, which it got

@@ -170,6 +170,9 @@ func (s *Server) postToken(r *request) {
 	if s.tokenNamed(u, name) != nil {
 		taken(fmt.Sprintf("A token with name %q already exists.", name))
 	}
+	if !slices.Contains(s.users, u) {
+		refuseDetailed(http.StatusInternalServerError, "Failed to create API key.", "insert API key: pq: Cannot create API key for deleted user")
+	}
 	k := s.insertKey(u, name, codersdk.LoginTypeToken, lifetime)
 	if !s.has(ignoresScopes) {
 		k.Scopes, k.AllowList = body.Scopes, body.AllowList

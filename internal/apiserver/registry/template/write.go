@@ -44,7 +44,7 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, 
 		return nil, err
 	}
 	record := k.RecordOf(was)
-	if registry.Deletes(was, wanted) {
+	if registry.Deletes(ctx, was, wanted) {
 		in, err := intentOf(record)
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
@@ -68,7 +68,7 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, 
 // an error if the change requests a deletion that Coder would refuse.
 func (k *Kind) beginMetadata(ctx context.Context, was, wanted object) (*impersonation.As, error) {
 	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name), false)
-	if err == nil && registry.Deletes(was, wanted) {
+	if err == nil && registry.Deletes(ctx, was, wanted) {
 		err = k.CheckUnused(ctx, was, "organization:"+was.Status.OrganizationName+" template:"+was.Status.TemplateName)
 	}
 	return by, err
@@ -89,7 +89,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 	if err != nil {
 		return err
 	}
-	if was.DeletionTimestamp == nil {
+	if was.DeletionTimestamp == nil || records.IsDeletion(ctx) {
 		ctx, _, err = k.begin(ctx, connection, id, was.Name, true)
 	} else {
 		// Another user may have removed the last finalizer.

@@ -100,7 +100,7 @@ func (c *change) asks() bool { return c.password || c.target != (settings{}) }
 func (k *Kind) planUpdate(ctx context.Context, was, wanted object) (*change, error) {
 	c := &change{
 		was: was, wanted: wanted, record: k.RecordOf(was), target: changed(was.Spec, wanted.Spec),
-		deletes: registry.Deletes(was, wanted), addsOwner: registry.AddsOwner(was, wanted),
+		deletes: registry.Deletes(ctx, was, wanted), addsOwner: registry.AddsOwner(was, wanted),
 	}
 	var err error
 	if c.before, err = intentOf(c.record); err != nil {
@@ -215,7 +215,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return apierrors.NewInternalError(err)
 	}
 	s := subjectOf(was.Name, was.Status.Username)
-	if was.DeletionTimestamp == nil {
+	if was.DeletionTimestamp == nil || records.IsDeletion(ctx) {
 		s.Deletes = true
 		ctx, _, err = k.Actors.Begin(ctx, connection, s)
 	} else {

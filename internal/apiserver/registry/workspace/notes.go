@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -82,6 +83,15 @@ func (n notes) stored() notes {
 		n.By = nil
 	}
 	return n
+}
+
+// delete records the initiator of the deletion. Another initiator does not wait for the next attempt
+// of the earlier one.
+func (n *notes) delete(as *impersonation.As) {
+	if !equality.Semantic.DeepEqual(n.DeletedBy, as) {
+		n.Failed = nil
+	}
+	n.DeletedBy = as
 }
 
 // waits reports whether a change or a restart has not been applied in Coder yet.

@@ -75,8 +75,8 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 		// Any other update keeps the initiator of a change that waits.
 		p.notes.By = as
 	}
-	if registry.Deletes(current, wanted) {
-		p.notes.DeletedBy = as
+	if registry.Deletes(ctx, current, wanted) {
+		p.notes.delete(as)
 	}
 	k.Hint(p.connection.ControlPlane, p.id)
 	if err := p.applySettings(ctx, wanted.Spec, d); err != nil {
@@ -193,8 +193,8 @@ func (k *Kind) keep(
 		return nil, unrecorded(current.Name, err)
 	}
 	n.setSpec(wanted.Spec)
-	if registry.Deletes(current, wanted) {
-		n.DeletedBy = as
+	if registry.Deletes(ctx, current, wanted) {
+		n.delete(as)
 	}
 	record, err := k.save(ctx, current, wanted, n)
 	if err != nil {
