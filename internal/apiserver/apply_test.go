@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +114,72 @@ func TestApplyOfNoTTL(t *testing.T) {
 	}
 	if again := apply(t, f.ws(), by("gitops"), wanted, nil); again.GetResourceVersion() != settled.GetResourceVersion() {
 		t.Errorf("the same again wrote %v, was %v", again.Object, settled.Object)
+	}
+}
+
+// TestApplyAfterCoderMadeItDormant checks that a manifest with running: true starts a workspace that Coder made dormant,
+// unless a client has set dormant, or sends it.
+func TestApplyAfterCoderMadeItDormant(t *testing.T) {
+	f := newFixture(t)
+	wanted := spec("running", true)
+	id := uuid.MustParse(string(apply(t, f.ws(), by("gitops"), wanted, nil).GetUID()))
+	asleep := func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Dormant" }
+	awake := func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Running" && at(ws, "spec", "dormant") == "false"
+	}
+	sleep := func() *unstructured.Unstructured {
+		f.coder.SetDormant(id, true)
+		f.coder.BuildWorkspace(id, "stop")
+		return f.workspace(t, "coder.ada.dev", asleep)
+	}
+	patch := func(body string) error {
+		_, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	f.workspace(t, "coder.ada.dev", awake)
+
+	whole := sleep()
+	if err := unstructured.SetNestedField(whole.Object, true, "spec", "running"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ws().Update(t.Context(), whole, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("a PUT with dormant: true: %v, want 422", err)
+	}
+	dry := by("gitops")
+	dry.DryRun = []string{metav1.DryRunAll}
+	if got := apply(t, f.ws(), dry, wanted, nil); at(got, "spec", "dormant") != "false" || at(got, "spec", "running") != "true" {
+		t.Errorf("a dry run returns %v", got.Object["spec"])
+	}
+	f.workspace(t, "coder.ada.dev", asleep)
+	apply(t, f.ws(), by("gitops"), wanted, nil)
+	f.workspace(t, "coder.ada.dev", awake)
+
+	sleep()
+	if err := patch(`{"spec":{"running":true}}`); err != nil {
+		t.Error(err)
+	}
+	f.workspace(t, "coder.ada.dev", awake)
+
+	if err := patch(`{"spec":{"dormant":true}}`); err != nil {
+		t.Fatal(err)
+	}
+	f.workspace(t, "coder.ada.dev", asleep)
+	_, err := f.ws().Apply(t.Context(), "coder.ada.dev", workspaceObject("coder.ada.dev", wanted), metav1.ApplyOptions{FieldManager: "gitops", Force: true})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("after a client set dormant: %v, want 422", err)
+	}
+}
+
+// TestChangeOfADormantWorkspaceThatRuns checks that other fields can be changed.
+func TestChangeOfADormantWorkspaceThatRuns(t *testing.T) {
+	f := newFixture(t)
+	id := f.addWorkspace(t, "dev")
+	f.coder.SetDormant(id, true)
+	f.hint(id)
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "spec", "dormant") == "true" })
+	_, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(`{"spec":{"ttlMillis":3600000}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -77,7 +77,8 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
 	// dormant is true if the workspace should be dormant: it is stopped and cannot start until
-	// dormant is false. If unset, Coder's value is kept.
+	// dormant is false. If unset, Coder's value is kept, except that a change of running to true
+	// sets dormant to false.
 	// +optional
 	Dormant *bool `json:"dormant,omitempty"`
 }

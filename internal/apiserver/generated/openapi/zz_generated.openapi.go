@@ -2211,7 +2211,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"dormant": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dormant is true if the workspace should be dormant: it is stopped and cannot start until dormant is false. If unset, Coder's value is kept.",
+							Description: "dormant is true if the workspace should be dormant: it is stopped and cannot start until dormant is false. If unset, Coder's value is kept, except that a change of running to true sets dormant to false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -7,9 +7,12 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -57,19 +60,39 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	}
 	spec.TemplateVersionID = cmp.Or(spec.TemplateVersionID, was.TemplateVersionID)
 	spec.AutomaticUpdates = cmp.Or(spec.AutomaticUpdates, was.AutomaticUpdates)
+	sent := spec.Dormant != nil
 	spec.Dormant = cmp.Or(spec.Dormant, was.Dormant)
 	spec.Running = cmp.Or(spec.Running, was.Running)
 	spec.TTLMillis = cmp.Or(spec.TTLMillis, was.TTLMillis)
 	spec.AutostartSchedule = cmp.Or(spec.AutostartSchedule, was.AutostartSchedule)
-	if ptr.Deref(spec.Dormant, false) && !ptr.Deref(was.Dormant, false) {
+	switch {
+	case !ptr.Deref(spec.Dormant, false):
+	case !ptr.Deref(was.Dormant, false):
 		// A workspace that becomes dormant is stopped.
 		spec.Running = ptr.To(false)
+	case !ptr.Deref(was.Running, false) && ptr.Deref(spec.Running, false) && !setsDormant(ctx, ws, sent):
+		// Coder made the workspace dormant. A manifest with running: true stays valid.
+		setRunning(ws, true)
 	}
 	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
 	ws.Generation = current.Generation
 	if !equality.Semantic.DeepEqual(*spec, was) {
 		ws.Generation++
 	}
+}
+
+// setsDormant reports whether a client sets spec.dormant. sent is true if the request contains it. A
+// patch and an apply are merged with the current object first, so the managed fields decide. A PUT
+// contains what its client read, or what it sets: that cannot be distinguished.
+func setsDormant(ctx context.Context, ws object, sent bool) bool {
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "update" && sent {
+		return true
+	}
+	path := fieldpath.MakePathOrDie("spec", "dormant")
+	return slices.ContainsFunc(ws.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		var fields fieldpath.Set
+		return entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && fields.Has(path)
+	})
 }
 
 // keepOwn restores the metadata that the server sets on each object. A client can neither remove it

@@ -89,7 +89,11 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 	default:
 		errs = append(errs, field.NotSupported(specPath.Child("automaticUpdates"), spec.AutomaticUpdates, []string{updatesAlways, updatesNever}))
 	}
-	if ptr.Deref(spec.Dormant, false) && ptr.Deref(spec.Running, false) {
+	// In Coder, a running workspace can be made dormant without a stop.
+	both := func(s aggregationv1alpha1.CoderWorkspaceSpec) bool {
+		return ptr.Deref(s.Dormant, false) && ptr.Deref(s.Running, false)
+	}
+	if both(spec) && !both(old) {
 		errs = append(errs, field.Invalid(specPath.Child("running"), true,
 			"a dormant workspace is stopped: set dormant to false to let it run, or running to false"))
 	}

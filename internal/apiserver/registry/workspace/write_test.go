@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
@@ -99,7 +100,10 @@ func TestCreateStopped(t *testing.T) {
 
 func TestCreateDormant(t *testing.T) {
 	w := newFixture(t)
-	_, err := w.create(newWorkspace(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Dormant = ptr.To(true) }))
+	_, err := w.create(newWorkspace(devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
+		ws.Spec.Dormant = ptr.To(true)
+		ws.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "gitops", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:dormant":{}}}`)}}
+	}))
 	w.must(err)
 	w.mirror()
 	if ws := w.object(devName); w.transitions(ws) != "start stop" || conditionOf(ws, "Ready") != "True Dormant" || !*ws.Spec.Dormant {
