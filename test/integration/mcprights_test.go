@@ -268,8 +268,12 @@ func (r request) looksEverywhereFirst() bool {
 // spare returns permissions that these calls do not need: create_workspace reads the
 // workspace if its watch breaks.
 func spare(tool string) []callers.Right {
-	if tool != "create_workspace" {
-		return nil
+	switch tool {
+	case "create_workspace":
+		return []callers.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces"}}
+	case "update_workspace", "diagnose_workspace":
+		// For callers who may not list templates.
+		return []callers.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "codertemplates"}}
 	}
-	return []callers.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces"}}
+	return nil
 }

@@ -85,7 +85,7 @@ func (k *Kind) Settle(
 		} else {
 			err = errors.Join(err, problem)
 		}
-		log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "field", name, "refused", no)
+		log.FromContext(ctx).Info("Applied the spec to a user that was changed in Coder", "coderUser", item.Username, "fields", []string{name}, "refused", no)
 	}
 	if !maps.Equal(refusals, in.Refusals) {
 		in.Refusals = refusals
