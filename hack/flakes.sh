@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # flakes.sh N [PACKAGE...]: runs the unit and integration tests N times with the race detector, next to a load
 # generator that keeps every processor busy, and prints which tests failed and how often. The tests are compiled once.
-# LOAD is the number of busy loops (default: one for each processor). RACE=off disables the race detector. The logs of
-# failed runs are kept in $CACHE/logs/flakes.
+# LOAD is the number of busy loops (default: one for each processor). RACE=off disables the race detector, and runs the tests
+# that are skipped with it (kubetest.SkipWithRace). The logs of failed runs are kept in $CACHE/logs/flakes.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"

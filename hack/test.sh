@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE...]: unit and integration tests with the race detector. go vet is part of make lint. The
+# test.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
+# (kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is part of make lint. The
 # integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
 # programs are built first. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
 # detector is not used: that takes half of the time, without what must be compiled for the race detector.

@@ -165,6 +165,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 		Spec: aggregationv1alpha1.CoderWorkspaceSpec{
 			Organization: "coder", TemplateName: "full", TemplateVersionID: "11111111-1111-1111-1111-111111111111",
 			Running: ptr.To(true), Dormant: ptr.To(true), AutomaticUpdates: "never",
+			TTLMillis: ptr.To[int64](90_500), AutostartSchedule: ptr.To("CRON_TZ=UTC 30 9 * * 1-5"),
 			Parameters: []aggregationv1alpha1.WorkspaceParameter{
 				{Name: "size", Value: "large"}, {Name: "pin", Value: "4711"}, {Name: "note", Value: "ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z"},
 			},
@@ -177,7 +178,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 func TestManifests(t *testing.T) {
 	plain := fullWorkspace()
 	plain.Name, plain.Spec.Parameters, plain.Spec.Dormant, plain.Status.Outdated = "coder.ada.plain", plain.Spec.Parameters[:1], ptr.To(false), false
-	plain.Status.WorkspaceName = "plain"
+	plain.Spec.TTLMillis, plain.Spec.AutostartSchedule, plain.Status.WorkspaceName = ptr.To[int64](0), ptr.To(""), "plain"
 	deleted, prebuilt := fullWorkspace(), fullWorkspace()
 	deleted.Name, deleted.DeletionTimestamp = "coder.ada.gone", ptr.To(metav1.NewTime(time.Unix(1_700_000_000, 0)))
 	prebuilt.Name, prebuilt.Status.OwnerName = "coder.prebuilds.one", "prebuilds"

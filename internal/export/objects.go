@@ -53,6 +53,15 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 		// Coder has not stopped it yet. The aggregated API refuses the two together.
 		spec.Running = nil
 	}
+	// A field that is left out is decided by Coder and its users. Coder takes the default TTL of a template with its
+	// seconds, and the aggregated API accepts only whole minutes.
+	const minute = 60_000
+	if spec.TTLMillis = ptr.To(ptr.Deref(spec.TTLMillis, 0) / minute * minute); *spec.TTLMillis == 0 {
+		spec.TTLMillis = nil
+	}
+	if ptr.Deref(spec.AutostartSchedule, "") == "" {
+		spec.AutostartSchedule = nil
+	}
 	m := newManifest("CoderWorkspace", "workspaces", ws.ObjectMeta)
 	if withheld := secretParameters(spec.Parameters, masked); len(withheld) > 0 {
 		m.comments = append(m.comments, parametersComment(spec.Parameters, withheld))

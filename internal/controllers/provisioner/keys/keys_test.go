@@ -536,6 +536,22 @@ func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
 	}
 }
 
+// TestAKeyWithoutItsSecretIsTold moves a provisioner whose Secret is gone, so it cannot be known whether the key was copied.
+func TestAKeyWithoutItsSecretIsTold(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	f.Create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("mine")},
+	})
+	f.Delete(f.Secret(secretName))
+	f.cr.Spec.ControlPlaneRef.Name, f.cr.Spec.Key.SecretRef = "next", &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+	f.pods = []string{""}
+	result := f.run(f.manager.Release)
+	if !result.Forgotten || !strings.Contains(ensuretest.Reasons(result.Events), coderv1alpha1.ReasonProvisionerKeyLeftBehind) {
+		t.Errorf("result %+v", result)
+	}
+}
+
 // TestACoderThatBecameAGPLReleasesTheKey checks that a Coder that no longer has provisioner keys has none to keep.
 func TestACoderThatBecameAGPLReleasesTheKey(t *testing.T) {
 	f := newFixture(t)

@@ -280,8 +280,12 @@ func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bo
 	text := strings.TrimSpace(string(secret.Data[given.Key]))
 	if ref := p.cr.Spec.ControlPlaneRef; ref == nil || ref.Name != r.ControlPlane {
 		all, err := p.holders(ctx)
-		// Without a Secret, an earlier pass has deleted the keys that were not handed over, and failed to write the status.
-		return len(all) == 0 || slices.ContainsFunc(all, func(s *stored) bool {
+		if err == nil && len(all) == 0 {
+			// Usually an earlier pass has deleted the keys that were not handed over, and failed to write the status.
+			p.leftBehind(r, "its Secret no longer exists; it may be the key of spec.key.secretRef, and then it must stay")
+			return true, nil
+		}
+		return slices.ContainsFunc(all, func(s *stored) bool {
 			return s.record != nil && s.record.ID == r.ID && s.text == text
 		}), err
 	}
