@@ -359,21 +359,11 @@ func TestUserIsDeleted(t *testing.T) {
 	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "has workspaces") {
 		t.Errorf("with a workspace: %v", err)
 	}
-	// Coder suspends no Owner.
-	f.coder.AddUser("boss", "owner")
-	until(t, f.users(), "boss", func(*unstructured.Unstructured) bool { return true })
-	for name, says := range map[string]string{"removed": "workspaces", "boss": "remove the role"} {
-		for what, options := range deletions() {
-			if err := f.users().Delete(t.Context(), name, options); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s deletion of %s: %v", what, name, err)
-			}
-		}
-		if u := until(t, f.users(), name, func(*unstructured.Unstructured) bool { return true }); u.GetDeletionTimestamp() != nil {
-			t.Errorf("a refused deletion is recorded: %v", u.Object)
-		}
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if err := f.users().Delete(t.Context(), "removed", dry); !apierrors.IsConflict(err) {
+		t.Errorf("a dry run with a workspace: %v", err)
 	}
 	f.coder.RemoveWorkspace(workspace)
-	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	if err := f.users().Delete(t.Context(), "removed", dry); err != nil {
 		t.Errorf("a dry run: %v", err)
 	}
@@ -385,6 +375,12 @@ func TestUserIsDeleted(t *testing.T) {
 	}
 	gone(t, f.users(), "removed")
 
+	// Coder suspends no Owner.
+	f.coder.AddUser("boss", "owner")
+	until(t, f.users(), "boss", func(*unstructured.Unstructured) bool { return true })
+	if err := f.users().Delete(t.Context(), "boss", metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "remove the role first") {
+		t.Errorf("an Owner: %v", err)
+	}
 	// One with a finalizer is suspended when that is gone.
 	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/wait"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -456,6 +452,15 @@ func TestRefusedFieldsOfUsers(t *testing.T) {
 		conditions := at(u, "status", "conditions")
 		return strings.Contains(conditions, "spec.organizations: ") && strings.Contains(conditions, "spec.suspended: ")
 	})
+}
+
+// TestAnOwnerIsSuspended checks that a user who became an Owner loses the role first: Coder does not suspend Owners.
+func TestAnOwnerIsSuspended(t *testing.T) {
+	f := newFixture(t)
+	f.applyUser(t, zoe(map[string]any{"suspended": true, "roles": []any{}}))
+	f.userIs(t, "zoe", "suspended", func(u coderdtest.UserState) bool { return u.Suspended })
+	f.coder.EditUser("zoe", "", false, "owner")
+	f.userIs(t, "zoe", "suspended again", func(u coderdtest.UserState) bool { return u.Suspended && len(u.Roles) == 0 })
 }
 
 // TestEmptyListsOfUsers checks that an empty list in a manifest is owned like any other: a role that is

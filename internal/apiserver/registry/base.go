@@ -230,10 +230,8 @@ func (b *Base[T]) Deleted(obj T) T {
 	return out
 }
 
-// CheckUnused returns a conflict if a workspace uses an object that a request deletes. Coder refuses
-// its deletion. It is called for foreground and orphan deletions and for dry runs, because these send
-// no deletion to Coder. It accepts an object with finalizers: the workspaces may be gone before the
-// finalizers are. query is Coder's query for these workspaces.
+// CheckUnused returns a conflict if a workspace uses an object. It accepts an object with finalizers,
+// because a request to delete it is only recorded. query is Coder's query for these workspaces.
 func (b *Base[T]) CheckUnused(ctx context.Context, obj T, query string) error {
 	if len(obj.GetFinalizers()) > 0 {
 		return nil

@@ -53,7 +53,7 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
 	was, tmpl := current.(object), wanted.(object)
 	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
-		_, err := k.beginMetadata(ctx, was, tmpl)
+		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name), false)
 		return err
 	}
 	connection, id, err := k.Locate(ctx, was)
@@ -93,7 +93,10 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 // CheckDelete implements registry.Checker.
 func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	tmpl := obj.(object)
-	return k.CheckUpdate(ctx, k.Deleted(tmpl), tmpl)
+	if err := k.CheckUpdate(ctx, k.Deleted(tmpl), tmpl); err != nil {
+		return err
+	}
+	return k.CheckUnused(ctx, tmpl, "organization:"+tmpl.Status.OrganizationName+" template:"+tmpl.Status.TemplateName)
 }
 
 // nameTaken returns an error if an existing version has the name.

@@ -36,10 +36,10 @@ func sameSource(was, tmpl object) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
 }
 
-// updateMetadata stores the metadata in the record. It changes nothing in Coder. If the caller needs no
-// Coder user, it also works while Coder is unreachable, except for a deletion that beginMetadata checks.
+// updateMetadata stores the metadata in the record. It changes nothing in Coder. If the
+// caller needs no Coder user, it also works while Coder is unreachable.
 func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, error) {
-	by, err := k.beginMetadata(ctx, was, wanted)
+	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name), false)
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +62,6 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, 
 	out := wanted.DeepCopy()
 	k.observe(was, out)
 	return out, nil
-}
-
-// beginMetadata determines the Coder user that the caller acts as to change the metadata. It returns
-// an error if the change requests a deletion that Coder would refuse.
-func (k *Kind) beginMetadata(ctx context.Context, was, wanted object) (*impersonation.As, error) {
-	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name), false)
-	if err == nil && registry.Deletes(ctx, was, wanted) {
-		err = k.CheckUnused(ctx, was, "organization:"+was.Status.OrganizationName+" template:"+was.Status.TemplateName)
-	}
-	return by, err
 }
 
 // observe marks the generation as observed if the one before was, because it contains nothing that

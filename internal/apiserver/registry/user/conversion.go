@@ -81,20 +81,21 @@ func lastSeen(at time.Time, was object) *metav1.Time {
 	return ptr.To(registry.Seconds(at))
 }
 
-// drift returns the names of the owned fields that differ in Coder.
+// drift returns the names of the owned fields that differ in Coder, in the order in which they are corrected. Coder does not
+// suspend an Owner, so the roles come before.
 func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string {
 	var names []string
 	if f := owned.FullName; f != nil && *f != status.FullName {
 		names = append(names, "fullName")
 	}
-	if f := owned.Suspended; f != nil && *f != isSuspended(status) {
-		names = append(names, "suspended")
+	if f := owned.Organizations; f != nil && !sameOrganizations(*f, status.Organizations) {
+		names = append(names, "organizations")
 	}
 	if f := owned.Roles; f != nil && !equality.Semantic.DeepEqual(normalRoles(*f), normalRoles(status.Roles)) {
 		names = append(names, "roles")
 	}
-	if f := owned.Organizations; f != nil && !sameOrganizations(*f, status.Organizations) {
-		names = append(names, "organizations")
+	if f := owned.Suspended; f != nil && *f != isSuspended(status) {
+		names = append(names, "suspended")
 	}
 	return names
 }

@@ -2,8 +2,6 @@ package user
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -60,7 +58,11 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 // CheckDelete implements registry.Checker.
 func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	u := obj.(object)
-	return k.CheckUpdate(ctx, k.Deleted(u), u)
+	err := k.CheckUpdate(ctx, k.Deleted(u), u)
+	if err != nil || u.Spec.ReclaimPolicy != aggregationv1alpha1.ReclaimDelete {
+		return err
+	}
+	return k.CheckUnused(ctx, u, "owner:"+u.Status.Username)
 }
 
 // change is a plan to update a user.
@@ -117,8 +119,7 @@ func (k *Kind) planUpdate(ctx context.Context, was, wanted object) (*change, err
 	return c, err
 }
 
-// begin determines the Coder user that the caller acts as to change a user. It returns an error if
-// the change requests a deletion that Coder would refuse.
+// begin determines the Coder user that the caller acts as to change a user.
 func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 	s := subjectOf(c.was.Name, c.was.Status.Username)
 	s.Deletes = c.deletes && !c.asks() && !c.addsOwner
@@ -127,18 +128,15 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 		// All roles, not only the new ones: from now on they are restored as this caller.
 		s.Grants = c.now.Owned.with(c.target).allRoles()
 	}
-	acted, as, err := k.Actors.Begin(ctx, c.connection, s)
+	ctx, as, err := k.Actors.Begin(ctx, c.connection, s)
 	if err != nil {
-		return acted, err
+		return ctx, err
 	}
 	if as != nil && (c.deletes || c.addsOwner) {
-		err = k.MayDelete(acted, c.connection, s, c.id)
+		err = k.MayDelete(ctx, c.connection, s, c.id)
 	}
 	if c.deletes {
 		c.now.DeletedBy = as
-		if err == nil {
-			err = k.checkReclaim(ctx, c.was)
-		}
 	}
 	if c.asks() || c.changesOwned() {
 		c.now.Refusals = nil
@@ -147,7 +145,7 @@ func (k *Kind) begin(ctx context.Context, c *change) (context.Context, error) {
 			c.now.By = as
 		}
 	}
-	return acted, err
+	return ctx, err
 }
 
 // update changes a user, first in Coder, then in the record.
@@ -229,26 +227,6 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return err
 	}
 	return k.Records.Delete(ctx, record)
-}
-
-// checkReclaim returns an error if Coder would refuse what the reclaim policy of a user requests. Like
-// CheckUnused it accepts a user with finalizers.
-func (k *Kind) checkReclaim(ctx context.Context, u object) error {
-	switch {
-	case u.Spec.ReclaimPolicy == aggregationv1alpha1.ReclaimDelete:
-		return k.CheckUnused(ctx, u, "owner:"+u.Status.Username)
-	case len(u.Finalizers) > 0:
-		return nil
-	}
-	connection, id, err := k.Locate(ctx, u)
-	if err != nil {
-		return err
-	}
-	user, err := connection.Client.UserByID(ctx, id)
-	if err == nil && !user.IsSuspended() && slices.Contains(user.Roles, "owner") {
-		err = apierrors.NewConflict(resource, u.Name, errors.New("remove the role \"owner\" first: Coder does not suspend Owners"))
-	}
-	return err
 }
 
 // reclaim suspends or deletes a user in Coder, as the reclaim policy of its object says.
