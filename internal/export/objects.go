@@ -53,10 +53,8 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 		// Coder has not stopped it yet. The aggregated API refuses the two together.
 		spec.Running = nil
 	}
-	// A field that is left out is decided by Coder and its users. Coder takes the default TTL of a template with its
-	// seconds, and the aggregated API accepts only whole minutes.
-	const minute = 60_000
-	if spec.TTLMillis = ptr.To(ptr.Deref(spec.TTLMillis, 0) / minute * minute); *spec.TTLMillis == 0 {
+	// A field that is left out is decided by Coder and its users.
+	if ptr.Deref(spec.TTLMillis, 0) == 0 {
 		spec.TTLMillis = nil
 	}
 	if ptr.Deref(spec.AutostartSchedule, "") == "" {

@@ -64,8 +64,8 @@ type CoderWorkspaceSpec struct {
 	// workspace, so one that is created with false is stopped after its first build.
 	// +optional
 	Running *bool `json:"running,omitempty"`
-	// ttlMillis is the time in milliseconds after which a started workspace stops by itself, in whole
-	// minutes. If unset, or 0 on creation, the template's default is used. Later 0 means never.
+	// ttlMillis is the time in milliseconds after which a started workspace stops by itself, rounded
+	// down to minutes. If unset, or 0 on creation, the template's default is used. Later 0 means never.
 	// +optional
 	TTLMillis *int64 `json:"ttlMillis,omitempty"`
 	// autostartSchedule is a cron schedule in Coder's format, for example "CRON_TZ=Europe/Berlin 30

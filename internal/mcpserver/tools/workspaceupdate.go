@@ -153,7 +153,7 @@ func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggr
 // never is the argument that removes a schedule.
 const never = "never"
 
-// ttlMillis parses a duration, of which Coder uses whole minutes. It returns nil for "" and 0 for never.
+// ttlMillis parses a duration. It returns nil for "" and 0 for never.
 func ttlMillis(ttl string) (*int64, error) {
 	switch ttl {
 	case "":
@@ -165,7 +165,7 @@ func ttlMillis(ttl string) (*int64, error) {
 	if err != nil || d < time.Minute {
 		return nil, toolset.UsageError(fmt.Sprintf("ttl %q is not a valid duration: give at least 1m, for example 8h or 90m, or %s", ttl, never))
 	}
-	return ptr.To(d.Truncate(time.Minute).Milliseconds()), nil
+	return ptr.To(d.Milliseconds()), nil
 }
 
 // autostartSchedule returns nil for "" and a pointer to "" for never.

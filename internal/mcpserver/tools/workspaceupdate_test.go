@@ -33,7 +33,6 @@ func TestUpdateWorkspace(t *testing.T) {
 		"what it is already":         {in: updateWorkspaceInput{VersionID: activeID, TTL: "60m", Autostart: "30 9 * * *", AutomaticUpdates: "never", Dormant: ptr.To(false), Parameters: map[string]string{"cpu": "2"}}},
 		"the active version it has":  {in: updateWorkspaceInput{VersionID: "active"}},
 		"the ttl, unasked":           {in: updateWorkspaceInput{TTL: "8h"}, change: func(s *spec) { s.TTLMillis = ptr.To[int64](8 * 3600_000) }},
-		"a ttl with seconds":         {in: updateWorkspaceInput{TTL: "5m30s"}, change: func(s *spec) { s.TTLMillis = ptr.To[int64](300_000) }},
 		"no ttl any more":            {in: updateWorkspaceInput{TTL: "never"}, change: func(s *spec) { s.TTLMillis = ptr.To[int64](0) }},
 		"the autostart, unasked":     {in: updateWorkspaceInput{Autostart: "0 8 * * *"}, change: func(s *spec) { s.AutostartSchedule = ptr.To("0 8 * * *") }},
 		"no autostart any more":      {in: updateWorkspaceInput{Autostart: "never"}, change: func(s *spec) { s.AutostartSchedule = ptr.To("") }},

@@ -2190,7 +2190,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"ttlMillis": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlMillis is the time in milliseconds after which a started workspace stops by itself, in whole minutes. If unset, or 0 on creation, the template's default is used. Later 0 means never.",
+							Description: "ttlMillis is the time in milliseconds after which a started workspace stops by itself, rounded down to minutes. If unset, or 0 on creation, the template's default is used. Later 0 means never.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

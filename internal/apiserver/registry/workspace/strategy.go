@@ -41,7 +41,7 @@ func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 		spec.Dormant = ptr.To(false)
 	}
 	spec.AutomaticUpdates = cmp.Or(spec.AutomaticUpdates, updatesNever)
-	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
+	*spec = canonical(*spec, nil)
 }
 
 // PrepareForUpdate restores the status, keeps the current value of unset fields, and increments the
@@ -74,11 +74,22 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		// Coder made the workspace dormant. A manifest with running: true stays valid.
 		setRunning(ws, true)
 	}
-	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
+	*spec = canonical(*spec, was.TTLMillis)
 	ws.Generation = current.Generation
 	if !equality.Semantic.DeepEqual(*spec, was) {
 		ws.Generation++
 	}
+}
+
+// canonical normalizes a spec to the form that Coder returns, so that an equal value is no change: a UUID
+// is in lower case, and a TTL is rounded down to minutes. But one that Coder took from a template, which
+// is the current one, may have seconds.
+func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec, current *int64) aggregationv1alpha1.CoderWorkspaceSpec {
+	spec.TemplateVersionID = registry.CanonicalID(spec.TemplateVersionID)
+	if ttl := ptr.Deref(spec.TTLMillis, 0); ttl >= minTTLMillis && ttl != ptr.Deref(current, 0) {
+		spec.TTLMillis = ptr.To(ttl - ttl%minTTLMillis)
+	}
+	return spec
 }
 
 // setsDormant reports whether a client sets spec.dormant. sent is true if the request contains it. A

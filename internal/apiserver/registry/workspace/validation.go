@@ -72,11 +72,10 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 			errs = append(errs, field.Invalid(versionPath, spec.TemplateVersionID, "must be a UUID, such as status.activeVersionID of a CoderTemplate"))
 		}
 	}
-	// Coder removes the seconds of a TTL. But one that it took from a template may have seconds.
 	ttl := ptr.Deref(spec.TTLMillis, 0)
-	if ttl != 0 && (ttl < minTTLMillis || ttl > maxTTLMillis || ttl%minTTLMillis != 0) && ttl != ptr.Deref(old.TTLMillis, 0) {
+	if ttl != 0 && (ttl < minTTLMillis || ttl > maxTTLMillis) && ttl != ptr.Deref(old.TTLMillis, 0) {
 		errs = append(errs, field.Invalid(specPath.Child("ttlMillis"), ttl, fmt.Sprintf(
-			"must be whole minutes, from %d (one minute) to %d (30 days), or 0 for never", minTTLMillis, maxTTLMillis)))
+			"must be from %d (one minute) to %d (30 days), or 0 for never", minTTLMillis, maxTTLMillis)))
 	}
 	if schedule := ptr.Deref(spec.AutostartSchedule, ""); schedule != "" && schedule != ptr.Deref(old.AutostartSchedule, "") {
 		if err := coderd.CheckSchedule(schedule); err != nil {

@@ -28,7 +28,7 @@ const devName = "coder.ada.dev"
 func TestCreate(t *testing.T) {
 	w := newFixture(t)
 	made, err := w.create(newWorkspace(devName, labelled("team", "blue"), parameter("size", "2"), func(ws *aggregationv1alpha1.CoderWorkspace) {
-		ws.Spec.TTLMillis, ws.Spec.AutomaticUpdates = ptr.To[int64](3_600_000), "always"
+		ws.Spec.TTLMillis, ws.Spec.AutomaticUpdates = ptr.To[int64](3_600_500), "always"
 		ws.Labels[aggregationv1alpha1.LabelControlPlaneName] = "forged"
 	}))
 	w.must(err)
@@ -447,6 +447,10 @@ func TestTTLWithSeconds(t *testing.T) {
 	if ws := w.object(devName); *ws.Spec.TTLMillis != 90_000 || *ws.Spec.Running || ws.Generation != 2 {
 		t.Errorf("generation %d: %+v", ws.Generation, ws.Spec)
 	}
+	w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](150_000) })
+	if ws := w.object(devName); *ws.Spec.TTLMillis != 120_000 {
+		t.Errorf("a new TTL is %d", *ws.Spec.TTLMillis)
+	}
 }
 
 func TestRefusedSpecs(t *testing.T) {
@@ -477,7 +481,6 @@ func TestRefusedSpecs(t *testing.T) {
 		"automatic updates": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutomaticUpdates = "often" }, "spec.automaticUpdates", "always", false, false},
 		"short life":        {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](5) }, "spec.ttlMillis", "60000", false, false},
 		"long life":         {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](31 * 86_400_000) }, "spec.ttlMillis", "30 days", false, false},
-		"life with seconds": {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TTLMillis = ptr.To[int64](3_600_500) }, "spec.ttlMillis", "whole minutes", false, false},
 		"bad schedule":      {func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutostartSchedule = ptr.To("often") }, "spec.autostartSchedule", "5 fields", false, false},
 		"bad time zone": {func(ws *aggregationv1alpha1.CoderWorkspace) {
 			ws.Spec.AutostartSchedule = ptr.To("CRON_TZ=Mars/Base 30 9 * * *")
