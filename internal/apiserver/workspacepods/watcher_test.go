@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -38,11 +39,12 @@ type fixture struct {
 
 	mu      sync.Mutex
 	changes map[uuid.UUID]int
+	watches map[string]bool // The namespaces of which pods are watched.
 }
 
 func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
-	f := &fixture{T: t, kube: fake.NewClientset(objects...), clock: clocktesting.NewFakeClock(began), changes: map[uuid.UUID]int{}}
+	f := &fixture{T: t, kube: fake.NewClientset(objects...), clock: clocktesting.NewFakeClock(began), changes: map[uuid.UUID]int{}, watches: map[string]bool{}}
 	f.Watcher = New(Config{Client: f.kube, Clock: f.clock, Changed: func(controlPlane types.NamespacedName, id uuid.UUID) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -51,6 +53,14 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		}
 		f.changes[id]++
 	}})
+	// The in-memory cluster forgets what happens between a list and its watch.
+	f.kube.PrependWatchReactor("pods", func(action kubetesting.Action) (bool, watch.Interface, error) {
+		started, err := f.kube.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(kubetesting.WatchActionImpl).ListOptions)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.watches[action.GetNamespace()] = true
+		return true, started, err
+	})
 	return f
 }
 
@@ -65,7 +75,9 @@ func (f *fixture) run() {
 	f.eventually("the pods are watched", func() bool {
 		f.Watcher.mu.Lock()
 		defer f.Watcher.mu.Unlock()
-		return f.read(cp)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.read(cp) && f.watches["coder"] && f.watches["work"]
 	})
 }
 
