@@ -507,6 +507,16 @@ func TestACopiedKeyIsHandedOver(t *testing.T) {
 	}
 }
 
+// bringKey puts a key into a Secret of the user and the spec, so that no pod uses that of the operator.
+func (f *fixture) bringKey(text string) {
+	f.T.Helper()
+	f.Create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte(text)},
+	})
+	f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+	f.pods = []string{""}
+}
+
 // TestAKeyOfAnotherCoderIsNotSentToTheFormerOne checks that no Coder sees a key that may be for another one.
 func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
 	for name, move := range map[string]func(*coderv1alpha1.CoderProvisionerSpec){
@@ -518,13 +528,8 @@ func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.settle()
-			f.Create(&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"},
-				Data:       map[string][]byte{"key": []byte("the-key-of-the-next-coder")},
-			})
 			move(&f.cr.Spec)
-			f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
-			f.pods = []string{""}
+			f.bringKey("the-key-of-the-next-coder")
 			f.Coder.ResetRequests()
 			if result := f.run(f.manager.Release); !result.Forgotten || len(f.keys()) != 0 {
 				t.Errorf("keys %s, result %+v", f.keyNames(), result)
@@ -540,12 +545,9 @@ func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
 func TestAKeyWithoutItsSecretIsTold(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
-	f.Create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("mine")},
-	})
 	f.Delete(f.Secret(secretName))
-	f.cr.Spec.ControlPlaneRef.Name, f.cr.Spec.Key.SecretRef = "next", &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
-	f.pods = []string{""}
+	f.cr.Spec.ControlPlaneRef.Name = "next"
+	f.bringKey("mine")
 	result := f.run(f.manager.Release)
 	if !result.Forgotten || !strings.Contains(ensuretest.Reasons(result.Events), coderv1alpha1.ReasonProvisionerKeyLeftBehind) {
 		t.Errorf("result %+v", result)
@@ -556,11 +558,7 @@ func TestAKeyWithoutItsSecretIsTold(t *testing.T) {
 func TestACoderThatBecameAGPLReleasesTheKey(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
-	f.Create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("mine")},
-	})
-	f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
-	f.pods = []string{""}
+	f.bringKey("mine")
 	f.Coder = coderdtest.New(t)
 	f.token = f.Coder.AddUser("operator", "owner")
 	if result := f.run(f.manager.Release); !result.Forgotten || f.HasSecret(secretName) {
