@@ -106,7 +106,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Could not store the record of a created object", "key", key)
-		return nil, uncertain(key, err)
+		return nil, uncertain(key, "created", err)
 	}
 	return h, nil
 }
@@ -135,6 +135,9 @@ func (s *Store) removeOther(ctx context.Context, key string, created Object) err
 			return nil
 		}
 		if err := s.remove(ctx, known); !errors.Is(err, ErrChanged) {
+			return err
+		}
+		if _, err := s.waitFor(ctx, other); err != nil {
 			return err
 		}
 		if err := s.Learn(ctx, other); err != nil {
@@ -177,7 +180,7 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 	if errors.Is(err, ErrChanged) && w.claimed {
 		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
 		// would send the change to Coder twice.
-		return nil, unavailable(ctx, "recording "+current.key, errors.New("another client changed it in the meantime"))
+		return nil, uncertain(current.key, "changed", errors.New("its record was overwritten during the change"))
 	}
 	return h, err
 }
@@ -224,8 +227,12 @@ func (s *Store) put(ctx context.Context, key string, current *held, object Objec
 	return s.update(ctx, next, object)
 }
 
-// update writes a record. If object is nil, the record keeps its object.
+// update writes a record. If object is nil, the record keeps its object. It returns ErrChanged
+// while another replica writes the record, also if the claim came after TryLock.
 func (s *Store) update(ctx context.Context, next *held, object Object) (*held, error) {
+	if s.Claimed(next.key) {
+		return nil, ErrChanged
+	}
 	if object == nil && next.entry != nil {
 		object = next.entry.Object
 	}
@@ -296,8 +303,12 @@ func (s *Store) unchanged(current *held, object Object) bool {
 		equality.Semantic.DeepEqual(was, is)
 }
 
-// remove deletes the record as the last step of a deletion.
+// remove deletes the record as the last step of a deletion. Like update, it returns ErrChanged
+// while another replica writes the record.
 func (s *Store) remove(ctx context.Context, last *held) error {
+	if s.Claimed(last.key) {
+		return ErrChanged
+	}
 	namespace, name := s.Locate(last.key)
 	err := s.config.Cluster.Delete(ctx, namespace, name, last.revision)
 	switch {

@@ -15,9 +15,12 @@
 //     began: it waits until the watch of this replica has received a heartbeat that was
 //     written after the read began, or it reads the records, or the revision of a record
 //     to compare it with the known one.
+//   - A replica that changes an object in Coder first writes its claim into the record.
+//     While a claim is respected, no other replica writes the record, also if it sees the
+//     claim only after it has decided.
 //   - Of two states of a record, the one with the greater revision is newer, regardless of
 //     its source.
 //   - A record whose text cannot be decoded affects no other object (fault.go).
 //   - If kube-apiserver does not respond, the error is 503 with Retry-After, and never
-//     NotFound. A creation that may have succeeded is 504 without Retry-After.
+//     NotFound. A write whose result in Coder is not recorded is 504 without Retry-After.
 package records

@@ -57,11 +57,12 @@ func advice(cause error) string {
 	return ""
 }
 
-// uncertain returns the error for a creation that may have succeeded. It has no Retry-After: a
-// client that retried automatically would get a conflict with its own object.
-func uncertain(key string, cause error) error {
+// uncertain returns the error for a write that Coder may have executed; done is "created" or
+// "changed". It has no Retry-After: a client that retried automatically would get a conflict with
+// its own object, or NotFound for a change that was made before the deletion.
+func uncertain(key, done string, cause error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf(
-		"it is not known whether %s was created: %v; get it to find out, or apply it again, which creates no duplicate", key, cause), 0)
+		"it is not known whether %s was %s: %v; get it to find out, or apply it again, which creates no duplicate", key, done, cause), 0)
 }
 
 // internal returns an internal error for data that cannot be decoded. It returns an API status

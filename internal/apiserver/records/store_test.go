@@ -40,7 +40,7 @@ func TestUnavailable(t *testing.T) {
 	if err := unavailable(ended, "reading", errors.New("cut off")); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits, and it is %v", err)
 	}
-	if seconds, ok := apierrors.SuggestsClientDelay(uncertain("a", errors.New("cut off"))); ok {
+	if seconds, ok := apierrors.SuggestsClientDelay(uncertain("a", "created", errors.New("cut off"))); ok {
 		t.Errorf("a creation that may have happened is tried again after %d seconds", seconds)
 	}
 }

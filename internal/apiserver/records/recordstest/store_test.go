@@ -174,6 +174,53 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestAClaimAfterTryLock covers a claim of another replica that a mirror sees after it has taken the
+// lock: it overwrites nothing until that write has ended.
+func TestAClaimAfterTryLock(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.b.Learn(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	unlock, ok := c.b.TryLock(key)
+	if !ok {
+		t.Fatal("the object is locked")
+	}
+	defer unlock()
+	known := c.b.Table.Get(key)
+	plane := types.NamespacedName{Namespace: "team", Name: "coder"}
+	c.coder.write = func(_ context.Context, _, wanted records.Object) (records.Object, error) {
+		if err := c.b.Learn(ctx, key); err != nil {
+			return nil, err
+		}
+		if err := c.b.Propose(ctx, records.Proposal{Key: key, Expect: known.Revision, Object: workspace("read"), Natural: "coder.ada.dev"}); !errors.Is(err, records.ErrChanged) {
+			t.Errorf("an update: %v", err)
+		}
+		if err := c.b.Propose(ctx, records.Proposal{Key: key, Expect: known.Revision}); !errors.Is(err, records.ErrChanged) {
+			t.Errorf("a removal: %v", err)
+		}
+		if err := c.b.Settle(ctx, key, func(inside context.Context, _ *metadata.Record) error {
+			return coderd.BeforeChange(inside)
+		}); !errors.Is(err, records.ErrChanged) {
+			t.Errorf("a change in Coder: %v", err)
+		}
+		kept := &metadata.Record{ControlPlane: plane, Kind: "CoderWorkspace", Name: "coder.ada.dev", UID: "1", Generation: 7}
+		if _, err := records.NewKeeper(c.b).Put(ctx, kept); !apierrors.IsConflict(err) {
+			t.Errorf("kept metadata: %v", err)
+		}
+		return wanted, nil
+	}
+	if err := label(ctx, c.a, "one"); err != nil {
+		t.Errorf("the write: %v", err)
+	}
+	if all := c.records.All(); len(all) != 1 || all[0].Claim != "" || !strings.Contains(all[0].Object, "one") {
+		t.Errorf("the records are %+v", all)
+	}
+}
+
 // TestNoChangeOfAnOutdatedObject covers a write that would change nothing, at a replica that has not
 // seen the newest object: it must change that one.
 func TestNoChangeOfAnOutdatedObject(t *testing.T) {
