@@ -90,11 +90,16 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	if _, err := s.waitFor(ctx, key); err != nil {
 		return nil, err
 	}
-	if s.Table.Get(key) != nil {
+	known := s.Table.get(key)
+	if known != nil && known.entry != nil {
 		return nil, ErrChanged
 	}
-	w := s.newSession(key, s.Table.get(key))
+	w := s.newSession(key, known)
 	object, err := w.write(ctx, nil, wanted)
+	if err != nil && w.next.spec.ID != "" && (known == nil || known.spec.ID == "") {
+		// The object exists in Coder, and only reading it failed.
+		err = uncertain(key, "created", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +185,7 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 	if errors.Is(err, ErrChanged) && w.claimed {
 		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
 		// would send the change to Coder twice.
-		return nil, uncertain(current.key, "changed", errors.New("its record was overwritten during the change"))
+		return nil, overwritten(current.key)
 	}
 	return h, err
 }

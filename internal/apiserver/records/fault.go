@@ -65,6 +65,11 @@ func uncertain(key, done string, cause error) error {
 		"it is not known whether %s was %s: %v; get it to find out, or apply it again, which creates no duplicate", key, done, cause), 0)
 }
 
+// overwritten returns the error for a change whose record was overwritten after its claim.
+func overwritten(key string) error {
+	return uncertain(key, "changed", errors.New("its record was overwritten during the change"))
+}
+
 // internal returns an internal error for data that cannot be decoded. It returns an API status
 // unchanged.
 func internal(err error) error {

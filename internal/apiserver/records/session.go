@@ -3,6 +3,7 @@ package records
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"sync"
 
 	"k8s.io/klog/v2"
@@ -56,7 +57,10 @@ func (w *session) write(ctx context.Context, current, wanted Object) (Object, er
 		return object, nil
 	}
 	w.release(ctx)
-	if w.failed != nil {
+	switch {
+	case w.claimed && errors.Is(w.failed, ErrChanged):
+		return nil, overwritten(w.key)
+	case w.failed != nil:
 		return nil, w.failed
 	}
 	return nil, err
@@ -80,7 +84,7 @@ func (w *session) settle(ctx context.Context, f func(context.Context, *metadata.
 	if w.failed != nil {
 		err = w.failed
 	}
-	if w.claimed || w.dirty {
+	if w.claimed || w.dirty || w.failed != nil {
 		if failed := w.finish(ctx); err == nil {
 			err = failed
 		}
@@ -90,7 +94,8 @@ func (w *session) settle(ctx context.Context, f func(context.Context, *metadata.
 
 // writeClaim writes the claim and the collected metadata to the record before a change in Coder. If the
 // record is not the one that the write is based on, it returns ErrChanged, and the change is not
-// sent to Coder.
+// sent to Coder. The request does not end when the client disconnects, because a claim that is not
+// known is not removed.
 func (w *session) writeClaim(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,13 +105,13 @@ func (w *session) writeClaim(ctx context.Context) error {
 	}
 	next := *w.next
 	next.spec.Claim = w.claim
-	h, err := w.store.update(ctx, &next, nil)
+	h, err := w.store.update(context.WithoutCancel(ctx), &next, nil)
 	if err != nil {
 		w.failed = err
 		return err
 	}
 	w.next, w.claimed, w.dirty = h, true, false
-	return nil
+	return ctx.Err()
 }
 
 // keep collects the metadata to be kept.
@@ -154,7 +159,7 @@ func (w *session) forget(ctx context.Context, record *metadata.Record) error {
 func (w *session) release(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.claimed {
+	if !w.claimed && w.failed == nil {
 		return
 	}
 	if err := w.finish(ctx); err != nil {
@@ -167,6 +172,19 @@ func (w *session) release(ctx context.Context) {
 func (w *session) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
+	if w.failed != nil {
+		// The record may have the claim although the response to that was an error.
+		if err := w.store.Learn(ctx, w.key); err != nil {
+			return err
+		}
+		known := w.store.Table.get(w.key)
+		if known == nil || known.spec.Claim != w.claim {
+			return nil
+		}
+		if known.revision != w.next.revision {
+			w.next = known
+		}
+	}
 	free := *w.next
 	free.spec.Claim = ""
 	_, err := w.store.update(ctx, &free, nil)

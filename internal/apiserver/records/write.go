@@ -38,18 +38,23 @@ func (s *Store) Create(ctx context.Context, key string, object, out runtime.Obje
 	if revision, err := s.versioner.ObjectResourceVersion(object); err == nil && revision != 0 {
 		return storage.ErrResourceVersionSetOnCreate
 	}
-	wanted, err := s.own(object)
-	if err != nil {
-		return err
+	for {
+		wanted, err := s.own(object)
+		if err != nil {
+			return err
+		}
+		h, err := s.commit(ctx, key, nil, wanted)
+		switch {
+		case errors.Is(err, ErrChanged) && s.Table.Get(key) == nil && ctx.Err() == nil:
+			// Another replica has begun or given up a creation of the same name. The next attempt waits for it.
+		case errors.Is(err, ErrChanged):
+			return storage.NewKeyExistsError(key, 0)
+		case err != nil || out == nil:
+			return err
+		default:
+			return s.result(h, out)
+		}
 	}
-	h, err := s.commit(ctx, key, nil, wanted)
-	switch {
-	case errors.Is(err, ErrChanged):
-		return storage.NewKeyExistsError(key, 0)
-	case err != nil || out == nil:
-		return err
-	}
-	return s.result(h, out)
 }
 
 // own returns a deep copy of an object, prepared for storage.
@@ -202,10 +207,11 @@ func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, ou
 	case h != nil:
 		return true, s.result(h, out)
 	}
-	// kube-apiserver does not return the revision of a deletion. This one is not lower.
+	// kube-apiserver does not return the revision of a deletion. This one is not lower. If it cannot
+	// be read, the object is gone nevertheless: a client that tried again would get NotFound.
 	revision, err := s.heartbeat.now(ctx)
 	if err != nil {
-		return true, err
+		revision = max(b.revision, s.Table.Revision())
 	}
 	gone := b.object.DeepCopyObject()
 	if err := s.versioner.UpdateObject(gone, revision); err != nil {

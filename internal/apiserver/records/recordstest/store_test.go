@@ -29,6 +29,8 @@ import (
 
 const key = "/aggregation.coder.com/coderworkspaces/team/coder.ada.dev"
 
+var plane = types.NamespacedName{Namespace: "team", Name: "coder"}
+
 // coder is a Writer that counts its calls.
 type coder struct {
 	reported int
@@ -191,7 +193,6 @@ func TestAClaimAfterTryLock(t *testing.T) {
 	}
 	defer unlock()
 	known := c.b.Table.Get(key)
-	plane := types.NamespacedName{Namespace: "team", Name: "coder"}
 	c.coder.write = func(_ context.Context, _, wanted records.Object) (records.Object, error) {
 		if err := c.b.Learn(ctx, key); err != nil {
 			return nil, err
@@ -326,6 +327,149 @@ func TestARefusedWriteLeavesNoClaim(t *testing.T) {
 	}
 	if all := c.records.All(); all[0].Claim != "" || !strings.Contains(all[0].Object, "zero") {
 		t.Errorf("the record is %v", all[0])
+	}
+}
+
+// intercepted is a Cluster whose requests a test can disturb.
+type intercepted struct {
+	*recordstest.Cluster
+	// create is called before a record is created. updated and deleted are called after an update or a deletion, and
+	// return what the client sees.
+	create           func()
+	updated, deleted func(ctx context.Context) error
+}
+
+func (c *intercepted) Create(ctx context.Context, r *records.Record) error {
+	if c.create != nil {
+		c.create()
+	}
+	return c.Cluster.Create(ctx, r)
+}
+
+func (c *intercepted) Update(ctx context.Context, r *records.Record) error {
+	if err := c.Cluster.Update(ctx, r); err != nil || c.updated == nil {
+		return err
+	}
+	return c.updated(ctx)
+}
+
+func (c *intercepted) Delete(ctx context.Context, namespace, name string, revision uint64) error {
+	if err := c.Cluster.Delete(ctx, namespace, name, revision); err != nil || c.deleted == nil {
+		return err
+	}
+	return c.deleted(ctx)
+}
+
+// intercept replaces replica a by one with an intercepted Cluster.
+func (c *cluster) intercept() *intercepted {
+	i := &intercepted{Cluster: c.records}
+	c.a = records.NewStore(records.Workspaces(i, "a", "coder-system", clock.RealClock{}))
+	c.a.WriteWith(c.coder)
+	return i
+}
+
+// TestALostResponseLeavesNoClaim covers a claim that is written although its response is lost, and one
+// whose client disconnects meanwhile. The other replicas must not wait for a change that is never made.
+func TestALostResponseLeavesNoClaim(t *testing.T) {
+	for name, lost := range map[string]func(ctx context.Context) error{
+		"the response is lost":    func(context.Context) error { return errors.New("connection reset by peer") },
+		"the client disconnected": context.Context.Err,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			disturbed := c.intercept()
+			if err := c.a.Create(t.Context(), key, workspace("zero"), nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			ctx, disconnect := context.WithCancel(t.Context())
+			defer disconnect()
+			told := c.coder.reported
+			disturbed.updated = func(inner context.Context) error {
+				disturbed.updated = nil
+				if !strings.HasPrefix(c.records.All()[0].Claim, "a/") {
+					t.Error("the first update is not that of the claim")
+				}
+				disconnect()
+				return lost(inner)
+			}
+			if err := label(ctx, c.a, "one"); err == nil {
+				t.Error("the write succeeded")
+			}
+			if claim := c.records.All()[0].Claim; claim != "" || c.coder.reported != told {
+				t.Errorf("the claim %q is left; Coder was told %d times", claim, c.coder.reported-told)
+			}
+		})
+	}
+}
+
+// TestACreatedObjectThatCannotBeRead covers a creation of which only the read after it fails: a client
+// that tried again automatically would get a conflict with its own object.
+func TestACreatedObjectThatCannotBeRead(t *testing.T) {
+	c := newCluster(t)
+	c.coder.write = func(ctx context.Context, _, _ records.Object) (records.Object, error) {
+		pending := &metadata.Record{ControlPlane: plane, Kind: "CoderWorkspace", Name: "coder.ada.dev"}
+		pending, err := records.NewKeeper(c.a).Put(ctx, pending)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := records.NewKeeper(c.a).Bind(ctx, pending, "1"); err != nil {
+			return nil, err
+		}
+		return nil, apierrors.NewTooManyRequests("too many requests to Coder", 1)
+	}
+	err := c.a.Create(t.Context(), key, workspace("zero"), nil, 0)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTimeout(err) || ok {
+		t.Errorf("it is %v, to be tried again after %d seconds", err, seconds)
+	}
+}
+
+// TestADeletionWhoseRevisionIsNotKnown covers a deletion after which kube-apiserver does not respond any more.
+func TestADeletionWhoseRevisionIsNotKnown(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	disturbed := c.intercept()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	disturbed.deleted = func(context.Context) error {
+		c.records.Away(errors.New("connection refused"))
+		return nil
+	}
+	everything := func(context.Context, runtime.Object) error { return nil }
+	if err := c.a.Delete(ctx, key, &aggregationv1alpha1.CoderWorkspace{}, nil, everything, nil, storage.DeleteOptions{}); err != nil {
+		t.Errorf("the object is gone, and the answer is %v", err)
+	}
+}
+
+// TestAnotherReplicaGivesUpACreation covers a creation of a name that another replica was creating at
+// the same time, and that Coder refused to it: the object does not exist.
+func TestAnotherReplicaGivesUpACreation(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	disturbed := c.intercept()
+	other := &records.Record{Namespace: "team", Name: "coder.ada.dev"}
+	other.ControlPlane, other.Claim = "coder", "b/1"
+	attempts := 0
+	disturbed.create = func() {
+		if attempts++; attempts == 1 {
+			if err := c.records.Create(ctx, other); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	c.a.WriteWith(writer(func(ctx context.Context, _, wanted records.Object) (records.Object, error) {
+		kept := &metadata.Record{ControlPlane: plane, Kind: "CoderWorkspace", Name: "coder.ada.dev", Labels: map[string]string{"a": "zero"}}
+		if _, err := records.NewKeeper(c.a).Put(ctx, kept); err != nil {
+			return nil, err
+		}
+		err := coderd.BeforeChange(ctx)
+		if err != nil && attempts == 1 {
+			return nil, errors.Join(err, c.records.Delete(t.Context(), other.Namespace, other.Name, other.Revision))
+		}
+		return wanted, err
+	}))
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil || attempts != 2 {
+		t.Errorf("it is %v after %d attempts", err, attempts)
 	}
 }
 
