@@ -52,7 +52,8 @@ func migrateOne(ctx context.Context, client dynamic.Interface, kept metadata.Rec
 	}
 	// An existing record is newer.
 	if _, known := kept.Get(record.ControlPlane, record.UID); !known {
-		if _, err := kept.Put(ctx, record); err != nil && !apierrors.IsConflict(err) {
+		_, err := kept.Put(ctx, record)
+		if _, known := kept.Get(record.ControlPlane, record.UID); err != nil && (!known || !apierrors.IsConflict(err)) {
 			return err
 		}
 	}
