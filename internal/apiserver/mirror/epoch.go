@@ -52,7 +52,7 @@ type member struct {
 func newEpoch(config *Config) *epoch {
 	e := &epoch{
 		config:     config,
-		workspaces: newWorkspaces(config), templates: newTemplates(config.Templates), users: newUsers(config.Users),
+		workspaces: newWorkspaces(config), templates: newTemplates(config), users: newUsers(config),
 		collector: metadata.NewGarbageCollector(config.Records),
 		inherited: map[types.NamespacedName]syncstatus.Status{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},

@@ -437,6 +437,26 @@ func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) 
 	return s, kind, id
 }
 
+// TestNothingIsCommittedWithoutTheLease covers a mirror that was paused, and does not know yet what its successor has done.
+func TestNothingIsCommittedWithoutTheLease(t *testing.T) {
+	s := newSim(t, 1)
+	c, gone := s.add("team", "prod"), s.add("other", "gone")
+	c.fill(5)
+	gone.fill(5)
+	s.until(time.Minute, "Ready", func() bool { return s.ready(c)() && s.ready(gone)() })
+	s.deposed = true
+	head, objects := s.workspaces.Head(), s.workspaces.Len()
+	c.build(c.ids()[0], coderd.TransitionStop)
+	s.members.remove(gone.name)
+	s.run(20 * time.Second)
+	if s.workspaces.Head() != head {
+		t.Errorf("it wrote %v", s.workspaces.Since(head))
+	}
+	s.deposed = false
+	s.until(time.Minute, "it has made up for it", func() bool { return s.workspaces.Len() == objects-5 })
+	s.equal(c)
+}
+
 // TestSettle checks that a kind is called as long as it returns again.
 func TestSettle(t *testing.T) {
 	s, kind, id := mirrorThatSettles(t, func(r *metadata.Record, times int) (bool, error) {

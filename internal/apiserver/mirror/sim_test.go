@@ -60,7 +60,9 @@ type sim struct {
 	running []*plane
 
 	workspaces, templates, users *recordstest.Log
-	released                     map[string]bool
+	// deposed is true while another replica may hold the Lease.
+	deposed  bool
+	released map[string]bool
 	// before is called before each step.
 	before func()
 }
@@ -95,6 +97,7 @@ func (s *sim) lead() {
 		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
 		Users:      Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}},
 		Released:   func(namespace string) bool { return s.released[namespace] },
+		Held:       func() bool { return !s.deposed },
 		Clock:      s.clock,
 		Jitter:     func() float64 { return 0.5 },
 		Open:       func(c connections.Connection) Coder { return s.coders[c.ControlPlane] },

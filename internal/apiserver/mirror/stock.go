@@ -19,6 +19,8 @@ import (
 type stock[Item any] struct {
 	Resource[Item]
 	source source[Item]
+	// held is Held of the Config.
+	held func() bool
 }
 
 // kind returns the name of the kind in records and metrics.
@@ -54,11 +56,11 @@ func newWorkspaces(config *Config) *stock[coderd.Workspace] {
 			return busyWorkspace(w) || config.Unsettled(controlPlane, w)
 		},
 		removed: config.Gone,
-	}}
+	}, config.Held}
 }
 
-func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
-	return &stock[coderd.Template]{r, source[coderd.Template]{
+func newTemplates(config *Config) *stock[coderd.Template] {
+	return &stock[coderd.Template]{config.Templates, source[coderd.Template]{
 		call: callTemplates, batch: 1 << 20,
 		id:   func(t coderd.Template) uuid.UUID { return t.ID },
 		read: readTemplates,
@@ -67,17 +69,17 @@ func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
 			return ask(ctx, p, callTemplates, coder.Templates, nil)
 		},
 		ownerSeesAll: true,
-	}}
+	}, config.Held}
 }
 
-func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
-	return &stock[coderd.User]{r, source[coderd.User]{
+func newUsers(config *Config) *stock[coderd.User] {
+	return &stock[coderd.User]{config.Users, source[coderd.User]{
 		call: callUsers, batch: usersAtOnce,
 		id:   func(u coderd.User) uuid.UUID { return u.ID },
 		read: readUsers,
 		one:  readUser,
 		list: listUsers,
-	}}
+	}, config.Held}
 }
 
 // readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. It answers 404
