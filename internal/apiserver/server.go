@@ -53,6 +53,8 @@ type Connections interface {
 	connections.Provider
 	// Serves reports whether a namespace has a Coder deployment, from memory.
 	Serves(ctx context.Context, namespace string) (bool, error)
+	// Knows reports whether the control planes of a namespace are among the Members.
+	Knows(namespace string) bool
 }
 
 // Config configures a Server.

@@ -49,6 +49,8 @@ type provider struct {
 	unavailable []string
 	// newcomers are control planes without a connection.
 	newcomers []connections.Member
+	// unwatched is a namespace whose control planes are not served.
+	unwatched string
 }
 
 func (p *provider) add(c connections.Connection) {
@@ -130,6 +132,9 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	}
 	return append(out, p.newcomers...), nil
 }
+
+// Knows implements Connections.
+func (p *provider) Knows(namespace string) bool { return namespace != p.unwatched }
 
 // Serves implements Connections.
 func (p *provider) Serves(ctx context.Context, namespace string) (bool, error) {

@@ -54,6 +54,8 @@ type states struct {
 	informer informers.GenericInformer
 	factory  dynamicinformer.DynamicSharedInformerFactory
 	members  func(context.Context) ([]connections.Member, error)
+	// knows reports whether the control planes of a namespace are among the members.
+	knows func(namespace string) bool
 	// leading reports whether this replica mirrors, so that it publishes its board. held reports
 	// whether it is certain that no other replica does.
 	leading, held func() bool
@@ -67,11 +69,11 @@ type states struct {
 	adopting sync.Mutex
 }
 
-func newStates(board *syncstatus.Board, client dynamic.Interface, provider connections.Provider, caughtUp func(context.Context) error, now time.Time) *states {
+func newStates(board *syncstatus.Board, client dynamic.Interface, provider Connections, caughtUp func(context.Context) error, now time.Time) *states {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	return &states{
 		board: board, client: client, factory: factory, informer: factory.ForResource(mirrorStates),
-		members: provider.Members, caughtUp: caughtUp, began: now,
+		members: provider.Members, knows: provider.Knows, caughtUp: caughtUp, began: now,
 	}
 }
 
@@ -100,9 +102,9 @@ func (s *states) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeOver replaces the board before this replica mirrors. The mirror removes the objects of a control plane that has
-// another UID than its state, so the states are read without a cache. While the cache of the control planes is older than
-// the states, takeOver returns an error.
+// takeOver replaces the board before this replica mirrors. The mirror removes the objects of a control plane that is not
+// served, or has another UID than its state, so the states are read without a cache. While the cache of the control planes
+// is older than the states, takeOver returns an error.
 func (s *states) takeOver(ctx context.Context) error {
 	list, err := s.client.Resource(mirrorStates).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -120,17 +122,27 @@ func (s *states) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cached := map[types.NamespacedName]types.UID{}
 	for _, m := range members {
-		uid := stored[m.ControlPlane].UID
-		if uid == "" || uid == m.UID {
+		cached[m.ControlPlane] = m.UID
+	}
+	for name, state := range stored {
+		if state.UID == "" || state.UID == cached[name] || !s.knows(name.Namespace) {
 			continue
 		}
-		live, err := s.client.Resource(controlPlanes).Namespace(m.ControlPlane.Namespace).Get(ctx, m.ControlPlane.Name, metav1.GetOptions{})
+		live, err := s.client.Resource(controlPlanes).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		var cp coderv1alpha1.CoderControlPlane
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &cp)
+		}
 		switch {
-		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("reading control plane %s: %w", m.ControlPlane, err)
-		case err == nil && live.GetUID() == uid:
-			return fmt.Errorf("control plane %s was created again, and this replica has not seen it yet", m.ControlPlane)
+		case err != nil:
+			return fmt.Errorf("reading control plane %s: %w", name, err)
+		case cp.UID == state.UID && connections.Served(&cp):
+			return fmt.Errorf("control plane %s is served, and this replica has not seen it yet", name)
 		}
 	}
 	return s.replace(ctx, stored, func() bool { return false })

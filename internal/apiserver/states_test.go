@@ -138,7 +138,24 @@ func TestATakeoverWithOutdatedCaches(t *testing.T) {
 	}
 	members.introduce(connections.Member{ControlPlane: name, UID: "new", Named: true})
 	want("new", syncstatus.Ready)
+	members.introduce()
+	if err := s.takeOver(ctx); err == nil {
+		t.Error("it took over while the cache does not have the control plane")
+	}
+	members.unwatched = name.Namespace
+	if err := s.takeOver(ctx); err != nil {
+		t.Errorf("the namespace is not watched any more: %v", err)
+	}
+	members.unwatched = ""
+	live.Object["spec"] = map[string]any{"operatorAccess": map[string]any{"disabled": true}}
+	if _, err := planes.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.takeOver(ctx); err != nil {
+		t.Errorf("the control plane is not served any more: %v", err)
+	}
 	// It is created again once more.
+	delete(live.Object, "spec")
 	live.SetUID("newest")
 	if _, err := planes.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
 
 // ForNamespace implements Provider.
 func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connection, error) {
-	if !d.knows(namespace) {
+	if !d.Knows(namespace) {
 		return nil, nil
 	}
 	list, err := d.list(ctx, client.InNamespace(namespace))
@@ -107,9 +107,9 @@ func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connect
 	return out, nil
 }
 
-// knows reports whether the cache contains a namespace. Reading any other namespace from the cache
+// Knows reports whether the cache contains a namespace. Reading any other namespace from the cache
 // returns an error.
-func (d *Dynamic) knows(namespace string) bool {
+func (d *Dynamic) Knows(namespace string) bool {
 	return len(d.opts.Namespaces) == 0 || slices.Contains(d.opts.Namespaces, namespace)
 }
 
@@ -158,7 +158,7 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 func (d *Dynamic) podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
 	all := []string{cp.Namespace}
 	for _, namespace := range cp.Status.WorkspaceNamespaces {
-		if namespace != cp.Namespace && d.knows(namespace) {
+		if namespace != cp.Namespace && d.Knows(namespace) {
 			all = append(all, namespace)
 		}
 	}

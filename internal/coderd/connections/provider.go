@@ -120,7 +120,7 @@ type Member struct {
 // Serves reports whether a namespace has a control plane that is served and whose name prefix is
 // set. It reads only the cache, and no token.
 func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
-	if !d.knows(namespace) {
+	if !d.Knows(namespace) {
 		return false, nil
 	}
 	list, err := d.list(ctx, client.InNamespace(namespace))
@@ -138,5 +138,10 @@ func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
 
 // Serves reports whether namespace is the namespace of the one Coder.
 func (s *Static) Serves(_ context.Context, namespace string) (bool, error) {
-	return namespace == s.connection.ControlPlane.Namespace, nil
+	return s.Knows(namespace), nil
+}
+
+// Knows reports whether namespace is the namespace of the one Coder.
+func (s *Static) Knows(namespace string) bool {
+	return namespace == s.connection.ControlPlane.Namespace
 }
