@@ -84,6 +84,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Hint: func(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
 			s.mirror.Hint(kind, controlPlane, id)
 		},
+		Workspaces: s.workspacesOf,
 	}
 	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
 	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
@@ -116,6 +117,17 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	return s, err
 }
 
+// workspacesOf returns the workspaces of a control plane as this replica knows them.
+func (s *storage) workspacesOf(controlPlane types.NamespacedName) []*aggregationv1alpha1.CoderWorkspace {
+	var all []*aggregationv1alpha1.CoderWorkspace
+	for _, entry := range s.stores[workspace.Plural].Table.Of(controlPlane) {
+		if ws, ok := entry.Object.(*aggregationv1alpha1.CoderWorkspace); ok {
+			all = append(all, ws)
+		}
+	}
+	return all
+}
+
 // unsettled reports whether a workspace must be read again soon because of its pods.
 func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspace) bool {
 	return w.LatestBuild.Status == "running" && len(w.Agents) > 0 && s.pods.Unsettled(controlPlane, w.ID, w.Connected())
@@ -124,9 +136,8 @@ func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspac
 // podsRead triggers reads of the workspaces that show a problem of their pods, because the problem
 // may have ended while no replica watched the pods.
 func (s *storage) podsRead(controlPlane types.NamespacedName) {
-	for _, entry := range s.stores[workspace.Plural].Table.Of(controlPlane) {
-		ws, ok := entry.Object.(*aggregationv1alpha1.CoderWorkspace)
-		if id, err := uuid.Parse(string(entry.Object.GetUID())); ok && err == nil &&
+	for _, ws := range s.workspacesOf(controlPlane) {
+		if id, err := uuid.Parse(string(ws.UID)); err == nil &&
 			meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil {
 			s.mirror.HintPods(controlPlane, id)
 		}

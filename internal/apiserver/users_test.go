@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -395,6 +396,57 @@ func TestUserIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.userIs(t, "ada", "suspended", func(u coderdtest.UserState) bool { return u.Suspended })
+}
+
+// TestAForegroundDeletionOfAUserSaysWhatItWaitsFor checks the same as for templates: Coder deletes no user with workspaces, and
+// suspends no Owner.
+func TestAForegroundDeletionOfAUserSaysWhatItWaitsFor(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddUser("boss", "owner")
+	for _, name := range []string{"ada", "boss"} {
+		// The tokens are read later than the user.
+		until(t, f.users(), name, func(u *unstructured.Unstructured) bool { return at(u, "status", "tokenCount") == "1" })
+	}
+	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"spec":{"reclaimPolicy":"Delete"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	workspace := f.addWorkspace(t, "dev")
+	const finalizer = "these finalizers are removed: foregroundDeletion"
+	pending := map[string]*unstructured.Unstructured{}
+	for name, message := range map[string]string{
+		"ada":  "the user will be deleted in Coder after its workspace is deleted, and after " + finalizer,
+		"boss": "the user will be suspended in Coder after the role owner is removed (Coder suspends no Owner), and after " + finalizer,
+	} {
+		if err := f.users().Delete(t.Context(), name, foreground()); err != nil {
+			t.Fatal(err)
+		}
+		u, err := f.users().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || !deletionOf(message)(u) {
+			t.Errorf("%v, %v", err, u.Object["status"])
+		}
+		pending[name] = u
+	}
+	table := f.do(t, http.MethodGet, f.path("coderusers/boss"), map[string]string{"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}, "")
+	if !strings.Contains(table.body, `"Deleting"`) || !strings.Contains(table.body, "the role owner is removed") {
+		t.Errorf("kubectl get shows %s", table.body)
+	}
+	f.readAgain(t, "GET /api/v2/users")
+	for name, was := range pending {
+		if now, err := f.users().Get(t.Context(), name, metav1.GetOptions{}); err != nil || now.GetResourceVersion() != was.GetResourceVersion() {
+			t.Errorf("%v, it was written at rest (-before +after):\n%s", err, cmp.Diff(was.Object, now.Object))
+		}
+	}
+	f.coder.RemoveWorkspace(workspace)
+	f.coder.EditUser("boss", "", false)
+	until(t, f.users(), "ada", deletionOf("the user will be deleted in Coder after "+finalizer))
+	until(t, f.users(), "boss", deletionOf("the user will be suspended in Coder after "+finalizer))
+	for name := range pending {
+		if _, err := f.users().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone(t, f.users(), "ada")
+	until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool { return condition(u, "Ready") == "True Suspended" })
 }
 
 // TestDriftOfUsers corrects what a manifest owns, and shows the rest.

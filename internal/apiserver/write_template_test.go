@@ -2,13 +2,18 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -62,6 +67,79 @@ func TestTemplateLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, f.tmpl(), "coder.docker")
+}
+
+// TestAForegroundDeletionSaysWhatItWaitsFor checks that a template that is used and is deleted with kubectl delete
+// --cascade=foreground, so that the request is only recorded, counts its workspaces until they are gone, without writes at rest.
+func TestAForegroundDeletionSaysWhatItWaitsFor(t *testing.T) {
+	f := newFixture(t)
+	var ids []uuid.UUID
+	for _, name := range []string{"web", "app", "dev", "cat"} {
+		ids = append(ids, f.addWorkspace(t, name))
+	}
+	if err := f.tmpl().Delete(t.Context(), "coder.starter", foreground()); err != nil {
+		t.Fatal(err)
+	}
+	const finalizer = "these finalizers are removed: foregroundDeletion"
+	all := deletionOf("the template will be deleted in Coder after its 4 workspaces are deleted, and after " + finalizer)
+	pending := f.starter(t)
+	if !all(pending) {
+		t.Errorf("after the request: %v", pending.Object["status"])
+	}
+	table := f.do(t, http.MethodGet, f.path("codertemplates/coder.starter"), map[string]string{"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}, "")
+	if !strings.Contains(table.body, `"Deleting"`) || !strings.Contains(table.body, "its 4 workspaces are deleted") {
+		t.Errorf("kubectl get shows %s", table.body)
+	}
+	f.readAgain(t, "GET /api/v2/templates")
+	if now := f.starter(t); !all(now) || now.GetResourceVersion() != pending.GetResourceVersion() {
+		t.Errorf("it was written at rest (-before +after):\n%s", cmp.Diff(pending.Object, now.Object))
+	}
+	// The garbage collector removes its finalizer, and is refused.
+	_, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("deleting a template that is used: %v, want 409", err)
+	}
+	f.templateIs(t, all)
+	for _, id := range ids[1:] {
+		f.coder.RemoveWorkspace(id)
+	}
+	f.templateIs(t, deletionOf("the template will be deleted in Coder after its workspace is deleted, and after "+finalizer))
+	f.coder.RemoveWorkspace(ids[0])
+	f.templateIs(t, deletionOf("the template will be deleted in Coder after "+finalizer))
+	// A usual deletion does not wait for the garbage collector.
+	if err := f.tmpl().Delete(t.Context(), "coder.starter", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, f.tmpl(), "coder.starter")
+}
+
+// foreground returns the options of kubectl delete --cascade=foreground.
+func foreground() metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}
+}
+
+// deletionOf returns a function that reports whether an object is being deleted, with this message.
+func deletionOf(message string) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
+		all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return condition(o, "Ready") == "False Deleting" && condition(o, "Reconciling") == "True Deleting" &&
+			slices.ContainsFunc(all, func(c any) bool {
+				entry, ok := c.(map[string]any)
+				return ok && entry["type"] == "Ready" && entry["message"] == message
+			})
+	}
+}
+
+// readAgain waits until the mirror has read Coder at least twice more with this request.
+func (f *fixture) readAgain(t *testing.T, request string) {
+	t.Helper()
+	before := f.coder.Requests()[request]
+	polltest.Eventually(t, "the mirror reads Coder", func() error {
+		if n := f.coder.Requests()[request] - before; n < 3 {
+			return fmt.Errorf("%d times: %v", n, f.coder.Requests())
+		}
+		return nil
+	})
 }
 
 func TestNewFilesArePromotedWhenBuilt(t *testing.T) {

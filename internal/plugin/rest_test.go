@@ -396,6 +396,8 @@ func TestTemplatePushWaits(t *testing.T) {
 	got = push(condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", `building version "two" failed: no such provider`))
 	got.want(t, 1, "coder.hello pushed\n", "downloading\nno such provider\n")
 	got.want(t, 1, "coder.hello pushed\n", `template coder.hello: building version "two" failed: no such provider`)
+	got = push(condition("Ready", "False", "Deleting", "the template will be deleted in Coder"))
+	got.want(t, 1, "coder.hello pushed\n", "template coder.hello: the template will be deleted in Coder")
 	got = push(condition("Ready", "False", "BuildRunning", "still"))
 	got.want(t, 1, "coder.hello pushed\n", "the new version of template coder.hello is not active after 9s")
 }

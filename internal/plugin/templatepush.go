@@ -255,6 +255,9 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 			p.showLog(ctx, tmpl)
 			return false, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(failed.Message))
 		}
+		if ready.Reason == aggregationv1alpha1.ReasonDeleting {
+			return false, fmt.Errorf("template %s: %s", tmpl.Name, cli.Clean(ready.Message))
+		}
 		return ready.Status == metav1.ConditionTrue, nil
 	}, func() error {
 		return fmt.Errorf("the new version of template %[2]s is not active after %[1]s; its build continues without this command", p.timeout, tmpl.Name)

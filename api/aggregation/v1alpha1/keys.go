@@ -17,7 +17,7 @@ const (
 	// ConditionReady is true if the object is in the state that its spec requests. A workspace that
 	// should run is running, its agents are connected and healthy, and its pods have no problem. A
 	// workspace that should not run is stopped. The newest version of a template is built and
-	// active.
+	// active. An object that is being deleted is not ready.
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while a build is pending or running, a change of the spec or a
 	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
@@ -114,7 +114,8 @@ const (
 	ReasonBuildFailed = "BuildFailed"
 	// ReasonBuildCanceled means that the newest build was canceled.
 	ReasonBuildCanceled = "BuildCanceled"
-	// ReasonDeleting means that the workspace is being deleted.
+	// ReasonDeleting means that the object is being deleted. The message says what the deletion
+	// waits for.
 	ReasonDeleting = "Deleting"
 	// ReasonAgentsConnected means that all agents are connected.
 	ReasonAgentsConnected = "AgentsConnected"

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -37,6 +38,8 @@ type Config struct {
 	Actors *impersonation.Actors
 	// Hint notifies the mirror that an object of a kind changes. It may be nil.
 	Hint func(kind string, controlPlane types.NamespacedName, id uuid.UUID)
+	// Workspaces returns the known workspaces of a control plane. It may be nil.
+	Workspaces func(controlPlane types.NamespacedName) []*aggregationv1alpha1.CoderWorkspace
 }
 
 // Base is the part of the implementation that all kinds share.

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -56,7 +57,18 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 		before = old.Status.Conditions
 	}
 	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.Clock.Now())
+	k.showDeletion(tmpl, before)
 	return tmpl
+}
+
+// showDeletion shows what the deletion of a template waits for. Coder deletes no template with workspaces.
+func (k *Kind) showDeletion(tmpl object, before []metav1.Condition) {
+	if tmpl.DeletionTimestamp == nil {
+		return
+	}
+	k.ShowDeletion(tmpl, before, "deleted", k.WorkspacesDeleted(tmpl, func(ws aggregationv1alpha1.CoderWorkspaceStatus) bool {
+		return strings.EqualFold(ws.OrganizationName, tmpl.Status.OrganizationName) && strings.EqualFold(ws.TemplateName, tmpl.Status.TemplateName)
+	}))
 }
 
 func specOf(s *snapshot) aggregationv1alpha1.CoderTemplateSpec {

@@ -61,6 +61,7 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, 
 	}
 	out := wanted.DeepCopy()
 	k.observe(was, out)
+	k.showDeletion(out, was.Status.Conditions)
 	return out, nil
 }
 

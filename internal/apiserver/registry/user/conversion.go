@@ -2,6 +2,7 @@ package user
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,27 @@ func (k *Kind) object(
 	k.SetGeneration(u, was)
 	u.Status.ObservedGeneration = u.Generation
 	u.Status.Conditions = k.conditions(u, in, was)
+	var before []metav1.Condition
+	if was != nil {
+		before = was.Status.Conditions
+	}
+	k.showDeletion(u, before)
 	return u
+}
+
+// showDeletion shows what the deletion of a user waits for. Coder deletes no user with workspaces, and suspends no Owner.
+func (k *Kind) showDeletion(u object, before []metav1.Condition) {
+	switch {
+	case u.DeletionTimestamp == nil:
+	case u.Spec.ReclaimPolicy == aggregationv1alpha1.ReclaimDelete:
+		k.ShowDeletion(u, before, "deleted", k.WorkspacesDeleted(u, func(ws aggregationv1alpha1.CoderWorkspaceStatus) bool {
+			return strings.EqualFold(ws.OwnerName, u.Status.Username)
+		}))
+	case slices.Contains(u.Status.Roles, "owner") && !isSuspended(u.Status):
+		k.ShowDeletion(u, before, "suspended", "the role owner is removed (Coder suspends no Owner)")
+	default:
+		k.ShowDeletion(u, before, "suspended", "")
+	}
 }
 
 // specOf returns the spec of a user without fields that a manifest owns.

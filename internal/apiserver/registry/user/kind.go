@@ -42,7 +42,7 @@ var info = registry.ResourceInfo[object]{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: the username in lower case."},
 		{Name: "Email", Type: "string", Description: "The address in Coder."},
-		{Name: "State", Type: "string", Description: "active, dormant or suspended."},
+		{Name: "State", Type: "string", Description: "active, dormant, suspended or Deleting."},
 		{Name: "Roles", Type: "string", Description: "The site roles."},
 		{Name: "Login", Type: "string", Description: "How the user logs in."},
 		{Name: "Last seen", Type: "string", Description: "Time since the user did something in Coder."},
@@ -114,12 +114,16 @@ func row(u object, ages registry.Ages) []any {
 	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionSynced); c != nil && c.Status != metav1.ConditionTrue {
 		reason = c.Message
 	}
+	state := status.State
+	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionReady); c != nil && c.Reason == aggregationv1alpha1.ReasonDeleting {
+		state, reason = c.Reason, c.Message
+	}
 	memberships := make([]string, 0, len(status.Organizations))
 	for _, o := range status.Organizations {
 		memberships = append(memberships, o.Name)
 	}
 	return []any{
-		u.Name, status.Email, status.State, strings.Join(status.Roles, ","), status.LoginType, seen, ages.Since(&u.CreationTimestamp),
+		u.Name, status.Email, state, strings.Join(status.Roles, ","), status.LoginType, seen, ages.Since(&u.CreationTimestamp),
 		status.FullName, status.Username, strings.Join(memberships, ","), u.Labels[aggregationv1alpha1.LabelControlPlaneName], reason,
 	}
 }

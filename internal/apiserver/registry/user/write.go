@@ -173,6 +173,7 @@ func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 		out := wanted.DeepCopy()
 		out.Status.ObservedGeneration = out.Generation
 		k.Observe(out)
+		k.showDeletion(out, was.Status.Conditions)
 		return out, nil
 	}
 	k.Hint(c.connection.ControlPlane, c.id)
