@@ -98,7 +98,7 @@ func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name stri
 type listWorkspacesInput struct {
 	Namespace string `json:"namespace,omitempty"`
 	Owner     string `json:"owner,omitempty" jsonschema:"user name in Coder"`
-	Template  string `json:"template,omitempty" jsonschema:"template, or organization.template, as they are named in Coder now"`
+	Template  string `json:"template,omitempty" jsonschema:"template or organization.template, by the current names in Coder; with namespace also by the object's name"`
 	Phase     string `json:"phase,omitempty" jsonschema:"Pending, Starting, Running, Stopping, Stopped, Failed, Canceling, Canceled, Deleting or Deleted"`
 	Running   *bool  `json:"running,omitempty" jsonschema:"only those that shall run, or shall not"`
 	Limit     int    `json:"limit,omitempty"`
