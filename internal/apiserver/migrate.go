@@ -52,8 +52,7 @@ func migrateOne(ctx context.Context, client dynamic.Interface, kept metadata.Rec
 	}
 	// An existing record is newer.
 	if _, known := kept.Get(record.ControlPlane, record.UID); !known {
-		_, err := kept.Put(ctx, record)
-		if _, known := kept.Get(record.ControlPlane, record.UID); err != nil && (!known || !apierrors.IsConflict(err)) {
+		if _, err := kept.Put(ctx, record); err != nil && !apierrors.IsConflict(err) {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 
 func statesClient() *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		mirrorStates: "CoderMirrorStateList", objectMetadata: "CoderObjectMetadataList",
+		mirrorStates: "CoderMirrorStateList",
 	})
 }
 
