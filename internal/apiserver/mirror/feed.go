@@ -295,6 +295,9 @@ func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 // propose commits changes to the log. It returns the keys of those that conflicted with it. A replica
 // that was paused may know less than its successor, so it commits nothing until it holds the Lease again.
 func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal) (conflicts sets.Set[string], err error) {
+	if len(proposals) == 0 {
+		return nil, nil
+	}
 	if !s.held() {
 		return nil, errNotHeld
 	}

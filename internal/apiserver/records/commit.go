@@ -20,7 +20,8 @@ const (
 	// Coder takes no longer. The time is measured by this replica's clock, from when it first saw
 	// the claim.
 	claimPatience = time.Minute
-	// cleanUp is the timeout for removing a claim after its write.
+	// cleanUp is the timeout for removing a claim after its write, and for removing another record of
+	// a created object.
 	cleanUp = 5 * time.Second
 )
 
@@ -129,6 +130,8 @@ func (s *Store) removeOther(ctx context.Context, key string, created Object) err
 	if !ok || other == key {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, cleanUp)
+	defer cancel()
 	unlock, err := s.Table.Lock(ctx, other)
 	if err != nil {
 		return err

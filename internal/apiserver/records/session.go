@@ -162,7 +162,7 @@ func (w *session) release(ctx context.Context) {
 	if !w.claimed && w.failed == nil {
 		return
 	}
-	if err := w.finish(ctx); err != nil {
+	if err := w.finish(ctx); err != nil && w.claimed {
 		klog.FromContext(ctx).Error(err, "Could not release the claim in a record", "key", w.key)
 	}
 }

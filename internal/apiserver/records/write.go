@@ -38,14 +38,14 @@ func (s *Store) Create(ctx context.Context, key string, object, out runtime.Obje
 	if revision, err := s.versioner.ObjectResourceVersion(object); err == nil && revision != 0 {
 		return storage.ErrResourceVersionSetOnCreate
 	}
-	for {
+	for attempt := 1; ; attempt++ {
 		wanted, err := s.own(object)
 		if err != nil {
 			return err
 		}
 		h, err := s.commit(ctx, key, nil, wanted)
 		switch {
-		case errors.Is(err, ErrChanged) && s.Table.Get(key) == nil && ctx.Err() == nil:
+		case errors.Is(err, ErrChanged) && s.Table.Get(key) == nil && attempt < createAttempts:
 			// Another replica has begun or given up a creation of the same name. The next attempt waits for it.
 		case errors.Is(err, ErrChanged):
 			return storage.NewKeyExistsError(key, 0)
@@ -56,6 +56,10 @@ func (s *Store) Create(ctx context.Context, key string, object, out runtime.Obje
 		}
 	}
 }
+
+// createAttempts limits the attempts to create an object while other replicas begin and give up the
+// same creation.
+const createAttempts = 5
 
 // own returns a deep copy of an object, prepared for storage.
 func (s *Store) own(object runtime.Object) (Object, error) {

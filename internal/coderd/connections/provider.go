@@ -138,10 +138,8 @@ func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
 
 // Serves reports whether namespace is the namespace of the one Coder.
 func (s *Static) Serves(_ context.Context, namespace string) (bool, error) {
-	return s.Knows(namespace), nil
+	return namespace == s.connection.ControlPlane.Namespace, nil
 }
 
-// Knows reports whether namespace is the namespace of the one Coder.
-func (s *Static) Knows(namespace string) bool {
-	return namespace == s.connection.ControlPlane.Namespace
-}
+// Knows returns false, because there are no control planes.
+func (*Static) Knows(string) bool { return false }
