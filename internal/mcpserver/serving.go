@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,8 @@ const (
 	// stopTime is the time after which open connections are closed. It leaves one of the
 	// eight seconds for closing them.
 	stopTime = 7 * time.Second
+	// unusedTime is how long the shutdown waits for the first request of a connection.
+	unusedTime = time.Second
 	// probeTimeout limits a check of the API server and of the authentication.
 	probeTimeout = 2 * time.Second
 )
@@ -50,6 +53,7 @@ func (s *Server) Start(ctx context.Context) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.cfg.Logger.V(1)), slog.LevelInfo),
 	}
+	closeUnused(server)
 	failed := make(chan error, 1)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -67,6 +71,27 @@ func (s *Server) Start(ctx context.Context) error {
 	s.serving.Store(false)
 	s.end(server, cancelCalls)
 	return err
+}
+
+// closeUnused makes Shutdown close connections without a request after unusedTime. By itself,
+// Shutdown waits more than five seconds for the spare connections that clients open.
+func closeUnused(server *http.Server) {
+	var unused sync.Map
+	server.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			unused.Store(conn, nil)
+		} else {
+			unused.Delete(conn)
+		}
+	}
+	server.RegisterOnShutdown(func() {
+		time.AfterFunc(unusedTime, func() {
+			unused.Range(func(conn, _ any) bool {
+				_ = conn.(net.Conn).Close()
+				return true
+			})
+		})
+	})
 }
 
 // end shuts the server down: it ends streams immediately, cancels calls that do not finish

@@ -177,6 +177,28 @@ func TestWhoWaitsAtTheEntranceDoesNotHoldTheEnd(t *testing.T) {
 	}
 }
 
+func TestAnUnusedConnectionDoesNotHoldTheEnd(t *testing.T) {
+	h := running(t)
+	conn, err := net.Dial("tcp", h.server.cfg.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// Connections are accepted in order, so after a request on another one the server has this one.
+	response, err := http.DefaultClient.Do(h.request(context.Background(), http.MethodPost, strings.NewReader(listTools)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(response)
+	start := time.Now()
+	if err := h.stop(); err != nil {
+		t.Errorf("Start returned %v, want nil", err)
+	}
+	if took := time.Since(start); took > drainTime {
+		t.Errorf("a connection without a request held the end for %s", took)
+	}
+}
+
 func TestTheKeyIsThereBeforeItIsNeeded(t *testing.T) {
 	h := running(t)
 	polltest.Eventually(t, "the Secret is made", func() bool { return len(h.kube.requests(http.MethodPost, secretsPath)) == 1 })
