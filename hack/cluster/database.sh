@@ -6,10 +6,12 @@ set -euo pipefail
 . "$HERE/lib.sh"
 node_pid >/dev/null || die "the cluster $CLUSTER_NAME is not up: start it with hack/cluster/up.sh"
 
-# The first process of PostgreSQL, if it is this instance's: its children have other names.
+# The first process of PostgreSQL, if it is this instance's. It is process 1 of its pid namespace: a new child has the same
+# command line at first.
 postmaster() {
   local p
   for p in $(our_processes); do
+    grep -q $'^NSpid:.*\t1$' "/proc/$p/status" 2>/dev/null || continue
     case "$(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null)" in
       */bin/postgres\ -D\ /mnt/data\ -p\ "$PG_PORT"\ *) echo "$p" && return ;;
     esac
