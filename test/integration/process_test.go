@@ -259,6 +259,10 @@ func startCoders(t *testing.T) (*coders, string) {
 				c.lists[host] = append(c.lists[host], r.In.URL.Query())
 			}
 			r.SetURL(target)
+			if r.In.Method == http.MethodPost {
+				// Coder may complete a creation whose replica was killed, so it is counted.
+				r.Out = r.Out.WithContext(context.WithoutCancel(r.Out.Context()))
+			}
 		},
 		ModifyResponse: c.count,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
