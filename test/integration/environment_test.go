@@ -118,7 +118,7 @@ func startControllerManager(t *testing.T, controllers string, args ...string) {
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), append([]string{
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
 		"--controllers=" + controllers, "--leader-elect=false",
-		"--bind-address=127.0.0.1", "--secure-port=" + freePort(t), "--cert-dir=" + t.TempDir(),
+		"--bind-address=127.0.0.1", "--secure-port=" + kubetest.FreePort(t), "--cert-dir=" + t.TempDir(),
 		"--kube-api-qps=300", "--kube-api-burst=600",
 	}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out

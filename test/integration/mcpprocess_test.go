@@ -36,7 +36,7 @@ func newRelay(t *testing.T) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: "127.0.0.1:" + freePort(t), target: target.Host}
+	r := &relay{address: "127.0.0.1:" + kubetest.FreePort(t), target: target.Host}
 	r.connect(t)
 	t.Cleanup(r.cut)
 	return r
@@ -152,7 +152,7 @@ func TestMCPEnds(t *testing.T) {
 	ns := namespace(t)
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view")...)
-	metrics := freePort(t)
+	metrics := kubetest.FreePort(t)
 	p := startMCP(t, "--mcp-rate-limit=0", fmt.Sprintf("--mcp-max-streams-per-user=%d", subscriptions), "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.ready(t)
 	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "list_control_planes", map[string]any{"namespace": ns})
@@ -262,7 +262,7 @@ func TestMCPMemory(t *testing.T) {
 	ns := namespace(t)
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view")...)
-	metrics := freePort(t)
+	metrics := kubetest.FreePort(t)
 	// All clients use the same user.
 	p := newProcess(t, mcpConfig(t), "", "--app=mcp-http", "--mcp-rate-limit=0", "--mcp-max-in-flight=0", "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.environment = append(p.environment, "GOGC=50") // As in the Deployment.

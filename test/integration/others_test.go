@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -42,7 +43,7 @@ func TestOthersChangesStay(t *testing.T) {
 	names, proxy := startCoders(t)
 	ns := namespace(t)
 	licensedCoder(t, names, ns, "coder")
-	metrics := freePort(t)
+	metrics := kubetest.FreePort(t)
 	args := []string{"--app=controller", "--leader-elect=false", "--watch-namespaces=" + ns, "--metrics-bind-address=127.0.0.1:" + metrics}
 	p := startProcess(t, proxy, args...)
 	startStandIn(t, ns)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -88,7 +87,7 @@ func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string)
 		t.Fatal(err)
 	}
 	p := &process{
-		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t),
+		logs: &syncBuffer{}, apiPort: kubetest.FreePort(t), mcpPort: kubetest.FreePort(t), port: kubetest.FreePort(t),
 		credential: credentialOf(t, config.BearerToken), auditFrom: auditSize(t),
 	}
 	p.name = "pod-" + p.apiPort
@@ -324,37 +323,6 @@ func kubeconfigFile(t *testing.T, config *rest.Config) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// The ports for programs: below the kernel's ephemeral ports, and above those of
-// Kubernetes.
-const firstPort, lastPort = 12000, 28000
-
-// ports is the one that was given last. It begins anywhere, because other packages are
-// tested at the same time.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: firstPort + rand.IntN(lastPort-firstPort)}
-
-// freePort returns a port that nobody else is given: the program listens there later, and
-// again when it was started anew.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for range lastPort - firstPort {
-		if ports.last++; ports.last >= lastPort {
-			ports.last = firstPort
-		}
-		port := strconv.Itoa(ports.last)
-		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
-	t.Fatal("all ports are taken")
-	return ""
 }
 
 // syncBuffer is a buffer that a process writes while a test reads.

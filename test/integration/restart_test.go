@@ -21,6 +21,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -38,7 +39,7 @@ type apiServer struct {
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	main := environment.server.ControlPlane.GetAPIServer()
-	port := freePort(t)
+	port := kubetest.FreePort(t)
 	cert := func(name string) string { return filepath.Join(main.CertDir, name) }
 	return &apiServer{address: "https://127.0.0.1:" + port, out: &syncBuffer{}, args: []string{
 		"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + t.TempDir(),

@@ -20,6 +20,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -40,7 +41,7 @@ type scenario struct {
 // no secret is leaked.
 func TestScenarioOfAllKinds(t *testing.T) {
 	names, proxy := startCoders(t)
-	metrics := freePort(t)
+	metrics := kubetest.FreePort(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--log-level=debug", "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.ready(t)
 	s := &scenario{ns: namespace(t), workspaces: namespace(t), process: p}

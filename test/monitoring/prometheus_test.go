@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -25,7 +25,7 @@ func startPrometheus(t *testing.T, config any) *server {
 	t.Helper()
 	program := tool(t, "prometheus")
 	directory := t.TempDir()
-	s := &server{address: freeAddress(t)}
+	s := &server{address: "127.0.0.1:" + kubetest.FreePort(t)}
 	ctx, stop := context.WithCancel(context.Background())
 	command := exec.CommandContext(ctx, program,
 		"--config.file="+writeYAML(t, directory, "prometheus.yaml", config),
@@ -52,16 +52,6 @@ func startPrometheus(t *testing.T, config any) *server {
 		return err
 	})
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // get calls the HTTP API.

@@ -7,6 +7,7 @@
 //     request can also fail in a process that continues.
 //   - Start and Shared: a real etcd and kube-apiserver, for one test, or shared with the tests of
 //     other packages.
+//   - FreePort: a port for a program that a test starts.
 //   - RaceEnabled and SkipWithRace: what a test leaves out with the race detector.
 //   - Objects and Kustomize: the objects in manifests.
 package kubetest

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -45,8 +45,7 @@ type program struct {
 // ends. Its log has the name and stays. Its calls to Coder go through a proxy.
 func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) *program {
 	t.Helper()
-	ports := freePorts(t, 3)
-	apiPort, mcpPort, healthPort := ports[0], ports[1], ports[2]
+	apiPort, mcpPort, healthPort := kubetest.FreePort(t), kubetest.FreePort(t), kubetest.FreePort(t)
 	p := &program{
 		mcpURL: "http://127.0.0.1:" + mcpPort + "/mcp", apiPort: apiPort, health: "http://127.0.0.1:" + healthPort + "/readyz",
 		ended: make(chan struct{}), log: filepath.Join(setting(t, "CONFORMANCE_LOGS"), name+".log"),
@@ -139,26 +138,6 @@ func kubeconfig(t *testing.T, c *cluster) string {
 		t.Fatal(err)
 	}
 	return writeFile(t, "kubeconfig", content)
-}
-
-// freePorts returns n ports that were free a moment ago. They are held until all are
-// found, so that they are different.
-func freePorts(t *testing.T, n int) []string {
-	t.Helper()
-	var ports []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		_, port, err := net.SplitHostPort(listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, port)
-	}
-	return ports
 }
 
 func answersOK(ctx context.Context, url string) error {

@@ -1,0 +1,42 @@
+package kubetest
+
+import (
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// The ports for programs: below the kernel's ephemeral ports, and above those of
+// Kubernetes.
+const firstPort, lastPort = 12000, 28000
+
+// reserved contains the sockets that reserve ports. A socket that is not referenced is closed.
+var reserved struct {
+	sync.Mutex
+	sockets []net.Listener
+}
+
+// FreePort returns a port for a program that the test starts, and can start again. An abstract
+// Unix socket reserves it until this process ends, also from other packages' tests.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	reserved.Lock()
+	defer reserved.Unlock()
+	var config net.ListenConfig
+	for range lastPort - firstPort {
+		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
+		socket, err := config.Listen(t.Context(), "unix", "@coder-k8s-test-port-"+port)
+		if err != nil {
+			continue
+		}
+		reserved.sockets = append(reserved.sockets, socket)
+		if listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+			_ = listener.Close()
+			return port
+		}
+	}
+	t.Fatal("all ports are taken")
+	return ""
+}
