@@ -199,8 +199,9 @@ func TestMCPWithoutKey(t *testing.T) {
 	})
 	var asked atomic.Int64
 	session := entered(t, mcpURL(p), token, modernProtocol, agreeing(&asked))
-	succeeds(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": "example.com/coder:1"})
-	if asked.Load() != 1 || strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations") != 1 {
-		t.Errorf("the user was asked %d times, and the log is:\n%s", asked.Load(), p.logs)
+	tries := succeeds(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": "example.com/coder:1"})
+	// Each attempt asks at most once.
+	if n := asked.Load(); n == 0 || n > int64(tries) || strings.Count(p.logs.String(), "Could not read the Secret with the key of confirmations") != 1 {
+		t.Errorf("the user was asked %d times in %d attempts, and the log is:\n%s", asked.Load(), tries, p.logs)
 	}
 }
