@@ -396,8 +396,10 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 		switch {
 		case f.failed > 0 && !f.mayFail:
 			t.Errorf("%d of %d reads at %s failed: %v", f.failed, f.reads, f.name, f.why)
-		case !f.mayFail && f.watches != 1:
-			t.Errorf("the watch at %s was opened %d times", f.name, f.watches)
+		// On a busy machine the library ends a watch whose client reads too slowly; TestHistory counts
+		// these watches. The next watch continues from the last revision.
+		case !f.mayFail && (f.watches > 2 || f.lists > 0):
+			t.Errorf("the watch at %s was opened %d times, with %d lists", f.name, f.watches, f.lists)
 		case f.worst > afterKill:
 			t.Errorf("reads at %s failed for %s: %v", f.name, f.worst, f.why)
 		}
