@@ -152,7 +152,8 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
 		return []workload.Step{
 			workload.NewStep(stepRevoke, s, r.revokeOnDeletion),
-			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess),
+			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, workload.StepOrphaned),
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}

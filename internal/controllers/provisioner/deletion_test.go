@@ -119,6 +119,20 @@ func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
 	}
 }
 
+// The garbage collector finished while no leader ran. Only the Deployment shows that it was orphaned.
+func TestDeletionThatOrphansWhileNoLeaderRunsLeavesTheKey(t *testing.T) {
+	f := readyFixture(t)
+	d := f.Deployment()
+	d.OwnerReferences, d.CreationTimestamp = nil, f.Object().CreationTimestamp
+	f.Update(d)
+	f.Delete()
+	f.restart()
+	f.Reconcile()
+	if !f.Gone() || !f.Has(d.Name, d) || f.keyNames() != "gpu" || f.Events.Count("Normal Orphaned") != 1 {
+		t.Errorf("gone: %t, keys %q, Events: %q", f.Gone(), f.keyNames(), f.Events.All())
+	}
+}
+
 // An annotation with an invalid name for a Deployment does not block the deletion.
 func TestDeletionWithANameThatIsNone(t *testing.T) {
 	f := readyFixture(t)

@@ -57,7 +57,8 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
 		return []workload.Step{
 			workload.NewStep(stepControlPlane, s, r.findControlPlane),
-			workload.NewStep(stepStop, s, r.stop, stepControlPlane),
+			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			workload.NewStep(stepStop, s, r.stop, stepControlPlane, workload.StepOrphaned),
 			workload.NewStep(stepWithdraw, s, r.withdraw, stepStop),
 			workload.NewStep(workload.StepWorkspaces, &s.Pass, r.kit.RemoveWorkspaceAccess, stepStop),
 			workload.NewStep(workload.StepRelease, s, r.release, stepWithdraw, workload.StepWorkspaces),

@@ -103,7 +103,8 @@ func (f *fixture) pass(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 	list := append(f.kit.Begin(p), f.kit.Steps(p)...)
 	if p.Deleting() {
 		list = []Step{
-			NewStep(StepWorkspaces, p, f.kit.RemoveWorkspaceAccess),
+			NewStep(StepOrphaned, p, f.kit.FindOrphaned),
+			NewStep(StepWorkspaces, p, f.kit.RemoveWorkspaceAccess, StepOrphaned),
 			NewStep(StepRelease, p, f.kit.Release, StepWorkspaces),
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -214,6 +216,102 @@ func TestOrphaningLeavesThePermissionsForWorkspaces(t *testing.T) {
 	}
 	if !f.last.Released || f.Events.Count("Normal Orphaned") != 1 {
 		t.Errorf("released: %t, Events: %q", f.last.Released, f.Events.All())
+	}
+}
+
+// withRoles returns a fixture with a control plane that has granted permissions in the namespace
+// "work", and whose Deployment was created after it.
+func withRoles(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.RBAC.WorkspaceNamespaces = []string{"work"} }))
+	f.Settle()
+	f.editDeployment(func(d *appsv1.Deployment) { d.CreationTimestamp = f.Object().CreationTimestamp })
+	return f
+}
+
+func (f *fixture) editDeployment(change func(*appsv1.Deployment)) {
+	f.T.Helper()
+	d := f.Deployment()
+	change(d)
+	f.Update(d)
+}
+
+// hasRoles reports whether the permissions in the namespace "work" are granted.
+func (f *fixture) hasRoles() bool {
+	f.T.Helper()
+	w := f.last.Workload
+	return f.Find("work", resources.WorkspaceRoleName(w, "work"), &rbacv1.Role{}) &&
+		f.Find("work", resources.WorkspaceRoleBindingName(w, "work"), &rbacv1.RoleBinding{})
+}
+
+// The garbage collector finished while no leader ran, so the new leader sees a deletion without the
+// finalizer. Only the Deployment shows that it was orphaned.
+func TestOrphaningThatNoLeaderSawLeavesThePermissions(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   bool
+	}{
+		"created":          {func(*appsv1.Deployment) {}, true},
+		"without replicas": {func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32) }, true},
+		"adopted": {func(d *appsv1.Deployment) {
+			d.CreationTimestamp = metav1.Time{}
+			d.Annotations[coderv1alpha1.AnnotationAdopt] = "CoderControlPlane/coder"
+		}, true},
+		"of an earlier object":  {func(d *appsv1.Deployment) { d.CreationTimestamp = metav1.Time{} }, false},
+		"of a chart":            {func(d *appsv1.Deployment) { d.Labels = chartLabels() }, false},
+		"of another controller": {func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "other" }, false},
+		"being deleted":         {func(d *appsv1.Deployment) { d.Finalizers = []string{"test/hold"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := withRoles(t)
+			f.deleteOrphaning()
+			f.editDeployment(c.change)
+			if name == "being deleted" {
+				f.Remove(f.Deployment())
+			}
+			if name != "of another controller" {
+				f.collectGarbage("")
+			} else {
+				f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
+					controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
+				})
+			}
+			f.restart()
+			f.Reconcile()
+			if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) {
+				t.Fatal("the control plane is still there")
+			}
+			if f.hasRoles() != c.want || (f.Events.Count("Normal Orphaned") == 1) != c.want {
+				t.Errorf("permissions: %t, want %t; Events: %q", f.hasRoles(), c.want, f.Events.All())
+			}
+		})
+	}
+}
+
+// An error says nothing about the kind of deletion.
+func TestADeploymentThatCannotBeReadDelaysTheDeletion(t *testing.T) {
+	f := withRoles(t)
+	f.Remove(f.Object())
+	f.restart()
+	live := f.kit.Live
+	f.kit.Live = interceptor.NewClient(f.Cluster, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*appsv1.Deployment); ok {
+				return apierrors.NewTimeoutError("too slow", 1)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	if _, err := f.Try(); !apierrors.IsTimeout(err) {
+		t.Errorf("the error is %v", err)
+	}
+	if !f.Has("coder", &coderv1alpha1.CoderControlPlane{}) || !f.hasRoles() {
+		t.Fatal("the deletion went on")
+	}
+	f.kit.Live = live
+	f.Reconcile()
+	if f.Has("coder", &coderv1alpha1.CoderControlPlane{}) || f.hasRoles() {
+		t.Error("the deletion did not go on")
 	}
 }
 

@@ -104,6 +104,7 @@ const (
 	StepExposure         = "exposure"
 	StepPrune            = "prune"
 	StepRollout          = "rollout"
+	StepOrphaned         = "orphaned children"
 	StepRelease          = "release"
 )
 

@@ -44,6 +44,21 @@ func TestDeletionThatOrphansLeavesTheRegistration(t *testing.T) {
 	}
 }
 
+// The garbage collector finished while no leader ran. Only the Deployment shows that it was orphaned.
+func TestDeletionThatOrphansWhileNoLeaderRunsLeavesTheRegistration(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	d := f.Deployment()
+	d.OwnerReferences, d.CreationTimestamp = nil, f.Object().CreationTimestamp
+	f.Update(d)
+	f.Delete()
+	f.restart()
+	f.Reconcile()
+	if proxies := f.coder.Proxies(); len(proxies) != 1 || !f.Gone() || f.Events.Count("Normal Orphaned") != 1 {
+		t.Errorf("registered: %+v, object gone: %t, Events: %q", proxies, f.Gone(), f.Events.All())
+	}
+}
+
 func TestAnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 	for name, fault := range map[string]coderdtest.Fault{
 		"no answer": {DropConnection: true}, "500": {Status: 500}, "401": {Status: 401}, "garbage": {HTML: true, Status: 200},

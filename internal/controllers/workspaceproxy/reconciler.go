@@ -78,7 +78,8 @@ func (s *scope) recheck() time.Duration {
 func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
 		return []workload.Step{
-			workload.NewStep(stepRegistration, s, r.unregister),
+			workload.NewStep(workload.StepOrphaned, &s.Pass, r.kit.FindOrphaned),
+			workload.NewStep(stepRegistration, s, r.unregister, workload.StepOrphaned),
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRegistration),
 		}
 	}
