@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -30,6 +31,25 @@ type Secrets struct {
 	Kind, Noun string
 	// Labels are set on each new Secret.
 	Labels map[string]string
+}
+
+// CheckOwner returns a Stop if the owner is being deleted or gone. A stale cache may still contain it.
+// No later pass would remove what is created in Coder for such an owner.
+func (s Secrets) CheckOwner(ctx context.Context) error {
+	kind, err := apiutil.GVKForObject(s.Owner, s.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("bug: %w", err)
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(kind)
+	err = s.Client.Get(ctx, client.ObjectKeyFromObject(s.Owner), live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s %q: %w", s.Kind, s.Owner.GetName(), err)
+	}
+	if err != nil || live.UID != s.Owner.GetUID() || !live.DeletionTimestamp.IsZero() {
+		return Waits(coderv1alpha1.ReasonDeleting, leftoverInterval, "the %s is being deleted", s.Noun)
+	}
+	return nil
 }
 
 // Get reads a Secret of any owner. It returns nil if there is none.

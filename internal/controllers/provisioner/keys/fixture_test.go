@@ -58,6 +58,8 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.Coder.SetFeature(feature, "entitled")
 	f.token = f.Coder.AddUser("operator", "owner")
+	f.Create(f.cr.DeepCopy())
+	f.Writes = 0
 	f.restart()
 	return f
 }

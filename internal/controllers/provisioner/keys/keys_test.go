@@ -43,6 +43,36 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 	}
 }
 
+// A leader that was paused continues with an outdated cache. A key for an object that is gone would stay
+// in Coder, and no later object could use its name.
+func TestNoKeyIsMadeForAProvisionerThatIsGone(t *testing.T) {
+	for name, change := range map[string]func(*fixture){
+		"gone": func(f *fixture) { f.Delete(f.cr.DeepCopy()) },
+		"being deleted": func(f *fixture) {
+			held := &coderv1alpha1.CoderProvisioner{}
+			f.Get(testName, held)
+			held.Finalizers = []string{"test/hold"}
+			f.Update(held)
+			f.Delete(held)
+		},
+		"created again": func(f *fixture) {
+			f.Delete(f.cr.DeepCopy())
+			next := f.cr.DeepCopy()
+			next.UID = "next"
+			f.Create(next)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			change(f)
+			wantKey(t, f.ensure(), metav1.ConditionUnknown, coderv1alpha1.ReasonDeleting)
+			if f.keyNames() != "" || f.HasSecret(secretName) {
+				t.Errorf("keys %q, Secret: %t", f.keyNames(), f.HasSecret(secretName))
+			}
+		})
+	}
+}
+
 // K13: the predecessor never checks the key again once the Secret contains one.
 func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 	f := newFixture(t)

@@ -149,6 +149,12 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
 			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
+	if err := p.secrets.CheckOwner(ctx); err != nil {
+		if gone := ensure.Stopped(err); gone != nil {
+			return p.stop(workload.ConditionUnknown(typeKey, gone.Reason, gone.Message), gone.After)
+		}
+		return err
+	}
 	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), ControlPlane: w.controlPlane, TagsHash: w.tagsHash}
 	if p.stored.intent == nil || *p.stored.intent != intent {
 		p.stored.intent = &intent

@@ -29,7 +29,8 @@ const (
 // Manager manages the keys of all provisioners. All fields are required. It is safe for concurrent use
 // with different provisioners.
 type Manager struct {
-	// Client reads Secrets and control planes by name, without a cache, and writes Secrets.
+	// Client reads Secrets, control planes and provisioners by name, without a cache, and writes
+	// Secrets.
 	Client client.Client
 	// Metadata lists the metadata of Secrets. It may be a cache.
 	Metadata client.Reader

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -129,7 +128,7 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	if ours != nil {
 		return ours, kept, p.hold(ctx, t, kept, *ours)
 	}
-	if err := p.stillThere(ctx); err != nil {
+	if err := p.secrets.CheckOwner(ctx); err != nil {
 		return nil, nil, err
 	}
 	kept.replace(registration{URL: t.url, Through: t.through, Name: name})
@@ -150,20 +149,6 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	}
 	p.result.Events.Normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
 	return &proxy, kept, nil
-}
-
-// stillThere prevents that a stale cache leads to a registration for an object that is being
-// deleted or gone. No later pass would remove it.
-func (p *pass) stillThere(ctx context.Context) error {
-	live := &coderv1alpha1.CoderWorkspaceProxy{}
-	err := p.Client.Get(ctx, client.ObjectKeyFromObject(p.proxy), live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading CoderWorkspaceProxy %q: %w", p.proxy.Name, err)
-	}
-	if err != nil || live.UID != p.proxy.UID || !live.DeletionTimestamp.IsZero() {
-		return ensure.Waits(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
-	}
-	return nil
 }
 
 // nameIsFree checks whether the proxy may be created, or renamed, with this name. If a proxy of the
