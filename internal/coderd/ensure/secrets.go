@@ -104,9 +104,10 @@ func (s Secrets) Save(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// Delete deletes a Secret that was read, and not a replacement with the same name.
+// Delete deletes a Secret that was read. It fails if the Secret was changed or replaced since it was
+// read. The next pass reads it again.
 func (s Secrets) Delete(ctx context.Context, secret *corev1.Secret) error {
-	err := s.Client.Delete(ctx, secret, client.Preconditions{UID: new(secret.UID)})
+	err := s.Client.Delete(ctx, secret, client.Preconditions{UID: new(secret.UID), ResourceVersion: new(secret.ResourceVersion)})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Secret %q: %w", secret.Name, err)
 	}

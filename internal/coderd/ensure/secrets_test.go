@@ -96,6 +96,23 @@ func TestLife(t *testing.T) {
 	f.must(f.secrets.Delete(t.Context(), got))
 }
 
+// A process that was paused must not delete what the next leader stored.
+func TestASecretThatChangedIsNotDeleted(t *testing.T) {
+	f := newFixture(t)
+	f.made("s")
+	before := f.get("s")
+	next := before.DeepCopy()
+	SetValue(next, "token", "second")
+	f.must(f.secrets.Save(t.Context(), next))
+	if err := f.secrets.Delete(t.Context(), before); !apierrors.IsConflict(err) {
+		t.Errorf("the error is %v", err)
+	}
+	if got := f.get("s"); got == nil || string(got.Data["token"]) != "second" {
+		t.Fatalf("the Secret is %+v", got)
+	}
+	f.must(f.secrets.Delete(t.Context(), next))
+}
+
 // TestOthers finds the records of the owner under other names.
 func TestOthers(t *testing.T) {
 	f := newFixture(t)
