@@ -95,7 +95,11 @@ func (p *pass) verify(
 // have the operator's names, except the one to keep: an earlier pass created them and could not
 // store them.
 func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, stored *storedToken, keep string) (*storedToken, error) {
-	if err := p.unchanged(ctx, stored); err != nil {
+	var secret *corev1.Secret
+	if stored != nil {
+		secret = stored.secret
+	}
+	if err := p.secrets.CheckUnchanged(ctx, TokenSecretName(p.cp), secret); err != nil {
 		return nil, err
 	}
 	kept, err := p.sweep(ctx, api, keep)
@@ -115,13 +119,9 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 		name = otherTokenName(p.cp)
 	}
 	issued := p.Clock.Now().UTC().Truncate(time.Second)
-	token, err := p.createToken(ctx, api, stored, coderd.TokenRequest{Name: name, Lifetime: lifetime})
+	token, err := p.createToken(ctx, api, secret, coderd.TokenRequest{Name: name, Lifetime: lifetime})
 	if err != nil {
 		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
-	}
-	var secret *corev1.Secret
-	if stored != nil {
-		secret = stored.secret
 	}
 	secret, err = p.write(ctx, secret, TokenSecretName(p.cp), map[string]string{coderv1alpha1.SecretKeyToken: token.Value}, map[string]string{
 		AnnotationTokenID:         token.ID,
@@ -139,14 +139,14 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 
 // createToken creates a token of the operator's account. If a token that the sweep did not see has
 // the same name, createToken deletes it first: its value is not stored anywhere.
-func (p *pass) createToken(ctx context.Context, api *coderd.Client, stored *storedToken, request coderd.TokenRequest) (coderd.Token, error) {
+func (p *pass) createToken(ctx context.Context, api *coderd.Client, stored *corev1.Secret, request coderd.TokenRequest) (coderd.Token, error) {
 	token, err := api.CreateToken(ctx, coderd.Me, request)
 	if !coderd.IsConflict(err) {
 		return token, err
 	}
 	taken, err := api.TokenByName(ctx, coderd.Me, request.Name)
 	if err == nil {
-		err = p.unchanged(ctx, stored)
+		err = p.secrets.CheckUnchanged(ctx, TokenSecretName(p.cp), stored)
 	}
 	if err == nil {
 		err = api.DeleteToken(ctx, coderd.Me, taken.ID)
@@ -155,19 +155,6 @@ func (p *pass) createToken(ctx context.Context, api *coderd.Client, stored *stor
 		return coderd.Token{}, err
 	}
 	return api.CreateToken(ctx, coderd.Me, request)
-}
-
-// unchanged returns a Stop if the token Secret changed since this pass read it. A process that was paused
-// and is no longer the leader must not delete the token that the new leader stored.
-func (p *pass) unchanged(ctx context.Context, stored *storedToken) error {
-	secret, err := p.secrets.Get(ctx, TokenSecretName(p.cp))
-	if err != nil {
-		return err
-	}
-	if secret == nil && stored == nil || secret != nil && stored != nil && secret.ResourceVersion == stored.secret.ResourceVersion {
-		return nil
-	}
-	return ensure.Waits(coderv1alpha1.ReasonWaiting, soon, "Secret %q changed while a token was being created", TokenSecretName(p.cp))
 }
 
 // sweep deletes the operator's tokens of this control plane in Coder, except the one to keep, and

@@ -18,8 +18,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// leftoverInterval is the time to wait for the garbage collector.
-const leftoverInterval = 5 * time.Second
+// soon is the time to wait for the garbage collector or another process.
+const soon = 5 * time.Second
 
 // Secrets reads and writes the Secrets of one owner in its namespace. Client and Owner are
 // required.
@@ -47,7 +47,7 @@ func (s Secrets) CheckOwner(ctx context.Context) error {
 		return fmt.Errorf("reading %s %q: %w", s.Kind, s.Owner.GetName(), err)
 	}
 	if err != nil || live.UID != s.Owner.GetUID() || !live.DeletionTimestamp.IsZero() {
-		return Waits(coderv1alpha1.ReasonDeleting, leftoverInterval, "the %s is being deleted", s.Noun)
+		return Waits(coderv1alpha1.ReasonDeleting, soon, "the %s is being deleted", s.Noun)
 	}
 	return nil
 }
@@ -87,6 +87,20 @@ func (s Secrets) New(name string) (*corev1.Secret, error) {
 		return nil, fmt.Errorf("owning Secret %q: %w", name, err)
 	}
 	return secret, nil
+}
+
+// CheckUnchanged returns a Stop if a Secret changed since this pass read it. read is nil if there was
+// none. A process that was paused and is no longer the leader must not replace what the new leader
+// stored.
+func (s Secrets) CheckUnchanged(ctx context.Context, name string, read *corev1.Secret) error {
+	secret, err := s.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if secret == nil && read == nil || secret != nil && read != nil && secret.ResourceVersion == read.ResourceVersion {
+		return nil
+	}
+	return Waits(coderv1alpha1.ReasonWaiting, soon, "Secret %q changed while a token was being created", name)
 }
 
 // Save creates a new Secret, or updates one that was read. It fails if the Secret was changed since
@@ -148,7 +162,7 @@ func (s Secrets) Taken(kind string, obj metav1.Object, after time.Duration, reme
 	whose := "has no owner"
 	if controller := metav1.GetControllerOf(obj); controller != nil {
 		if controller.Kind == s.Kind && controller.Name == s.Owner.GetName() && controller.UID != s.Owner.GetUID() {
-			return Waits(coderv1alpha1.ReasonWaiting, leftoverInterval,
+			return Waits(coderv1alpha1.ReasonWaiting, soon,
 				"%s %q belongs to a deleted %s of the same name; waiting for the garbage collection to remove it", kind, obj.GetName(), s.Noun)
 		}
 		whose = fmt.Sprintf("belongs to %s %q", controller.Kind, controller.Name)

@@ -188,6 +188,9 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 		return proxy, p.save(ctx, kept)
 	}
 	p.registered(false)
+	if err := p.secrets.CheckUnchanged(ctx, resources.TokenSecretName(p.proxy), kept.secret); err != nil {
+		return nil, err
+	}
 	wanted := p.proxy.Spec.Bootstrap
 	changed, token, err := t.api.UpdateWorkspaceProxy(ctx, proxy.ID, proxy.Name, wanted.DisplayName, wanted.Icon, true)
 	switch {

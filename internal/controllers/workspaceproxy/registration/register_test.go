@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,46 @@ func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 		t.Errorf("regenerated twice: %q", ensuretest.Reasons(again.Events))
 	}
 }
+
+// A process is paused and is no longer the leader. The new leader creates and stores a token, and then the
+// process continues.
+func TestTokenOfANewLeaderStaysValid(t *testing.T) {
+	for name, path := range map[string]string{
+		"paused before the check": "/api/v2/workspaceproxies/", "paused after the check": "/api/v2/workspaceproxies/me/crypto-keys",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.settle()
+			f.regenerate()
+			paused, led := f.manager, false
+			f.restart()
+			request := Request{Proxy: f.proxy, AccessURL: f.accessURL()}
+			paused.Forget(f.proxy.UID)
+			paused.NewClient = func(cfg coderd.Config) (*coderd.Client, error) {
+				cfg.Transport = transportFunc(func(req *http.Request) (*http.Response, error) {
+					res, err := http.DefaultTransport.RoundTrip(req)
+					if !led && strings.HasPrefix(req.URL.Path, path) {
+						led = true
+						f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonRegistered)
+					}
+					return res, err
+				})
+				return coderd.New(cfg)
+			}
+			result, err := paused.Ensure(f.Ctx, request)
+			if !led {
+				t.Fatal("the process was not paused")
+			}
+			f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+			f.Must(err)
+			f.WantState(result.Result, Waiting, coderv1alpha1.ReasonWaiting)
+		})
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // TestK19NameDisplayNameAndIconAreKeptInLine covers a fault of the predecessor: it ignored changes
 // of the spec.
