@@ -7,6 +7,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestNewChecksTheURL(t *testing.T) {
@@ -117,7 +118,7 @@ func TestAnOwnerIsKnownByNameAlone(t *testing.T) {
 
 func newClient(t *testing.T, server *coderdtest.Server, token string) *coderd.Client {
 	t.Helper()
-	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token})
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token, Timeout: polltest.Timeout()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // allocated returns the number of bytes that f allocates, including those of the fake server. It
@@ -147,7 +148,7 @@ func TestLargeWorkspaces(t *testing.T) {
 				_, _ = io.WriteString(w, fmt.Sprintf(`],"count":%d}`, c.workspaces))
 			}))
 			defer web.Close()
-			client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t"})
+			client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t", Timeout: polltest.Timeout()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,6 +106,7 @@ func newReplica(t testing.TB, kube *kubeAPI, change ...func(*Config)) *harness {
 	if h.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	h.server.check = polltest.Timeout()
 	h.url = "http://" + listener.Addr().String() + callers.MCPPath
 	return h
 }

@@ -90,8 +90,8 @@ type Server struct {
 	probe   *callers.Probe
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
-	// after which open connections are closed.
-	drain, stop time.Duration
+	// after which open connections are closed. check limits each of the checks of Ready.
+	drain, stop, check time.Duration
 }
 
 // New creates a server. It opens no listener and sends no requests before Start.
@@ -125,7 +125,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, drain: drainTime, stop: stopTime,
+		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
 		api:   reviews.Discovery().RESTClient(),
 		probe: callers.NewProbe(cfg.Clock, reachableTTL, unreachableTTL),
 	}

@@ -23,8 +23,8 @@ const (
 	stopTime = 7 * time.Second
 	// unusedTime is how long the shutdown waits for the first request of a connection.
 	unusedTime = time.Second
-	// probeTimeout limits a check of the API server and of the authentication.
-	probeTimeout = 2 * time.Second
+	// checkTime limits a check of the API server or of the authentication.
+	checkTime = 2 * time.Second
 )
 
 // NeedLeaderElection returns false, so that every replica serves.
@@ -155,15 +155,20 @@ func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server is not listening")
 	}
-	// The result is cached for later probes, so the check continues if this probe is
+	// The results are cached for later probes, so a check continues if this probe is
 	// canceled.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), probeTimeout)
-	defer cancel()
-	err := s.probe.Check(func() error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
+	limited := func(check func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.check)
+		defer cancel()
+		return check(ctx)
+	}
+	err := limited(func(ctx context.Context) error {
+		return s.probe.Check(func() error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
+	})
 	if err != nil {
 		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
 	}
-	return s.authenticator.Check(ctx)
+	return limited(s.authenticator.Check)
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {

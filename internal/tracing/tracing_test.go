@@ -33,6 +33,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
@@ -298,8 +299,10 @@ func TestACollectorThatIsGone(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_ = provider.Shutdown(ctx)
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("the end took %s", took)
+	took := time.Since(begin)
+	t.Logf("the end took %s", took)
+	if took > polltest.Timeout() {
+		t.Error("the end waited for the collector")
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -348,7 +348,7 @@ func (c *cluster) uninstall(ctx context.Context, args ...string) (code int, stdo
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
 	args = append([]string{"--kubeconfig", c.kubeconfig}, args...)
-	code = cli.Execute(ctx, NewCommand(streams), args, streams)
+	code = cli.Execute(ctx, newCommand(streams, polltest.Timeout()), args, streams)
 	said := errOut.String()
 	if c.team != "" {
 		said = strings.ReplaceAll(said, c.team+"/", "team/")

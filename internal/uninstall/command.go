@@ -37,8 +37,12 @@ type options struct {
 
 // NewCommand returns the command "coder-k8s uninstall".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	return newCommand(streams, stepTimeout)
+}
+
+func newCommand(streams genericiooptions.IOStreams, step time.Duration) *cobra.Command {
 	o := &options{kube: cli.NewKubeconfig(), streams: streams, u: uninstaller{
-		clock: clock.RealClock{}, step: stepTimeout, manifests: streams.Out, progress: streams.ErrOut,
+		clock: clock.RealClock{}, step: step, manifests: streams.Out, progress: streams.ErrOut,
 	}}
 	cmd := &cobra.Command{
 		Use:   "uninstall --control-planes=keep|remove",

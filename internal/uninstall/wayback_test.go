@@ -42,7 +42,7 @@ func (c *cluster) keptInTwoRuns(t *testing.T) (manifests, said string) {
 	t.Helper()
 	var out, progress strings.Builder
 	u := &uninstaller{
-		kube: failing{c.kube}, clock: clock.RealClock{}, step: stepTimeout, keep: true,
+		kube: failing{c.kube}, clock: clock.RealClock{}, step: polltest.Timeout(), keep: true,
 		namespace: installation.Namespace, manifests: &out, progress: &progress,
 	}
 	if err := u.look(t.Context()); err != nil {

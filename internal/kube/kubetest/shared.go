@@ -6,10 +6,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -57,12 +59,12 @@ func Shared(t *testing.T, definitions ...string) *rest.Config {
 	return config
 }
 
-// install adds CRDs. If another package adds the same CRD at the same time, it retries.
+// install adds CRDs. It retries while other packages add the same CRDs.
 func install(config *rest.Config, definitions []string) error {
 	if len(definitions) == 0 {
 		return nil
 	}
-	return retry.OnError(retry.DefaultBackoff, apierrors.IsAlreadyExists, func() error {
+	return retry.OnError(wait.Backoff{Steps: 50, Duration: 100 * time.Millisecond}, apierrors.IsAlreadyExists, func() error {
 		_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
 			Paths: definitions, ErrorIfPathMissing: true, MaxTime: startTimeout,
 		})

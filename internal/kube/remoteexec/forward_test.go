@@ -103,15 +103,14 @@ func forwarding(t *testing.T, host string, remote ...string) (addresses []string
 	return addresses, errOut, done
 }
 
-// connect opens a connection whose deadline is the end of the test.
+// connect opens a connection whose deadline is the limit of a test.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(polltest.Context(t), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline, _ := polltest.Context(t).Deadline()
-	_ = conn.SetDeadline(deadline)
+	_ = conn.SetDeadline(time.Now().Add(polltest.Timeout()))
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

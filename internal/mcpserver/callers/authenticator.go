@@ -114,7 +114,7 @@ func (a *Authenticator) Start(ctx context.Context) error {
 }
 
 // Check returns an error if tokens cannot be checked now. It may send a request, at most
-// once in ten seconds.
+// once in ten seconds, which ctx limits. The result is cached for all callers.
 func (a *Authenticator) Check(ctx context.Context) error {
 	if a.authenticator == nil {
 		return nil

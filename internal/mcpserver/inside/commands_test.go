@@ -56,6 +56,16 @@ func run(t *testing.T, w *mcptest.Workspace, c inside.Command) inside.Result {
 	return result
 }
 
+// stop stops a background command. On a busy machine, the command may still run after the time that
+// one call waits.
+func stop(ctx context.Context, w *mcptest.Workspace, id string) (inside.Result, error) {
+	for {
+		if result, err := in(w).Stop(ctx, id, 100); err != nil || result.State != inside.Running {
+			return result, err
+		}
+	}
+}
+
 func TestRunSeparatesTheStreamsAndReturnsTheExitCode(t *testing.T) {
 	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
 		c := command(`cat; echo "it's \$HOME" "$(pwd)" >&2; exit 7`)
@@ -133,12 +143,28 @@ func wantGone(t *testing.T, w *mcptest.Workspace, file string) {
 	})
 }
 
+// runTooLong runs a command until it is stopped at its timeout. A busy machine may need a longer
+// timeout until the command has written the files.
+func runTooLong(t *testing.T, w *mcptest.Workspace, line string, files ...string) (result inside.Result, timeout time.Duration) {
+	t.Helper()
+	missing := func(file string) bool {
+		content, _ := os.ReadFile(filepath.Join(w.Home, file))
+		return len(content) == 0
+	}
+	for timeout = time.Second; ; timeout *= 4 {
+		c := command(line)
+		c.Timeout = timeout
+		result = run(t, w, c)
+		if timeout > time.Minute || !slices.ContainsFunc(files, missing) {
+			return result, timeout
+		}
+	}
+}
+
 func TestTimeoutStopsAllThatTheCommandStarted(t *testing.T) {
 	forEachShell(t, func(t *testing.T, w *mcptest.Workspace) {
-		c := command(`echo said; trap "" TERM; sh -c 'echo $$ >child; sleep 1000' & sleep 1000 & sh -c 'trap "" TERM; echo $$ >deaf; while :; do sleep 1; done'`)
-		c.Timeout = time.Second
-		result := run(t, w, c)
-		if result.State != inside.Stopped || !strings.Contains(result.Why, "did not end within 1s") || string(result.Stdout.Start) != "said\n" {
+		result, timeout := runTooLong(t, w, `echo said; trap "" TERM; sh -c 'echo $$ >child; sleep 1000' & sleep 1000 & sh -c 'trap "" TERM; echo $$ >deaf; while :; do sleep 1; done'`, "child", "deaf")
+		if result.State != inside.Stopped || !strings.Contains(result.Why, "did not end within "+timeout.String()) || string(result.Stdout.Start) != "said\n" {
 			t.Errorf("the result is %+v", result)
 		}
 		wantGone(t, w, "child")
@@ -166,9 +192,7 @@ func TestWithoutSetsidWhatACommandStartsIsStopped(t *testing.T) {
 			t.Errorf("the result is %+v", result)
 		}
 		wantGone(t, w, "left")
-		c := command(`trap "" TERM; sh -c 'echo $$ >deaf; while :; do sleep 1; done'`)
-		c.Timeout = time.Second
-		if result := run(t, w, c); result.State != inside.Stopped {
+		if result, _ := runTooLong(t, w, `trap "" TERM; sh -c 'echo $$ >deaf; while :; do sleep 1; done'`, "deaf"); result.State != inside.Stopped {
 			t.Errorf("the result is %+v", result)
 		}
 		wantGone(t, w, "deaf")
@@ -180,7 +204,7 @@ func TestWithoutSetsidWhatACommandStartsIsStopped(t *testing.T) {
 			_, err := os.Stat(filepath.Join(w.Home, "child"))
 			return err
 		})
-		if result, err := in(w).Stop(ctx, id, 100); err != nil || result.State != inside.Ended || result.ExitCode == 0 {
+		if result, err := stop(ctx, w, id); err != nil || result.State != inside.Ended || result.ExitCode == 0 {
 			t.Errorf("stopped: %+v %v", result, err)
 		}
 		wantGone(t, w, "child")
@@ -265,7 +289,7 @@ func TestBackgroundCommandsAreStopped(t *testing.T) {
 			_, err := os.Stat(filepath.Join(w.Home, "child"))
 			return err
 		})
-		result, err := in(w).Stop(ctx, id, 100)
+		result, err := stop(ctx, w, id)
 		if err != nil || result.State != inside.Ended || result.ExitCode == 0 {
 			t.Errorf("stopped: %+v %v", result, err)
 		}
@@ -330,7 +354,7 @@ func TestACommandThatJustBeganIsNotLost(t *testing.T) {
 				if result, err := in(w).Poll(ctx, id, 100); err != nil || result.State != inside.Running {
 					t.Errorf("the result is %+v: %v", result, err)
 				}
-				if result, err := in(w).Stop(ctx, id, 100); err != nil || result.State != inside.Ended {
+				if result, err := stop(ctx, w, id); err != nil || result.State != inside.Ended {
 					t.Errorf("stopped: %+v: %v", result, err)
 				}
 			})

@@ -74,22 +74,20 @@ func TestCompactionWhileAway(t *testing.T) {
 		}
 	}
 	add("coder.ada.gone")
-	names := func() (string, error) {
+	names := func(ctx context.Context) (string, error) {
 		list := &aggregationv1alpha1.CoderWorkspaceList{}
-		limited, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		err := over.GetList(limited, prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list)
+		err := over.GetList(ctx, prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list)
 		all := make([]string, len(list.Items))
 		for i := range list.Items {
 			all[i] = list.Items[i].Name
 		}
 		return strings.Join(all, " "), err
 	}
-	if got, err := names(); err != nil || got != "coder.ada.gone" {
+	if got, err := names(ctx); err != nil || got != "coder.ada.gone" {
 		t.Fatalf("at first there is %q, %v", got, err)
 	}
 	mine.cut(errors.New("connection refused"))
-	if got, err := names(); !apierrors.IsServiceUnavailable(err) {
+	if got, err := names(ctx); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("while kube-apiserver is away a consistent list returns %q, %v", got, err)
 	}
 	gone, err := c.records.Get(ctx, "team", "coder.ada.gone", "")
@@ -102,8 +100,10 @@ func TestCompactionWhileAway(t *testing.T) {
 	add("coder.ada.new")
 	c.records.Compact()
 	mine.cut(nil)
-	polltest.Eventually(t, "consistent lists are answered", func() error {
-		got, err := names()
+	polltest.Eventually(t, "consistent lists are answered", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		got, err := names(ctx)
 		if err == nil && got != "coder.ada.new" {
 			t.Fatalf("a consistent list shows %q", got)
 		}
