@@ -55,13 +55,10 @@ func TestBeforeTheAuthoritiesAreRead(t *testing.T) {
 	waitsFor(clientCAKey)
 	settings = settings.DeepCopy()
 	settings.Data[clientCAKey] = clientCA
-	// The in-memory cluster forgets what happens between a list and its watch.
-	polltest.Eventually(t, "the server is ready", func() error {
-		if err := s.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), settings, settings.Namespace); err != nil {
-			t.Fatal(err)
-		}
-		return s.server.Ready(nil)
-	})
+	if err := s.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), settings, settings.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	polltest.Eventually(t, "the server is ready", func() error { return s.server.Ready(nil) })
 }
 
 // TestNoClientCA checks that the server does not wait for a CA that kube-apiserver does not publish.

@@ -1,21 +1,16 @@
 package apiserver
 
 import (
-	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
-	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
-	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestPodsOfAWorkspace covers a pod that gets a problem and recovers, while the state in Coder does
@@ -23,13 +18,6 @@ import (
 func TestPodsOfAWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newRestingSite(t)
-	// The in-memory cluster forgets what happens between a list and its watch.
-	var watched sync.Map
-	s.kube.PrependWatchReactor("pods", func(action kubetesting.Action) (bool, watch.Interface, error) {
-		started, err := s.kube.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(kubetesting.WatchActionImpl).ListOptions)
-		watched.Store(action.GetNamespace(), true)
-		return true, started, err
-	})
 	f := join(t, s)
 	id := f.addWorkspace(t, "dev")
 	other := f.addWorkspace(t, "other")
@@ -43,12 +31,6 @@ func TestPodsOfAWorkspace(t *testing.T) {
 		}
 	}
 	f.workspace(t, "coder.ada.dev", is("True Running", "absent"))
-	polltest.Eventually(t, "the pods are watched", func() error {
-		if _, ok := watched.Load(f.namespace); !ok {
-			return errors.New("they are not")
-		}
-		return nil
-	})
 	pods := f.kube.CoreV1().Pods(f.namespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "dev", UID: "1", Labels: map[string]string{"com.coder.workspace.id": id.String()}},
