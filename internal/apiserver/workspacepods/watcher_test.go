@@ -53,7 +53,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 		}
 		f.changes[id]++
 	}})
-	// The in-memory cluster forgets what happens between a list and its watch.
+	// The in-memory cluster forgets deletions between a list and its watch.
 	f.kube.PrependWatchReactor("pods", func(action kubetesting.Action) (bool, watch.Interface, error) {
 		started, err := f.kube.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(kubetesting.WatchActionImpl).ListOptions)
 		f.mu.Lock()
