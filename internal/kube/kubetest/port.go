@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The ports for programs: below the kernel's ephemeral ports, and above those of
-// Kubernetes.
-const firstPort, lastPort = 12000, 28000
+// The ports for programs: below the kernel's ephemeral ports and the PostgreSQL of the demo cluster, and
+// above those of Kubernetes.
+const firstPort, lastPort = 12000, 25000
 
 // reserved contains the sockets that reserve ports. A socket that is not referenced is closed.
 var reserved struct {
