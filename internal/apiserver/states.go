@@ -244,6 +244,8 @@ func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) 
 
 // publish writes the board to the cluster until the context is canceled.
 func (s *states) publish(ctx context.Context) {
+	// A replica may mirror before its cache has the states.
+	cache.WaitForCacheSync(ctx.Done(), s.informer.Informer().HasSynced)
 	written := map[types.NamespacedName]syncstatus.Status{}
 	for ctx.Err() == nil {
 		changed := s.board.Changed()
