@@ -22,5 +22,6 @@
 //     its source.
 //   - A record whose text cannot be decoded affects no other object (fault.go).
 //   - If kube-apiserver does not respond, the error is 503 with Retry-After, and never
-//     NotFound. A write whose result in Coder is not recorded is 504 without Retry-After.
+//     NotFound. A creation that may have succeeded, and a change whose record was
+//     overwritten, is 504 without Retry-After.
 package records

@@ -70,10 +70,10 @@ func (t *Toolkit) FindOrphaned(ctx context.Context, p *Pass) error {
 }
 
 // wasOrphaned reports whether a Deployment belonged to the object and has no controller now. Until the
-// finalizer is removed, a deletion with --cascade=orphan removes the owner reference. If somebody removed it
-// by hand, the pods also go on, so what they need is kept too. A Deployment
-// that is older than the object belonged to it only if it was handed over. Otherwise an earlier object
-// of the same name left it.
+// finalizer is removed, a deletion with --cascade=orphan removes the owner reference. If somebody
+// removed it by hand, the pods also go on, so what they need is kept too. A Deployment that is older
+// than the object belonged to it only if it was handed over. Otherwise an earlier object of the same
+// name left it.
 func (p *Pass) wasOrphaned(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp.IsZero() && metav1.GetControllerOf(d) == nil &&
 		labels.SelectorFromSet(p.Workload.Labels).Matches(labels.Set(d.Labels)) &&

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
-	"sync"
 	"testing"
 )
 
@@ -12,18 +11,10 @@ import (
 // above those of Kubernetes.
 const firstPort, lastPort = 12000, 25000
 
-// reserved contains the sockets that reserve ports. A socket that is not referenced is closed.
-var reserved struct {
-	sync.Mutex
-	sockets []net.Listener
-}
-
 // FreePort returns a port for a program that the test starts, and can start again. An abstract
-// Unix socket reserves it until this process ends, also from other packages' tests.
+// Unix socket reserves it until the test ends, also from other packages' tests.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	reserved.Lock()
-	defer reserved.Unlock()
 	var config net.ListenConfig
 	for range lastPort - firstPort {
 		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
@@ -31,7 +22,7 @@ func FreePort(t testing.TB) string {
 		if err != nil {
 			continue
 		}
-		reserved.sockets = append(reserved.sockets, socket)
+		t.Cleanup(func() { _ = socket.Close() })
 		if listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
 			_ = listener.Close()
 			return port
