@@ -55,6 +55,14 @@ func (b *bench) mixed(ctx context.Context) error {
 	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", nil, nil)
 }
 
+// ownConnection returns a client of kube-apiserver that shares its connection with no other.
+func (k *kube) ownConnection() (*http.Client, error) {
+	config := rest.CopyConfig(k.config)
+	// The library shares connections only between clients without a function to dial.
+	config.Dial = (&net.Dialer{}).DialContext
+	return rest.HTTPClientFor(config)
+}
+
 // mix is what the clients do with the objects of a path.
 type mix struct {
 	host, path string
@@ -77,10 +85,7 @@ func (k *kube) newMix(ctx context.Context, path string) (*mix, error) {
 		m.names = append(m.names, item.Metadata.Name)
 	}
 	for range mixedClients {
-		// With its own function to dial, each client has its own connection.
-		config := rest.CopyConfig(k.config)
-		config.Dial = (&net.Dialer{}).DialContext
-		client, err := rest.HTTPClientFor(config)
+		client, err := k.ownConnection()
 		if err != nil {
 			return nil, err
 		}
