@@ -32,7 +32,6 @@ export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
 kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | kubectl apply -f - >>"$log"
 kubectl -n coder-system rollout status deployment/coder-k8s --timeout=120s >>"$log"
 kubectl create namespace fleet >>"$log"
-kubectl -n fleet create secret generic database --from-literal=url=postgres://nobody@127.0.0.1:1/none >>"$log"
 
 # The operator's process on the node, its metrics, and permission to read them.
 pid=""

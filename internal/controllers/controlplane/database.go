@@ -83,7 +83,8 @@ func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControl
 		return nil, nil
 	}
 	all := &coderv1alpha1.CoderControlPlaneList{}
-	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace)); err != nil {
+	referring := client.MatchingFields{workload.IndexReferences: workload.Reference(resources.KindSecret, secret)}
+	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), referring); err != nil {
 		return nil, fmt.Errorf("listing the control planes: %w", err)
 	}
 	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderControlPlane) bool {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -63,6 +64,9 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 			Name: coderKey(), Deployment: "coder",
 			Status: func(cp *coderv1alpha1.CoderControlPlane) *coderv1alpha1.WorkloadStatus {
 				return &cp.Status.WorkloadStatus
+			},
+			Further: func(b *fake.ClientBuilder) {
+				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, workload.IndexReferences, workload.IndexByReferences(references))
 			},
 		}),
 		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},

@@ -57,7 +57,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 				return &cp.Status.WorkloadStatus
 			},
 			Further: func(b *fake.ClientBuilder) {
-				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []resources.Reference {
+				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, IndexByReferences(func(obj client.Object) []resources.Reference {
 					return ReferencesOf(resources.ControlPlane(obj.(*coderv1alpha1.CoderControlPlane), resources.Cluster{}))
 				}))
 			},

@@ -69,7 +69,7 @@ type Registration struct {
 // metadata of Secrets and ConfigMaps that the object owns or refers to, and the optional kinds as
 // they appear. The controller runs on the leader only.
 func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, r.For, IndexReferences, indexReferences(r.References)); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, r.For, IndexReferences, IndexByReferences(r.References)); err != nil {
 		return fmt.Errorf("indexing what a %s refers to: %w", r.Kind.Noun, err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -120,16 +120,20 @@ func ReferencesOf(w resources.Workload) []resources.Reference {
 	return resources.References(template.Spec)
 }
 
-func indexReferences(references func(client.Object) []resources.Reference) client.IndexerFunc {
+// IndexByReferences returns the keys of an object in IndexReferences.
+func IndexByReferences(references func(client.Object) []resources.Reference) client.IndexerFunc {
 	return func(obj client.Object) []string {
 		var all []string
 		for _, reference := range references(obj) {
-			all = append(all, reference.Kind+"/"+reference.Name)
+			all = append(all, Reference(reference.Kind, reference.Name))
 		}
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
 }
+
+// Reference returns the value of IndexReferences for a Secret or a ConfigMap.
+func Reference(kind, name string) string { return kind + "/" + name }
 
 // whoseContent returns a function that maps a Secret or ConfigMap to the objects that own it or
 // refer to it.
@@ -141,7 +145,7 @@ func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 			requests = append(requests, requestFor(obj.GetNamespace(), owner.Name))
 		}
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("kind", kind, "name", obj.GetName()))
-		return append(requests, t.requestsFor(ctx, r, obj.GetNamespace(), client.MatchingFields{IndexReferences: kind + "/" + obj.GetName()})...)
+		return append(requests, t.requestsFor(ctx, r, obj.GetNamespace(), client.MatchingFields{IndexReferences: Reference(kind, obj.GetName())})...)
 	}
 }
 

@@ -18,6 +18,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -61,6 +66,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := databases(ctx, config, o); err != nil {
+		return err
+	}
 	before, err := readCost(ctx, o)
 	if err != nil {
 		return err
@@ -79,6 +87,24 @@ func run(ctx context.Context, o options) error {
 	}
 	before.printUntil(after, o.to-o.from)
 	return atRest(ctx, o, state)
+}
+
+// databases creates the Secret with the address of the database of each control plane.
+func databases(ctx context.Context, config *rest.Config, o options) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for i := o.from; i < o.to; i++ {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("database-%04d", i)},
+			StringData: map[string]string{"url": fmt.Sprintf("postgres://nobody@127.0.0.1:1/plane%04d", i)},
+		}
+		if _, err := client.CoreV1().Secrets(o.namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating Secret %s: %w", secret.Name, err)
+		}
+	}
+	return nil
 }
 
 // apply creates the control planes with kubectl, and waits until they are
@@ -122,8 +148,8 @@ spec:
   extraEnv:
   - name: CODER_PG_CONNECTION_URL
     valueFrom:
-      secretKeyRef: {name: database, key: url}
-`, i, o.namespace)
+      secretKeyRef: {name: database-%04d, key: url}
+`, i, o.namespace, i)
 		if err != nil {
 			return "", err
 		}
