@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/lease"
 )
 
 const (
@@ -22,7 +24,9 @@ const (
 
 // leader elects the replica that mirrors.
 type leader struct {
-	lock *timedLock
+	lease resourcelock.Interface
+	// lock holds the Lease in the current election.
+	lock atomic.Pointer[lease.Lock]
 	// duration is the duration of the Lease.
 	duration time.Duration
 	leading  atomic.Bool
@@ -33,23 +37,25 @@ func newLeader(client kubernetes.Interface, namespace, identity string, duration
 	if duration == 0 {
 		duration = leaseDuration
 	}
-	return &leader{duration: duration, run: run, lock: &timedLock{Interface: &resourcelock.LeaseLock{
+	return &leader{duration: duration, run: run, lease: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-	}}}
+	}}
 }
 
-// held reports whether this replica certainly holds the Lease: it has renewed it less than the
-// Lease's duration ago. The clock also advances while the process is stopped.
-func (l *leader) held() bool { return l.leading.Load() && time.Since(l.lock.last()) < l.duration }
+// held reports whether this replica certainly holds the Lease.
+func (l *leader) held() bool { return l.leading.Load() && l.lock.Load().Held() }
 
 // Start takes part in the election until the context is canceled.
 func (l *leader) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
+		election, lost := context.WithCancelCause(ctx)
+		lock := &lease.Lock{Interface: l.lease, Duration: l.duration, Lost: lost}
+		l.lock.Store(lock)
 		var running sync.WaitGroup
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: l.lock, Name: leaseName, ReleaseOnCancel: true,
+			Lock: lock, Name: leaseName, ReleaseOnCancel: true,
 			LeaseDuration: l.duration, RenewDeadline: l.duration * 2 / 3, RetryPeriod: min(l.duration/4, 2*time.Second),
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) {
@@ -63,44 +69,12 @@ func (l *leader) Start(ctx context.Context) error {
 			},
 		})
 		if err != nil {
+			lost(err)
 			return fmt.Errorf("taking part in the election of the replica that mirrors: %w", err)
 		}
-		elector.Run(ctx)
+		elector.Run(election)
 		running.Wait()
+		lost(nil)
 	}
 	return nil
-}
-
-// timedLock records when the Lease was last certainly renewed.
-type timedLock struct {
-	resourcelock.Interface
-	mu      sync.Mutex
-	renewed time.Time
-}
-
-func (l *timedLock) last() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.renewed
-}
-
-func (l *timedLock) note(began time.Time, err error) error {
-	if err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.renewed = began
-	}
-	return err
-}
-
-// Create implements resourcelock.Interface.
-func (l *timedLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	began := time.Now()
-	return l.note(began, l.Interface.Create(ctx, record))
-}
-
-// Update implements resourcelock.Interface.
-func (l *timedLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	began := time.Now()
-	return l.note(began, l.Interface.Update(ctx, record))
 }

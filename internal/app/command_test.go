@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
@@ -91,12 +92,15 @@ func TestHelpIsTheGolden(t *testing.T) {
 
 func TestWhenTheProcessEnds(t *testing.T) {
 	hang := func(context.Context) error { select {} }
+	lost := make(chan error, 1)
+	lost <- errors.New("leader election lost")
 	tests := map[string]struct {
 		told bool
 		run  func(context.Context) error
 		want string
 	}{
 		"a component fails":                    {false, func(context.Context) error { return errors.New("boom") }, "boom"},
+		"the Lease is lost, and nothing ends":  {false, (&leading{Manager: hangingManager{}, lost: lost}).Start, "leader election lost"},
 		"told to end, and it ends":             {true, func(ctx context.Context) error { <-ctx.Done(); return nil }, ""},
 		"told to end, and the end has trouble": {true, func(ctx context.Context) error { <-ctx.Done(); return errors.New("grace period") }, ""},
 		"told to end, and it hangs":            {true, hang, ""},
@@ -115,6 +119,11 @@ func TestWhenTheProcessEnds(t *testing.T) {
 		})
 	}
 }
+
+// hangingManager is a manager that never ends.
+type hangingManager struct{ manager.Manager }
+
+func (hangingManager) Start(context.Context) error { select {} }
 
 // TestShutdownDelay checks that the context ends only after the delay.
 func TestShutdownDelay(t *testing.T) {

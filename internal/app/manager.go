@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -29,11 +30,16 @@ import (
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/lease"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
 	leaderElectionID = "coder-k8s-controller.coder.com"
+	// leaseDuration is how long the Lease of a leader that died prevents others from leading.
+	leaseDuration = 15 * time.Second
+	// renewDeadline is how long the leader tries to renew the Lease if kube-apiserver fails.
+	renewDeadline = 10 * time.Second
 	// gracePeriod is the time that the components have to shut down.
 	gracePeriod = 9 * time.Second
 	// cacheWait limits how long a readiness probe waits for the caches.
@@ -97,6 +103,16 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 		}
 		cached.DefaultNamespaces[watched] = cache.Config{}
 	}
+	elect := controllers && o.LeaderElection.Enabled
+	work, stop := context.WithCancel(context.Background())
+	lost := make(chan error, 1)
+	lock := &lease.Lock{Duration: leaseDuration, Lost: func(err error) {
+		stop() // The requests of the controllers end too.
+		select {
+		case lost <- err:
+		default:
+		}
+	}}
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
 		Cache:  cached,
@@ -105,17 +121,27 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 			// are needed.
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &batchv1.Job{}},
 		}},
-		HealthProbeBindAddress:        o.HealthProbeBindAddress,
-		Metrics:                       o.Metrics.server(certificate),
-		LeaderElection:                controllers && o.LeaderElection.Enabled,
-		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       namespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       ptr.To(gracePeriod),
+		BaseContext:                         func() context.Context { return work },
+		HealthProbeBindAddress:              o.HealthProbeBindAddress,
+		Metrics:                             o.Metrics.server(certificate),
+		LeaderElection:                      elect,
+		LeaderElectionID:                    leaderElectionID,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       ptr.To(leaseDuration),
+		RenewDeadline:                       ptr.To(renewDeadline),
+		GracefulShutdownTimeout:             ptr.To(gracePeriod),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
+	// The lock writes Events with the manager's recorder, and is not used before the manager starts.
+	if lock.Interface, err = leaderelection.NewResourceLock(rest.CopyConfig(cfg), mgr, leaderelection.Options{
+		LeaderElection: elect, LeaderElectionID: leaderElectionID, LeaderElectionNamespace: namespace, RenewDeadline: renewDeadline,
+	}); err != nil {
+		return nil, fmt.Errorf("creating the lock of the leader election: %w", err)
+	}
+	mgr = &leading{Manager: mgr, lost: lost}
 	if err := registerBuildInfo(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
@@ -123,6 +149,25 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 		return mgr, nil
 	}
 	return mgr, mgr.Add(certificate)
+}
+
+// leading is a manager that ends at once if the process has lost the Lease.
+type leading struct {
+	manager.Manager
+	lost <-chan error
+}
+
+// Start implements manager.Manager. It waits for nothing if the Lease is lost, because the process
+// must end.
+func (m *leading) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-m.lost:
+		return err
+	}
 }
 
 // cacheWarmer fills the cache of control planes when the process starts, so that the first

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -141,5 +144,35 @@ func TestKilledLeader(t *testing.T) {
 	madeOnce(t, from, ns, first, second)
 	if len(changesBy(t, from, first)) == 0 || len(changesBy(t, from, second)) == 0 {
 		t.Error("only one replica worked: the test shows nothing")
+	}
+	third := startProcess(t, proxy, args...)
+	third.ready(t)
+	pausedLeader(t, second, third)
+}
+
+// pausedLeader pauses the replica that leads until the other leads. When it continues, it ends as
+// soon as it sees that, and changes nothing.
+func pausedLeader(t *testing.T, paused, other *process) {
+	t.Helper()
+	paused.signal(t, syscall.SIGSTOP)
+	polltest.Eventually(t, "the other replica leads", func(context.Context) error { return leads(other) })
+	from, continued := auditSize(t), time.Now()
+	paused.signal(t, syscall.SIGCONT)
+	select {
+	case <-paused.ended:
+	case <-polltest.Context(t).Done():
+		t.Fatal("the paused replica does not end")
+	}
+	t.Logf("ended %.1f s after SIGCONT", time.Since(continued).Seconds())
+	if code := paused.cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("the exit code is %d, not 1", code)
+	}
+	const lease = "coder-k8s-controller.coder.com"
+	holder := *read(t, &coordinationv1.Lease{}, operatorNamespace, lease).Spec.HolderIdentity
+	if want := fmt.Sprintf("leader election lost: Lease %s/%s is now held by %q", operatorNamespace, lease, holder); !strings.Contains(paused.logs.String(), want) {
+		t.Errorf("the log does not contain %q", want)
+	}
+	if changes := changesBy(t, from, paused); len(changes) > 0 {
+		t.Errorf("the replica changed something after the other had taken over: %v", changes)
 	}
 }
