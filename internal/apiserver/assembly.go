@@ -17,7 +17,6 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
@@ -33,7 +32,7 @@ const serverName = "coder-k8s-apiserver"
 type kube struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
-	informers informers.SharedInformerFactory
+	informers *informerFactory
 	// delegate configures authentication and authorization. It returns the CAs that must be read before
 	// clients can be authenticated. Tests replace it.
 	delegate func(*server.Config) ([]authority, error)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -91,7 +90,7 @@ type Config struct {
 // replica runs.
 type Server struct {
 	generic      *server.GenericAPIServer
-	informers    informers.SharedInformerFactory
+	informers    *informerFactory
 	certificates *certificates.Manager
 	storage      *storage
 	// authorities are the CAs of clients. Tests without kube-apiserver have none.
@@ -121,7 +120,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for kube-apiserver: %w", err)
 	}
-	k := kube{client: client, dynamic: untyped, informers: informers.NewSharedInformerFactory(client, resync), delegate: delegateTo(client)}
+	k := kube{client: client, dynamic: untyped, informers: newInformerFactory(client), delegate: delegateTo(client)}
 	for _, r := range []struct {
 		cluster        *records.Cluster
 		resource, kind string
@@ -281,10 +280,8 @@ func (s *Server) result(ctx context.Context, err error) error {
 
 // reportServing waits until the caches that requests need are filled.
 func (s *Server) reportServing(ctx context.Context) {
-	for _, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return
-		}
+	if !s.informers.synced(ctx) {
+		return
 	}
 	s.serving.Store(true)
 	log.FromContext(ctx).Info("Serving the aggregated API", "address", s.generic.SecureServingInfo.Listener.Addr().String())

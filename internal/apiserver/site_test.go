@@ -27,7 +27,6 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -258,7 +257,7 @@ func (s *site) build(t testing.TB) net.Listener {
 		MirrorLease: patientLease, DialAgent: s.agent.Dial,
 	}, kube{
 		client: s.kube, dynamic: s.untyped,
-		informers:  informers.NewSharedInformerFactory(s.kube, 0),
+		informers:  newInformerFactory(s.kube),
 		delegate:   s.delegate,
 		workspaces: s.workspaces, templates: s.templates, users: s.users, sources: s.sources,
 	})
