@@ -22,7 +22,7 @@ import (
 // informerFactory creates the informers that this server and the library need. The factory of client-go refers to the
 // informers and clients of all Kubernetes resources, and makes the program 5.6 MB larger.
 type informerFactory struct {
-	// SharedInformerFactory is nil. It declares the groups and methods that are not called.
+	// SharedInformerFactory is nil. It declares the groups and methods that neither this server nor the library calls.
 	informers.SharedInformerFactory
 
 	client    kubernetes.Interface
@@ -83,6 +83,18 @@ func (f *informerFactory) StartWithContext(ctx context.Context) {
 			go informer.RunWithContext(ctx)
 		}
 	}
+}
+
+// WaitForCacheSync reports whether the caches of the running informers are filled. It does not wait: it is for /readyz of the
+// library.
+func (f *informerFactory) WaitForCacheSync(<-chan struct{}) map[reflect.Type]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	filled := map[reflect.Type]bool{}
+	for kind := range f.started {
+		filled[kind] = f.informers[kind].HasSynced()
+	}
+	return filled
 }
 
 // synced waits until the caches of the informers are filled. It reports false if the context ended before.

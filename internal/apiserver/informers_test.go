@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -16,6 +18,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
+
+// The library's own checks look at the informers.
+func TestHealthOfTheAPI(t *testing.T) {
+	f := newFixture(t)
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/readyz/informer-sync"} {
+		polltest.Eventually(t, path, func() error {
+			if got := f.do(t, http.MethodGet, path, nil, ""); got.status != http.StatusOK {
+				return fmt.Errorf("%d %s", got.status, got.body)
+			}
+			return nil
+		})
+	}
+}
 
 // TestAPolicyReadsItsParameters checks that a ValidatingAdmissionPolicy whose parameters are in a ConfigMap rejects templates,
 // until another parameter allows them.

@@ -135,7 +135,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	// The lock writes Events with the manager's recorder, and is not used before the manager starts.
+	// The lock writes Events with a recorder of the manager, and is not used before the manager starts.
 	if lock.Interface, err = leaderelection.NewResourceLock(rest.CopyConfig(cfg), mgr, leaderelection.Options{
 		LeaderElection: elect, LeaderElectionID: leaderElectionID, LeaderElectionNamespace: namespace, RenewDeadline: renewDeadline,
 	}); err != nil {

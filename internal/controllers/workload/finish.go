@@ -46,16 +46,17 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 
 // writeStatus writes the status if it changed, and then records Events. The write fails if the
 // object was changed since it was read. So a stale cache cannot overwrite a newer status or repeat
-// Events. If the cache is known to be stale, writeStatus writes nothing and returns errBehind.
+// Events. If there is nothing to write, writeStatus returns errBehind when the cache is known to be
+// stale.
 func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1alpha1.WorkloadStatus) error {
-	if t.versions.behind(p) {
-		return errBehind
-	}
 	base := p.Object.DeepCopyObject().(client.Object)
 	next := set()
 	ready := meta.FindStatusCondition(next.Conditions, coderv1alpha1.ConditionReady)
 	t.count(p, ready)
 	if equality.Semantic.DeepEqual(base, p.Object) {
+		if t.versions.behind(p) {
+			return errBehind
+		}
 		t.versions.note(p)
 		return nil
 	}

@@ -44,7 +44,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case err == nil && record.HolderIdentity != l.Identity():
 		err = fmt.Errorf("leader election lost: Lease %s is now held by %q", l.Describe(), record.HolderIdentity)
 	case err != nil && !l.Held():
-		err = fmt.Errorf("leader election lost: Lease %s was last renewed %s ago: %w", l.Describe(), time.Since(renewed).Round(time.Second), err)
+		// The cause is only text: after NotFound, the elector would create the Lease.
+		err = fmt.Errorf("leader election lost: Lease %s was last renewed %s ago: %s", l.Describe(), time.Since(renewed).Round(time.Second), err.Error())
 	default:
 		return record, raw, err
 	}

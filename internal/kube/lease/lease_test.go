@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -203,9 +205,14 @@ func TestNoAnswer(t *testing.T) {
 		if _, _, err := lock.Get(t.Context()); err == nil || err.Error() != want || lost != 1 || lock.Held() {
 			t.Fatalf("%v, lost %d, held %t after the Lease has expired", err, lost, lock.Held())
 		}
+		// After NotFound the elector would create the Lease.
+		s.fails(apierrors.NewNotFound(coordinationv1.Resource("leases"), "lease"))
+		if _, _, err := lock.Get(t.Context()); apierrors.IsNotFound(err) || lost != 2 {
+			t.Fatalf("%v, lost %d after the Lease was deleted", err, lost)
+		}
 		// No other process has acquired it meanwhile.
 		s.fails(nil)
-		if record, _, err := lock.Get(t.Context()); err != nil || record.HolderIdentity != "own" || lost != 1 {
+		if record, _, err := lock.Get(t.Context()); err != nil || record.HolderIdentity != "own" || lost != 2 {
 			t.Fatalf("%v, %v, lost %d", record, err, lost)
 		}
 	})
