@@ -58,7 +58,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 type spread struct{ fromRequest, fromFirst, writes []time.Duration }
 
 // fan opens watches of a path at a server, changes an object a few times through kube-apiserver, and
-// returns when the watchers were told.
+// returns when the watchers received each change.
 func (k *kube) fan(ctx context.Context, path, name, server string, header http.Header, connect func() (*http.Client, error)) (*spread, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
