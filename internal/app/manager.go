@@ -107,11 +107,11 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	work, stop := context.WithCancel(context.Background())
 	lost := make(chan error, 1)
 	lock := &lease.Lock{Duration: leaseDuration, Lost: func(err error) {
-		stop() // The requests of the controllers end too.
 		select {
 		case lost <- err:
 		default:
 		}
+		stop() // The requests of the controllers end too.
 	}}
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,

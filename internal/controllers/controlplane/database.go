@@ -83,8 +83,7 @@ func (r *Reconciler) sharing(ctx context.Context, cp *coderv1alpha1.CoderControl
 		return nil, nil
 	}
 	all := &coderv1alpha1.CoderControlPlaneList{}
-	referring := client.MatchingFields{workload.IndexReferences: workload.Reference(resources.KindSecret, secret)}
-	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), referring); err != nil {
+	if err := r.kit.Client.List(ctx, all, client.InNamespace(cp.Namespace), workload.ReferringTo(resources.KindSecret, secret)); err != nil {
 		return nil, fmt.Errorf("listing the control planes: %w", err)
 	}
 	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderControlPlane) bool {

@@ -125,15 +125,17 @@ func IndexByReferences(references func(client.Object) []resources.Reference) cli
 	return func(obj client.Object) []string {
 		var all []string
 		for _, reference := range references(obj) {
-			all = append(all, Reference(reference.Kind, reference.Name))
+			all = append(all, reference.Kind+"/"+reference.Name)
 		}
 		slices.Sort(all)
 		return slices.Compact(all)
 	}
 }
 
-// Reference returns the value of IndexReferences for a Secret or a ConfigMap.
-func Reference(kind, name string) string { return kind + "/" + name }
+// ReferringTo selects the objects that refer to a Secret or a ConfigMap.
+func ReferringTo(kind, name string) client.MatchingFields {
+	return client.MatchingFields{IndexReferences: kind + "/" + name}
+}
 
 // whoseContent returns a function that maps a Secret or ConfigMap to the objects that own it or
 // refer to it.
@@ -145,7 +147,7 @@ func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 			requests = append(requests, requestFor(obj.GetNamespace(), owner.Name))
 		}
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("kind", kind, "name", obj.GetName()))
-		return append(requests, t.requestsFor(ctx, r, obj.GetNamespace(), client.MatchingFields{IndexReferences: Reference(kind, obj.GetName())})...)
+		return append(requests, t.requestsFor(ctx, r, obj.GetNamespace(), ReferringTo(kind, obj.GetName()))...)
 	}
 }
 
