@@ -109,7 +109,7 @@ type Timing struct {
 	Members time.Duration
 	// Jobs is how often Coder is asked for its active builds, independent of the number of
 	// organizations, and JobsSoon the same for a minute after a build. 0 means 1.8s for Jobs and
-	// 700ms for JobsSoon.
+	// 400ms for JobsSoon.
 	Jobs, JobsSoon time.Duration
 	// Busy is how often an object that is changing is read. Drowsy is the interval for an object
 	// that has been changing for longer than Patience. 0 means 2s for Busy, 30s for Drowsy and 5min
@@ -148,7 +148,7 @@ type Timing struct {
 
 func (t *Timing) complete() {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Members: time.Second, &t.Jobs: 1800 * time.Millisecond, &t.JobsSoon: 700 * time.Millisecond, &t.Busy: 2 * time.Second,
+		&t.Members: time.Second, &t.Jobs: 1800 * time.Millisecond, &t.JobsSoon: 400 * time.Millisecond, &t.Busy: 2 * time.Second,
 		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second, &t.Users: 54 * time.Second,
 		&t.Count: time.Minute, &t.Agents: 8 * time.Second, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
