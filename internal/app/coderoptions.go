@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 // The flags of CoderOptions.
@@ -29,7 +28,8 @@ const (
 // of the cluster's control planes.
 type CoderOptions struct {
 	URL, Token, TokenFile, Namespace string
-	// RequestTimeout limits a request to any Coder deployment.
+	// RequestTimeout limits a request of the aggregated API to a Coder. The controllers use
+	// coderd.DefaultTimeout.
 	RequestTimeout time.Duration
 }
 
@@ -111,9 +111,9 @@ func validateCoderURL(raw string) error {
 	return nil
 }
 
-// client returns a client for the configured Coder deployment.
-func (o *CoderOptions) client() (*coderd.Client, error) {
-	config := coderd.Config{URL: o.URL, Token: o.Token, Timeout: o.RequestTimeout, UserAgent: version.UserAgent()}
+// client returns a client for the configured Coder deployment, which newClient makes.
+func (o *CoderOptions) client(newClient func(coderd.Config) (*coderd.Client, error)) (*coderd.Client, error) {
+	config := coderd.Config{URL: o.URL, Token: o.Token, Timeout: o.RequestTimeout}
 	if o.TokenFile != "" {
 		file := &tokenFile{path: o.TokenFile}
 		if err := file.read(); err != nil {
@@ -121,7 +121,7 @@ func (o *CoderOptions) client() (*coderd.Client, error) {
 		}
 		config.CurrentToken = file.current
 	}
-	c, err := coderd.New(config)
+	c, err := newClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flagCoderURL, err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/export"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
@@ -153,6 +154,9 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 	}
 	env := &environment{options: o, config: cfg, namespace: podNamespace(os.Getenv, os.ReadFile), tracing: traces}
 	if env.metrics, err = workload.NewMetrics(ctrlmetrics.Registry); err != nil {
+		return nil, err
+	}
+	if env.coderMetrics, err = coderd.NewMetrics(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	check := env.newPreflight(components)

@@ -51,6 +51,8 @@ type environment struct {
 	manager   manager.Manager
 	namespace string
 	metrics   *workload.Metrics
+	// coderMetrics counts the requests of all components to Coder.
+	coderMetrics *coderd.Metrics
 	// tracing creates spans. It is nil if tracing is disabled.
 	tracing *tracing.Provider
 	// refused is called when Coder rejects the operator's token or is unreachable. It is
@@ -99,7 +101,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 		return err
 	}
 	kit, err := workload.New(env.manager, workload.Options{
-		Optional: optional, Metrics: env.metrics, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
+		Optional: optional, Metrics: env.metrics, NewClient: env.newCoderClient, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
 		Cluster: resources.Cluster{
 			ClusterDomain: env.options.ClusterDomain, OperatorNamespace: env.namespace, PodIPv6: podIPv6(os.Getenv),
 		},
@@ -152,7 +154,7 @@ func aggregatedAPIComponent() component {
 func (env *environment) connections() (apiserver.Connections, error) {
 	o := env.options.Coder
 	if o.static() {
-		c, err := o.client()
+		c, err := o.client(env.newCoderClient)
 		if err != nil {
 			return nil, err
 		}
@@ -161,14 +163,16 @@ func (env *environment) connections() (apiserver.Connections, error) {
 	return connections.NewDynamic(env.manager.GetClient(), env.manager.GetAPIReader(), connections.Options{
 		Namespaces:     env.options.WatchNamespaces,
 		Timeout:        o.RequestTimeout,
-		UserAgent:      version.UserAgent(),
 		OnUnauthorized: env.refused,
 		OnUnreachable:  env.refused,
-		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
-			cfg.Observe = env.metrics.Observe
-			return coderd.New(cfg)
-		},
+		NewClient:      env.newCoderClient,
 	}), nil
+}
+
+// newCoderClient returns a client for a Coder, whose requests are counted in the metrics.
+func (env *environment) newCoderClient(cfg coderd.Config) (*coderd.Client, error) {
+	cfg.Observe, cfg.UserAgent = env.coderMetrics.Observe, version.UserAgent()
+	return coderd.New(cfg)
 }
 
 func mcpComponent() component {

@@ -18,6 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
@@ -42,6 +43,7 @@ func OwnMetrics() ([]MetricFamily, error) {
 	for _, register := range []func() error{
 		func() error { return registerBuildInfo(r) },
 		func() error { _, err := workload.NewMetrics(r); return err },
+		func() error { _, err := coderd.NewMetrics(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
 		func() error { _, err := impersonation.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },

@@ -10,8 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 // parse parses args as the process does, and returns the error of the validation.
@@ -137,11 +141,35 @@ func TestTokenFile(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := CoderOptions{URL: "https://coder.example.com", TokenFile: tc.file}
-			_, err := o.client()
+			_, err := o.client(coderd.New)
 			if (err == nil) != (tc.says == "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("the error is %v, want one with %q", err, tc.says)
 			}
 		})
+	}
+}
+
+// The alerts about Coder need the requests to the Coder of --coder-url too.
+func TestRequestsToTheCoderOfTheFlagsAreCounted(t *testing.T) {
+	coder := httptest.NewServer(http.NotFoundHandler())
+	defer coder.Close()
+	registry := prometheus.NewRegistry()
+	metrics, err := coderd.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := &environment{coderMetrics: metrics, options: &Options{Coder: CoderOptions{URL: coder.URL, Token: "token", Namespace: "team"}}}
+	provider, err := env.connections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := provider.ForNamespace(t.Context(), "team")
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d connections, error %v; want 1", len(all), err)
+	}
+	_, _ = all[0].Client.Me(t.Context())
+	if n, err := testutil.GatherAndCount(registry, "coder_k8s_coder_requests_total"); n != 1 || err != nil {
+		t.Errorf("%d series of requests, error %v; want 1", n, err)
 	}
 }
 
@@ -161,7 +189,7 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 	}
 	write("old\n")
 	o := CoderOptions{URL: coder.URL, TokenFile: path}
-	c, err := o.client()
+	c, err := o.client(coderd.New)
 	if err != nil {
 		t.Fatal(err)
 	}

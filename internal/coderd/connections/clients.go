@@ -121,7 +121,6 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 		URL:            cp.Status.URL,
 		Token:          token,
 		Timeout:        d.opts.Timeout,
-		UserAgent:      d.opts.UserAgent,
 		OnUnauthorized: func() { d.refuse(e, controlPlane) },
 		OnUnreachable: func() {
 			if d.opts.OnUnreachable != nil {

@@ -40,8 +40,6 @@ type Options struct {
 	Namespaces []string
 	// Timeout is the timeout of one request to Coder. 0 means coderd.DefaultTimeout.
 	Timeout time.Duration
-	// UserAgent is the User-Agent header of the requests to Coder.
-	UserAgent string
 	// OnUnauthorized is called when the Coder of a control plane refuses the operator's token. It
 	// must return quickly and be safe for concurrent use. It may be nil.
 	OnUnauthorized func(controlPlane types.NamespacedName)

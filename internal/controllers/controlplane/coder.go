@@ -49,7 +49,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	coder, err := r.kit.Coder(coderd.Config{URL: s.url(), Timeout: answerTimeout})
+	coder, err := r.kit.NewClient(coderd.Config{URL: s.url(), Timeout: answerTimeout})
 	var build coderd.BuildInfo
 	if err == nil {
 		build, err = coder.BuildInfo(ctx)

@@ -111,7 +111,7 @@ func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (*coderd.Client, 
 	if err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: ref.Name}, secret); err != nil {
 		return nil, fmt.Errorf("reading Secret %q with the operator's token: %w", ref.Name, err)
 	}
-	return r.kit.Coder(coderd.Config{
+	return r.kit.NewClient(coderd.Config{
 		URL: s.url(), Token: strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])),
 		OnUnauthorized: func() { r.Refused(client.ObjectKeyFromObject(s.cp)) },
 	})

@@ -40,7 +40,7 @@ type Reconciler struct {
 func New(kit *workload.Toolkit) *Reconciler {
 	return &Reconciler{
 		kit:      kit,
-		access:   &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: kit.Coder},
+		access:   &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: kit.NewClient},
 		licenses: &licensing.Manager{Clock: kit.Clock},
 		refusals: refusals{events: make(chan event.GenericEvent, refusalsAtOnce)},
 	}

@@ -119,7 +119,7 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 	if token == "" {
 		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "stores the operator's token in Secret %q, which has no value for the key %q", ref.Name, key)
 	}
-	c, err := r.kit.Coder(coderd.Config{
+	c, err := r.kit.NewClient(coderd.Config{
 		URL: cp.Status.URL, Token: token, OnUnauthorized: func() { r.refused(client.ObjectKeyFromObject(cp)) },
 	})
 	if err != nil {

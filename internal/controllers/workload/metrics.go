@@ -2,13 +2,11 @@ package workload
 
 import (
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
@@ -16,8 +14,6 @@ import (
 type Metrics struct {
 	outcomes      *prometheus.CounterVec
 	timeToReady   *prometheus.HistogramVec
-	requests      *prometheus.CounterVec
-	durations     *prometheus.HistogramVec
 	tokenExpiry   *prometheus.GaugeVec
 	licenseExpiry *prometheus.GaugeVec
 	ready         *prometheus.GaugeVec
@@ -27,8 +23,8 @@ type Metrics struct {
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := unregisteredMetrics()
 	return m, errors.Join(
-		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady), collector.Register(registerer, &m.requests),
-		collector.Register(registerer, &m.durations), collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
+		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady),
+		collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
 		collector.Register(registerer, &m.ready),
 	)
 }
@@ -44,15 +40,6 @@ func unregisteredMetrics() *Metrics {
 			Help:    "Time from the creation of an object, or from a change of its spec, until the object was Ready.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600},
 		}, []string{"kind"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "coder_k8s_coder_requests_total",
-			Help: "Requests to Coder, by path pattern, such as /api/v2/users/{}, method and status code. The code is 0 if there was no response.",
-		}, []string{"endpoint", "method", "code"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "coder_k8s_coder_request_duration_seconds",
-			Help:    "Time from a request to Coder until the headers of the response arrived.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"endpoint", "method", "code"}),
 		tokenExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_operator_token_expiry_timestamp_seconds",
 			Help: "Expiry time of the operator's token for a control plane. The operator replaces the token after two thirds of its lifetime.",
@@ -107,10 +94,3 @@ func (m *Metrics) Forget(kind, namespace, name string) {
 
 // controlPlaneKind is the only kind with series for tokens and licenses.
 const controlPlaneKind = "CoderControlPlane"
-
-// Observe counts a request to Coder. It is meant for coderd.Config.Observe.
-func (m *Metrics) Observe(call coderd.Call) {
-	code := strconv.Itoa(call.Status)
-	m.requests.WithLabelValues(call.Endpoint, call.Method, code).Inc()
-	m.durations.WithLabelValues(call.Endpoint, call.Method, code).Observe(call.Duration.Seconds())
-}

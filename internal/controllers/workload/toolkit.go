@@ -23,7 +23,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
@@ -66,7 +65,7 @@ type Options struct {
 	Optional KindSet
 	// Metrics are the metrics of the controllers. Nil means metrics that are not exported.
 	Metrics *Metrics
-	// NewClient creates a client for a Coder. Nil means coderd.New. Use Toolkit.Coder to call it.
+	// NewClient creates a client for a Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
 	// Tracing creates a span for each pass. Nil disables it.
 	Tracing *tracing.Provider
@@ -146,12 +145,6 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 		Client: c, Live: live, Uncached: c, Recorder: recorder, Options: options,
 		Applier: &apply.Applier{Client: c, Live: live, FieldOwner: fieldOwner},
 	}
-}
-
-// Coder returns a client for a Coder whose requests are counted in the metrics.
-func (t *Toolkit) Coder(cfg coderd.Config) (*coderd.Client, error) {
-	cfg.Observe, cfg.UserAgent = t.Metrics.Observe, version.UserAgent()
-	return t.NewClient(cfg)
 }
 
 // NewPass starts a pass over an object with the given status.

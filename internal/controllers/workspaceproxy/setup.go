@@ -20,7 +20,7 @@ import (
 // immediately. It must return quickly.
 func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
 	return &Reconciler{kit: kit, registrar: &registration.Manager{
-		Client: kit.Uncached, Reader: kit.Client, Clock: kit.Clock, NewClient: kit.Coder, Refused: refused,
+		Client: kit.Uncached, Reader: kit.Client, Clock: kit.Clock, NewClient: kit.NewClient, Refused: refused,
 	}}
 }
 
