@@ -17,6 +17,7 @@ OPERATOR_TAGS=$(sed -n 's/^TAGS := //p' "$HERE/../../Makefile")
 export GOFLAGS="-trimpath -buildvcs=false -tags=$OPERATOR_TAGS '-toolexec=env GOGC=300'" CGO_ENABLED=0
 
 KUBE_VERSION=1.37.0
+# The same version is in hack/cluster/modules/coder/go.mod and hack/supported.yaml, which tests compare with this one.
 PINNED_CODER_VERSION=2.30.0
 # Another release in the Go module proxy, for example 2.29.1, needs a separate CODER_K8S_CACHE, because a cache has
 # one Coder.

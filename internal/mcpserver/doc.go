@@ -6,8 +6,8 @@
 // readiness (serving.go), the HTTP middleware (middleware.go, hosts.go, limits.go), and the
 // key that all replicas share (sharedkey.go). Its subpackages are callers (who calls, what
 // they may do, Kubernetes as them), protocol (the MCP protocol and the metrics), toolset
-// (what all tools share), tools, resources, prompts, diagnosis, and inside (commands and
-// files in workspaces).
+// (what all tools share), tools, resources (also the prompts), diagnosis, and inside (commands
+// and files in workspaces).
 //
 // The middleware handles all requests: request ID and access log, recovery from panics, size
 // limit and read deadline, Host check. Requests to the protocol also: Origin check, limit on

@@ -4,9 +4,9 @@
 // MCP server, of the aggregated API and of Coder.
 //
 // A trace begins (Begin) with a request to the aggregated API, a call of the MCP server or
-// a reconciliation. All other code adds spans to the trace of its context (Start,
-// Transport). Without a trace in the context this has almost no cost; background requests,
-// such as the watches of caches, are not traced.
+// a reconciliation. All other code adds spans to the trace of its context (Start, Wrap).
+// docs/how-to/trace-a-request.md lists all spans. Without a trace in the context this has
+// almost no cost; background requests, such as the watches of caches, are not traced.
 //
 // Invariants:
 //   - A nil *Provider means that tracing is disabled. No global provider is set.

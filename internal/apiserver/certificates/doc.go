@@ -1,5 +1,5 @@
-// Package certificates creates, stores and rotates the serving certificate of the aggregated API,
-// and sets the CA that kube-apiserver trusts for it.
+// Package certificates creates, stores and rotates the serving certificate of the aggregated API
+// and of /metrics, and sets the CA that kube-apiserver trusts for the aggregated API.
 //
 // All replicas do the same: they read Secret coder-k8s-apiserver-tls, repair it if necessary, serve
 // its certificate, and set spec.caBundle of the APIService. The first writer wins. The others get a

@@ -3,6 +3,8 @@
 // files, versions, parameters and log.
 //
 // Invariants:
+//   - The server does not limit the time that the build of a version takes. Clients limit how
+//     long they wait.
 //   - The build of a version takes longer than the request that created it. The intent to
 //     make it active is stored in the record of the template before the version is created,
 //     so it survives a restart, and the next writer continues.
@@ -10,7 +12,7 @@
 //     from its content, or was free when it was requested. So if the response to a creation
 //     is lost, the version is found by its name and not created again. A content that
 //     equals the requested or the active one creates no version. A failed build is
-//     retried only with another spec.versionName.
+//     retried only with another spec.versionName (update.go).
 //   - A version becomes active only if its build succeeded, if it is the newest requested
 //     one, and if nobody has made another version active meanwhile: that would be the
 //     newer decision.
