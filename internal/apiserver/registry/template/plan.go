@@ -63,13 +63,12 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	if ctx, _, err = k.beginUpdate(ctx, connection, id, was, tmpl); err != nil {
 		return err
 	}
-	rollsBack, rebuilds := tmpl.Spec.VersionID != was.Spec.VersionID, changesContent(tmpl, was)
-	if !rollsBack && !rebuilds {
-		return nil
-	}
-	if rollsBack {
+	if tmpl.Spec.VersionID != was.Spec.VersionID {
 		_, err = promotable(ctx, connection, id, tmpl)
 		return err
+	}
+	if !changesContent(tmpl, was) && tmpl.Spec.VersionName == was.Spec.VersionName {
+		return nil
 	}
 	u, err := k.newUpdate(connection, was, tmpl)
 	if err != nil {
@@ -78,15 +77,14 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	if err := u.read(ctx, id); err != nil {
 		return fault(tmpl.Name, err)
 	}
+	if !u.rebuilds() {
+		return nil
+	}
 	file, _, err := u.knownFile(ctx)
 	if err != nil {
 		return err
 	}
-	next, _, err := u.plan(ctx, file)
-	if err != nil || u.asked(next) {
-		return err
-	}
-	_, err = u.name(next)
+	_, err = u.choose(ctx, file)
 	return err
 }
 

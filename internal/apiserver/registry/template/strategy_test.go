@@ -137,6 +137,42 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// TestDryRunOfAnotherTry checks that a dry run refuses the name of a version as the write does, if a failed
+// version is to be built again.
+func TestDryRunOfAnotherTry(t *testing.T) {
+	f := newFixture(t)
+	name := func(name string) func(*aggregationv1alpha1.CoderTemplate) {
+		return func(tmpl *aggregationv1alpha1.CoderTemplate) {
+			files("# two")(tmpl)
+			tmpl.Spec.VersionName = name
+		}
+	}
+	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) {
+		files("# first")(tmpl)
+		tmpl.Spec.VersionName = "v1"
+	}))
+	f.sync()
+	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "bad syntax"})
+	f.must(f.update("coder.starter", name("v2")))
+	f.sync()
+	f.mustBe("coder.starter", "False BuildFailed", "# two")
+	was := f.get("coder.starter")
+	f.coder.ResetRequests()
+	for wanted, taken := range map[string]bool{"v1": true, "v3": false} {
+		tmpl := was.DeepCopy()
+		name(wanted)(tmpl)
+		if err := f.kind.CheckUpdate(f.ctx, tmpl, was); taken {
+			mustBeInvalid(t, err, "spec.versionName", "existing version")
+		} else {
+			f.must(err)
+		}
+	}
+	if n := f.coder.Writes(); n != 0 {
+		t.Errorf("%d writes to Coder: %v", n, f.coder.Requests())
+	}
+	mustBeInvalid(t, f.update("coder.starter", name("v1")), "spec.versionName", "existing version")
+}
+
 func TestVersionIDInCapitals(t *testing.T) {
 	f := newFixture(t)
 	f.must(f.update("coder.starter", files("# two")))

@@ -193,8 +193,7 @@ func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggrega
 
 // release requests a version with the wanted content, and records the rest of the spec.
 func (u *updating) release(ctx context.Context) error {
-	again := u.asksForAnotherTry()
-	if !changesContent(u.wanted, u.was) && !again {
+	if !u.rebuilds() {
 		u.intent.keepSpec(u.wanted.Spec)
 		return u.save(ctx)
 	}
@@ -203,17 +202,9 @@ func (u *updating) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, variables, err := u.plan(ctx, file)
+	variables, err := u.choose(ctx, file)
 	if err != nil {
 		return err
-	}
-	next.By = u.as
-	again = again && u.intent.Release.Content == next.Content
-	if !u.asked(next) || again {
-		if next.Name, err = u.name(next); err != nil {
-			return err
-		}
-		u.intent.replace(next, u.page.active.ID)
 	}
 	u.intent.keepSpec(u.wanted.Spec)
 	// From here on, the version will be created: if this process ends, the next writer does it.
@@ -236,9 +227,33 @@ func (u *updating) release(ctx context.Context) error {
 	return u.save(ctx)
 }
 
-// asksForAnotherTry reports whether the same content, if it is wanted, is to be built again: its
-// build failed or was refused, and the user set a new version name.
-func (u *updating) asksForAnotherTry() bool {
+// rebuilds reports whether the update may need a new version.
+func (u *updating) rebuilds() bool {
+	return changesContent(u.wanted, u.was) || u.retryRequested()
+}
+
+// choose makes the release of the wanted content, with an archive, the requested one: an existing
+// release with the same content, or a new one. It returns the values of all variables for its build.
+func (u *updating) choose(ctx context.Context, file uuid.UUID) ([]coderd.Variable, error) {
+	next, variables, err := u.plan(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	next.By = u.as
+	again := u.retryRequested() && u.intent.Release.Content == next.Content
+	if u.reuse(next) && !again {
+		return variables, nil
+	}
+	if next.Name, err = u.name(next); err != nil {
+		return nil, err
+	}
+	u.intent.replace(next, u.page.active.ID)
+	return variables, nil
+}
+
+// retryRequested reports whether the user asks to build the same content again, if it is still
+// wanted: its build failed or was refused, and the version name is another one.
+func (u *updating) retryRequested() bool {
 	r := u.intent.Release
 	name := u.wanted.Spec.VersionName
 	if name == "" || name == u.was.Spec.VersionName || r == nil || r.Name == name || !r.open(u.page.active.ID) {
@@ -251,9 +266,9 @@ func (u *updating) asksForAnotherTry() bool {
 	return i >= 0 && failed(u.page.versions[i])
 }
 
-// asked reports whether the same content was requested or built already, and then makes that
-// release the requested one. So nothing is built twice.
-func (u *updating) asked(next *release) bool {
+// reuse makes an existing release with the same content the requested one, and reports whether there
+// is one. So nothing is built twice.
+func (u *updating) reuse(next *release) bool {
 	r := u.intent.Release
 	if r.open(u.page.active.ID) && r.Content == next.Content && r.Refused == "" {
 		return true
