@@ -40,9 +40,9 @@ printed() { # by our own programs
   generate "reference of conditions" bash -c '"$own" conditions-reference api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
 }
 api() {
-  local all="$logs/api.md"
-  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
-    --output-path="$all" --log-level=ERROR
+  local all="$logs/api.json"
+  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs/config.yaml --renderer=markdown \
+    --templates-dir=hack/crd-ref-docs --output-path="$all" --log-level=ERROR
   generate "API reference, a page for each kind" "$own" api-reference "$all" docs/reference
 }
 

@@ -7,58 +7,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// printed is the output of crd-ref-docs for two kinds.
-const printed = `# API Reference
-## coder.com/v1alpha1
-
-Package v1alpha1 is for those who work on it.
-
-#### CoderControlPlane
-
-CoderControlPlane is one Coder.
-
-_Appears in:_
-- [CoderControlPlaneList](#codercontrolplanelist)
-
-| Field | Description | Default | Validation |
-| --- | --- | --- | --- |
-| ` + "`apiVersion` _string_ | `coder.com/v1alpha1` | | |" + `
-| ` + "`spec` _[CoderControlPlaneSpec](#codercontrolplanespec)_ | Spec is wanted. | \\{  \\} | Optional: \\{\\} <br /> |" + `
-
-#### CoderControlPlaneList
-
-| ` + "`items` _[CoderControlPlane](#codercontrolplane) array_ |  |  |  |" + `
-
-#### CoderControlPlaneLogOptions
-
-CoderControlPlaneLogOptions are parameters.
-
-| ` + "`follow` _boolean_ | follow waits. |  | Optional: \\{\\} <br /> |" + `
-
-#### CoderControlPlaneSpec
-
-CoderControlPlaneSpec is what is wanted of <name>.
-
-| ` + "`image` _string_ | Image<br />of <name>.<br /><br />More. | a:1 | MaxLength: 9 <br />Optional: \\{\\} <br /> |" + `
-| ` + "`phase` _[Phase](#phase)_ | Phase. |  | Enum: [A B] <br /> |" + `
-| ` + "`one` _[Reference](#reference)_ | One. |  | Optional: \\{\\} <br /> |" + `
-| ` + "`more` _[Reference](#reference) array_ | More. |  | MaxItems: 2 <br />items:MaxLength: 3 <br />items:XValidation: \\{self.matches('^[a-z]\\([a-z])?$') must be a name    &lt;nil&gt;\\} <br />Optional: \\{\\} <br /> |" + `
-
-#### Phase
-
-_Underlying type:_ _string_
-
-| ` + "`A` |  |" + `
-
-#### Reference
-
-Reference names it.
-
-| ` + "`name` _string_ | Name. |  |  |" + `
-`
+// printed is the output of crd-ref-docs with types.tpl for two kinds.
+const printed = `[
+  {"name": "CoderControlPlane", "groupVersion": "coder.com/v1alpha1", "doc": "CoderControlPlane is one Coder.", "fields": [
+    {"name": "apiVersion", "type": "string", "doc": "'coder.com/v1alpha1'"},
+    {"name": "spec", "type": "[CoderControlPlaneSpec](#codercontrolplanespec)", "doc": "Spec is wanted.", "default": "{  }", "validation": ["Optional: {}"]}
+  ]},
+  {"name": "CoderControlPlaneList", "fields": [{"name": "items", "type": "[CoderControlPlane](#codercontrolplane) array"}]},
+  {"name": "CoderControlPlaneLogOptions", "doc": "CoderControlPlaneLogOptions are parameters.\n", "fields": [
+    {"name": "follow", "type": "boolean", "doc": "follow waits.", "validation": ["Optional: {}"]}
+  ]},
+  {"name": "CoderControlPlaneSpec", "doc": "CoderControlPlaneSpec is what is wanted of <name>.", "fields": [
+    {"name": "image", "type": "string", "doc": "Image\nof <name>.\n\nMore.", "default": "a:1", "validation": ["MaxLength: 9", "Optional: {}"]},
+    {"name": "phase", "type": "[Phase](#phase)", "doc": "Phase.", "validation": ["Enum: [A B]"]},
+    {"name": "one", "type": "[Reference](#reference)", "doc": "One.", "validation": ["Optional: {}"]},
+    {"name": "more", "type": "[Reference](#reference) array", "doc": "More.", "validation": [
+      "MaxItems: 2", "items:MaxLength: 3", "items:XValidation: {self.matches('^[a-z]([a-z])?$') must be a name    <nil>}", "Optional: {}"
+    ]}
+  ]},
+  {"name": "Phase", "alias": true},
+  {"name": "Reference", "doc": "Reference names it.", "fields": [{"name": "name", "type": "string", "doc": "Name."}]}
+]`
 
 func TestPageOfAKind(t *testing.T) {
-	types, err := parse(printed)
+	types, err := parse([]byte(printed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +82,12 @@ CoderControlPlaneLogOptions are parameters.
 }
 
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
-	for name, row := range map[string]string{
-		"a rule without words": "| `a` _string_ | A. |  | Later: 1 <br /> |",
-		"a rule in CEL only":   "| `a` _string_ | A. |  | XValidation: \\{self == old    &lt;nil&gt;\\} <br /> |",
-		"a line":               "| `a` string | A. |",
+	for name, field := range map[string]string{
+		"a rule without words": `{"name": "a", "type": "string", "doc": "A.", "validation": ["Later: 1"]}`,
+		"a rule in CEL only":   `{"name": "a", "type": "string", "doc": "A.", "validation": ["XValidation: {self == old    <nil>}"]}`,
+		"a line":               `{"name": "a", "type": "string", "doc": A.}`,
 	} {
-		types, err := parse("## g\n#### CoderControlPlane\n| `spec` _[S](#s)_ | S. |  |  |\n#### S\n" + row + "\n")
+		types, err := parse([]byte(`[{"name": "CoderControlPlane", "fields": [{"name": "spec", "type": "[S](#s)"}]}, {"name": "S", "fields": [` + field + `]}]`))
 		if err == nil {
 			_, err = pageOf("CoderControlPlane", types)
 		}

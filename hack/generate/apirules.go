@@ -14,13 +14,13 @@ var expression = regexp.MustCompile(`^\{.*[)\]'] (must .*?) +<nil>\}$`)
 // marked as required.
 func (f field) rules(written bool) (string, error) {
 	var words []string
-	if written && !f.optional() && f.name != "apiVersion" && f.name != "kind" {
+	if written && !f.optional() && f.Name != "apiVersion" && f.Name != "kind" {
 		words = append(words, "Required.")
 	}
-	if initial := strings.TrimSpace(unescape(f.initial)); written && strings.Trim(initial, "{} ") != "" && !strings.Contains(f.doc, "Defaults to") {
+	if initial := strings.TrimSpace(f.Default); written && strings.Trim(initial, "{} ") != "" && !strings.Contains(f.Doc, "Defaults to") {
 		words = append(words, "Default: `"+initial+"`.")
 	}
-	for _, rule := range f.validation {
+	for _, rule := range f.Validation {
 		said, err := inWords(rule)
 		if err != nil {
 			return "", err
@@ -33,7 +33,7 @@ func (f field) rules(written bool) (string, error) {
 }
 
 func (f field) optional() bool {
-	return slices.ContainsFunc(f.validation, func(rule string) bool { return strings.HasPrefix(rule, "Optional:") })
+	return slices.ContainsFunc(f.Validation, func(rule string) bool { return strings.HasPrefix(rule, "Optional:") })
 }
 
 // inWords returns one rule as text. It returns an empty string for a rule that is not relevant to

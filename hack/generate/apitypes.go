@@ -1,163 +1,88 @@
 package main
 
 import (
-	"fmt"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// api contains the types of all groups.
-type api struct {
-	order  []string
-	byName map[string]*typ
-}
+// api contains the types of all groups by name.
+type api map[string]*typ
 
-// typ is one type.
+// typ is one type, as hack/crd-ref-docs/types.tpl writes it.
 type typ struct {
-	name, groupVersion, doc string
-	// alias reports that it is a named string or number type.
-	alias  bool
-	fields []field
+	Name, GroupVersion, Doc string
+	// Alias reports that it is a named string or number type.
+	Alias  bool
+	Fields []field
 }
 
 // field is one field of a type.
 type field struct {
-	name, doc, initial string
-	// kind is the displayed type. local is the name of the API type in it, or empty.
-	kind, local string
-	validation  []string
+	Name, Doc, Default string
+	// Type is the displayed type. local is the name of the API type in it, or empty.
+	Type, local string
+	Validation  []string
 }
 
 func (t *typ) field(name string) *field {
-	i := slices.IndexFunc(t.fields, func(f field) bool { return f.name == name })
+	i := slices.IndexFunc(t.Fields, func(f field) bool { return f.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &t.fields[i]
+	return &t.Fields[i]
 }
 
 // suffix returns the suffix of the field's name in the path of its content.
 func (f field) suffix() string {
-	if strings.HasSuffix(f.kind, " array") || strings.HasPrefix(f.kind, "map ") {
+	if strings.HasSuffix(f.Type, " array") || strings.HasPrefix(f.Type, "map ") {
 		return "[]"
 	}
 	return ""
 }
 
-// subresources returns the types of a kind's subresources, in order.
-func (a *api) subresources(kind string, seen map[string][]string) []string {
-	var found []string
-	for _, name := range a.order {
-		rest, ours := strings.CutPrefix(name, kind)
-		other := slices.ContainsFunc(kinds, func(k string) bool { return len(k) > len(kind) && strings.HasPrefix(name, k) })
-		root := strings.HasSuffix(name, "Options") || strings.HasSuffix(name, "Action") || strings.HasSuffix(name, "List")
-		if ours && root && rest != "List" && !other && seen[name] == nil {
-			found = append(found, name)
+// parse reads the output of crd-ref-docs with the template types.tpl.
+func parse(raw []byte) (api, error) {
+	var all []*typ
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	types := api{}
+	for _, t := range all {
+		t.Doc = escape(strings.TrimSpace(t.Doc))
+		types[t.Name] = t
+	}
+	for _, t := range all {
+		for i := range t.Fields {
+			t.Fields[i].complete(types)
 		}
 	}
-	return found
-}
-
-// parse parses the output of crd-ref-docs: "## group", "#### Type", paragraphs, "_Appears in:_" and
-// a table.
-func parse(markdown string) (*api, error) {
-	types := &api{byName: map[string]*typ{}}
-	groupVersion := ""
-	var current *typ
-	about := false // the lines are the comment of the type
-	for _, line := range strings.Split(markdown, "\n") {
-		name, isType := strings.CutPrefix(line, "#### ")
-		group, isGroup := strings.CutPrefix(line, "## ")
-		switch {
-		case isGroup:
-			groupVersion, current = group, nil
-		case isType:
-			current, about = &typ{name: name, groupVersion: groupVersion}, true
-			types.order, types.byName[name] = append(types.order, name), current
-		case current == nil:
-		case strings.HasPrefix(line, "_Underlying type:_"):
-			current.alias = true
-		case strings.HasPrefix(line, "_Appears in:_"), strings.HasPrefix(line, "_Validation:_"), strings.HasPrefix(line, "| Field"), strings.HasPrefix(line, "| ---"):
-			about = false
-		case strings.HasPrefix(line, "| `") && !current.alias:
-			f, err := parseField(line)
-			if err != nil {
-				return nil, fmt.Errorf("type %s: %w", current.name, err)
-			}
-			current.fields, about = append(current.fields, f), false
-		case about:
-			current.doc += line + "\n"
-		}
-	}
-	for _, t := range types.byName {
-		t.doc = escape(strings.TrimSpace(t.doc))
-	}
-	types.resolve()
 	return types, nil
 }
 
-// resolve replaces the names of string and number types.
-func (a *api) resolve() {
-	for _, t := range a.byName {
-		for i := range t.fields {
-			f := &t.fields[i]
-			if under := a.byName[f.local]; under != nil && under.alias {
-				f.kind, f.local = strings.Replace(f.kind, f.local, "string", 1), ""
-			}
-		}
-	}
-}
-
 var (
-	rowPattern   = regexp.MustCompile("^\\| `([^`]+)` _(.*?)_ \\| ")
 	localPattern = regexp.MustCompile(`\[([A-Za-z]+)\]\(#[a-z]+\)`)
 	mapPattern   = regexp.MustCompile(`^object \(keys:string, values:(.*)\)$`)
-	breaks       = regexp.MustCompile(`(<br />)+`)
+	// cells escapes a comment for a table cell. Empty lines become line breaks.
+	cells = strings.NewReplacer("\n\n", "<br>", "\n", " ", "|", `\|`, "{", `\{`, "}", `\}`)
 )
 
-// parseField parses one table row: name and type, description, default, validation.
-func parseField(line string) (field, error) {
-	head := rowPattern.FindStringSubmatch(line)
-	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|"), " | ")
-	if len(cells) == 3 && strings.TrimSpace(cells[2]) == "|" {
-		cells[2] = ""
-	}
-	if head == nil || len(cells) < 3 || len(cells) > 4 {
-		return field{}, fmt.Errorf("cannot read the line %q of a table", line)
-	}
-	f := field{name: head[1], kind: head[2], doc: paragraphs(cells[1]), initial: strings.TrimSpace(cells[2])}
-	if len(cells) == 4 {
-		for _, rule := range strings.Split(cells[3], "<br />") {
-			if rule = strings.TrimSpace(rule); rule != "" {
-				f.validation = append(f.validation, unescape(rule))
-			}
+// complete replaces the link to a local type by its name, and an alias by string.
+func (f *field) complete(types api) {
+	f.Doc = cells.Replace(escape(strings.TrimSpace(f.Doc)))
+	if link := localPattern.FindStringSubmatch(f.Type); link != nil {
+		f.local = link[1]
+		shown := f.local
+		if of := types[f.local]; of != nil && of.Alias {
+			f.local, shown = "", "string"
 		}
+		f.Type = strings.Replace(f.Type, link[0], shown, 1)
 	}
-	if local := localPattern.FindStringSubmatch(f.kind); local != nil {
-		f.local, f.kind = local[1], strings.Replace(f.kind, local[0], local[1], 1)
-	}
-	f.kind = mapPattern.ReplaceAllString(f.kind, "map of $1")
-	return f, nil
-}
-
-// paragraphs joins the lines of a comment. Empty lines become line breaks.
-func paragraphs(doc string) string {
-	joined := breaks.ReplaceAllStringFunc(doc, func(found string) string {
-		if found == "<br />" {
-			return " "
-		}
-		return "\n"
-	})
-	return strings.ReplaceAll(strings.TrimSpace(escape(joined)), "\n", "<br>")
+	f.Type = mapPattern.ReplaceAllString(f.Type, "map of $1")
 }
 
 // tag matches a word in angle brackets, which would be a tag in Markdown.
 var tag = regexp.MustCompile(`<([a-z-]+)>`)
 
 func escape(text string) string { return tag.ReplaceAllString(text, "&lt;$1&gt;") }
-
-// unescape removes the Markdown escapes.
-func unescape(text string) string {
-	return strings.NewReplacer(`\{`, "{", `\}`, "}", `\(`, "(", "&lt;", "<", "&gt;", ">").Replace(text)
-}
