@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -37,9 +38,9 @@ type kube struct {
 	direct *http.Client
 	// account is the token of a ServiceAccount, and token the operator's token for Coder.
 	account, token string
-	// pod is the address of the operator, and pid its process.
-	pod string
-	pid int
+	// pod is the address of the operator, and process its process.
+	pod     string
+	process procfs.Proc
 }
 
 func newKube(ctx context.Context, o options) (*kube, error) {
@@ -160,10 +161,8 @@ func until(ctx context.Context, every time.Duration, check func() error) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(every):
+		if ended := measure.Pause(ctx, every); ended != nil {
+			return errors.Join(ended, err)
 		}
 	}
 }

@@ -26,11 +26,11 @@ func (m memory) String() string {
 // memory measures the process, and then observes its heap for a while. Reading the
 // metrics allocates memory, so the garbage collector runs several times meanwhile.
 func (k *kube) memory(ctx context.Context) (memory, error) {
-	sizes, err := measure.Memory(k.pid)
+	sizes, err := k.process.NewStatus()
 	if err != nil {
 		return memory{}, err
 	}
-	m := memory{resident: sizes["VmRSS"], file: sizes["RssFile"], peak: sizes["VmHWM"]}
+	m := memory{resident: float64(sizes.VmRSS), file: float64(sizes.RssFile), peak: float64(sizes.VmHWM)}
 	for end := time.Now().Add(heapWindow); time.Now().Before(end); {
 		values, err := k.metrics(ctx)
 		if err != nil {
@@ -83,10 +83,8 @@ func (b *bench) settled(ctx context.Context, want int) (memory, error) {
 	if err := b.kube.informers(ctx, 10, want); err != nil {
 		return memory{}, err
 	}
-	select {
-	case <-ctx.Done():
-		return memory{}, ctx.Err()
-	case <-time.After(20 * time.Second):
+	if err := measure.Pause(ctx, 20*time.Second); err != nil {
+		return memory{}, err
 	}
 	m, err := b.kube.memory(ctx)
 	b.say("%d workspaces: %s", want, m)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
@@ -53,7 +53,7 @@ func (k *kube) locate(ctx context.Context) error {
 			return fmt.Errorf("the operator's pods have the addresses %q, want one", address)
 		}
 		k.pod = strings.TrimSpace(address)
-		k.pid, err = process("coder-k8s", k.cgroup)
+		k.process, err = process("coder-k8s", k.cgroup)
 		return err
 	})
 }
@@ -126,22 +126,22 @@ func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 }
 
 // process finds a process by its name in the pods of the cluster.
-func process(name, cgroup string) (int, error) {
-	all, err := filepath.Glob("/proc/[0-9]*/comm")
+func process(name, cgroup string) (procfs.Proc, error) {
+	all, err := procfs.AllProcs()
 	if err != nil {
-		return 0, err
+		return procfs.Proc{}, err
 	}
-	for _, path := range all {
-		comm, err := os.ReadFile(path)
-		if err != nil || strings.TrimSpace(string(comm)) != name {
+	for _, p := range all {
+		comm, err := p.Comm()
+		if err != nil || comm != name {
 			continue
 		}
-		groups, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup"))
-		if err == nil && strings.Contains(string(groups), cgroup+"/") {
-			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		groups, err := p.Cgroups()
+		if err == nil && slices.ContainsFunc(groups, func(g procfs.Cgroup) bool { return strings.Contains(g.Path, cgroup+"/") }) {
+			return p, nil
 		}
 	}
-	return 0, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
+	return procfs.Proc{}, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
 }
 
 // metrics reads the operator's metrics.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
 
 // informers starts informers of all workspaces, and waits until each has all
@@ -87,10 +89,8 @@ func (b *bench) atRest(ctx context.Context) error {
 	// After the first sync the mirror reads everything once more, faster than usual: a
 	// hundred workspaces every two seconds.
 	hurry := time.Duration(b.count/100+5) * 2 * time.Second
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(synced.Add(hurry))):
+	if err := measure.Pause(ctx, time.Until(synced.Add(hurry))); err != nil {
+		return err
 	}
 	lists := make(chan int, 1)
 	watching, stop := context.WithTimeout(ctx, b.rest)
@@ -107,13 +107,8 @@ func (b *bench) atRest(ctx context.Context) error {
 func (k *kube) listAgain(ctx context.Context) int {
 	for n := 0; ; n++ {
 		command := exec.CommandContext(ctx, "kubectl", "--kubeconfig", k.kubeconfig, "get", "coderworkspaces", "-A")
-		if err := command.Run(); err != nil || ctx.Err() != nil {
+		if command.Run() != nil || measure.Pause(ctx, 2*time.Second) != nil {
 			return n
-		}
-		select {
-		case <-ctx.Done():
-			return n
-		case <-time.After(2 * time.Second):
 		}
 	}
 }
@@ -126,10 +121,8 @@ func (b *bench) requestsAtRest(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(b.rest):
+	if err := measure.Pause(ctx, b.rest); err != nil {
+		return err
 	}
 	after, err := b.kube.metrics(ctx)
 	if err != nil {

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
-)
 
-// clockTicks is the number of units of processor time in a second (USER_HZ). It is 100 on every
-// platform that Linux supports for Go.
-const clockTicks = 100
+	"github.com/prometheus/procfs"
+)
 
 // cost is what the operator and kube-apiserver did since they started.
 type cost struct {
@@ -49,23 +44,10 @@ func (c cost) printUntil(later cost, planes int) {
 
 // processorTime returns the processor time of a process in seconds.
 func processorTime(pid int) (float64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
+		return 0, err
 	}
-	// The name of the program, in parentheses, may contain spaces. utime and stime are the 12th and
-	// 13th fields after it.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("reading the processor time of process %d: %q", pid, raw)
-	}
-	ticks := 0.0
-	for _, field := range fields[11:13] {
-		number, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
-		}
-		ticks += number
-	}
-	return ticks / clockTicks, nil
+	stat, err := process.Stat()
+	return stat.CPUTime(), err
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/coder-k8s/coder-k8s/test/bench/measure"
 )
@@ -18,10 +19,8 @@ func atRest(ctx context.Context, o options, c *fleetState) error {
 		return err
 	}
 	changes := c.changed()
-	select {
-	case <-time.After(o.rest):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := measure.Pause(ctx, o.rest); err != nil {
+		return err
 	}
 	after, err := readMetrics(ctx, o)
 	if err != nil {
@@ -33,12 +32,17 @@ func atRest(ctx context.Context, o options, c *fleetState) error {
 		fmt.Fprintf(os.Stdout, "api_%s_at_rest_per_minute %.1f\n", method, (after.requests[method]-before.requests[method])/minutes)
 	}
 	fmt.Fprintf(os.Stdout, "coder_calls_at_rest_per_minute %.1f\n", (after.coder-before.coder)/minutes)
-	memory, err := measure.Memory(o.pid)
+	process, err := procfs.NewProc(o.pid)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory["VmRSS"]/1e6)
-	fmt.Fprintf(os.Stdout, "resident_without_program_megabytes %.0f\n", memory["RssAnon"]/1e6)
+	memory, err := process.NewStatus()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", float64(memory.VmRSS)/1e6)
+	// A container's limit counts what is not mapped from files.
+	fmt.Fprintf(os.Stdout, "resident_without_program_megabytes %.0f\n", float64(memory.RssAnon)/1e6)
 	return nil
 }
 

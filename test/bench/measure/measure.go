@@ -1,4 +1,4 @@
-// Package measure reads figures of processes, for the benchmarks.
+// Package measure reads figures of servers, for the benchmarks.
 package measure
 
 import (
@@ -7,9 +7,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // AnyCertificate returns a client over HTTP/2 without compression that trusts any certificate, for
@@ -50,23 +50,12 @@ func Metrics(ctx context.Context, client *http.Client, address, token string) (m
 	return values, lines.Err()
 }
 
-// Memory returns the figures about the memory of a process in bytes: VmRSS, the resident memory,
-// VmHWM, its maximum so far, and its parts RssAnon and RssFile. A container's limit counts RssAnon,
-// which is not mapped from files.
-func Memory(pid int) (map[string]float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+// Pause waits for a duration. It returns the error of the context if that is done before.
+func Pause(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(duration):
+		return nil
 	}
-	memory := map[string]float64{}
-	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		if kilobytes, err := strconv.ParseFloat(fields[1], 64); err == nil {
-			memory[strings.TrimSuffix(fields[0], ":")] = kilobytes * 1024
-		}
-	}
-	return memory, nil
 }
