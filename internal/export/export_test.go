@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -111,7 +112,7 @@ func metaOf(name string) metav1.ObjectMeta {
 		Labels: map[string]string{
 			"team": "platform", aggregationv1alpha1.LabelControlPlaneName: "coder", aggregationv1alpha1.LabelControlPlaneNamespace: "coder",
 		},
-		Annotations:     map[string]string{lastApplied: `{"spec":{}}`, "example.com/owner": "Ada"},
+		Annotations:     map[string]string{corev1.LastAppliedConfigAnnotation: `{"spec":{}}`, "example.com/owner": "Ada"},
 		Finalizers:      []string{aggregationv1alpha1.FinalizerWorkspace},
 		OwnerReferences: []metav1.OwnerReference{{Name: "somebody"}},
 	}

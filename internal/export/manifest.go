@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -31,13 +32,10 @@ type manifest struct {
 	comments []string
 }
 
-// lastApplied is an annotation of kubectl. It contains the whole object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
 func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
 	own := func(all map[string]string) map[string]string {
 		out := maps.Clone(all)
-		for _, key := range []string{lastApplied, aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
+		for _, key := range []string{corev1.LastAppliedConfigAnnotation, aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
 			delete(out, key)
 		}
 		return out

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -301,11 +303,15 @@ func TestMetrics(t *testing.T) {
 			fmt.Fprintln(w, "up 1")
 		}))
 		t.Cleanup(server.Close)
+		kube, err := kubernetes.NewForConfig(&rest.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := &collector{
-			metricsToken: token, archive: newArchive(1 << 20), redactor: &redaction.Redactor{},
-			forward: func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error {
-				if namespace != "coder-system" || pod != "coder-k8s-1" || port != 8443 {
-					t.Errorf("it forwards to %s/%s:%d", namespace, pod, port)
+			kube: kube, metricsToken: token, archive: newArchive(1 << 20), redactor: &redaction.Redactor{},
+			forward: func(ctx context.Context, _ *rest.Config, to *url.URL, _, port int, ready func(local int)) error {
+				if to.Path != "/api/v1/namespaces/coder-system/pods/coder-k8s-1/portforward" || port != 8443 {
+					t.Errorf("it forwards to %s:%d", to, port)
 				}
 				ready(server.Listener.Addr().(*net.TCPAddr).Port)
 				<-ctx.Done()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -35,7 +36,8 @@ type collector struct {
 	dynamic dynamic.Interface
 	check   checkFunc
 	now     func() time.Time
-	forward forwardFunc
+	// forward is remoteexec.ForwardPod.
+	forward func(ctx context.Context, config *rest.Config, subresource *url.URL, local, port int, ready func(local int)) error
 
 	// operatorNamespace is the namespace of the operator. namespace limits the collection
 	// to the control planes of one namespace; empty means all.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -40,7 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 // command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
-	o := &options{kube: cli.NewKubeconfig(), streams: streams, c: collector{now: now, check: check, redactor: &redaction.Redactor{}}}
+	o := &options{kube: cli.NewKubeconfig(), streams: streams, c: collector{now: now, check: check, forward: remoteexec.ForwardPod, redactor: &redaction.Redactor{}}}
 	cmd := &cobra.Command{
 		Use:   "support-bundle",
 		Short: "Collect what an issue report needs, without secrets",
@@ -118,7 +119,7 @@ func (o *options) connect() error {
 	if c.dynamic, err = dynamic.NewForConfig(c.config); err != nil {
 		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
-	c.forward, c.namespace = throughKubernetes(c.config, c.kube), o.kube.Flags.Context.Namespace
+	c.namespace = o.kube.Flags.Context.Namespace
 	for _, secret := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
 		c.redactor.Learn(secret)
 	}

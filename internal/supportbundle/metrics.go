@@ -10,10 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
-	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
 const (
@@ -50,7 +46,8 @@ func (c *collector) podMetrics(ctx context.Context, pod *corev1.Pod, port int32)
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	read := false
-	forwardErr := c.forward(ctx, pod.Namespace, pod.Name, port, func(local int) {
+	to := c.kube.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("portforward").URL()
+	forwardErr := c.forward(ctx, c.config, to, 0, int(port), func(local int) {
 		text, err = c.readMetrics(ctx, local)
 		read = true
 		cancel()
@@ -101,16 +98,4 @@ func portOf(pod *corev1.Pod) int32 {
 		}
 	}
 	return 0
-}
-
-// forwardFunc forwards a local port to a port of a pod until ctx is done, and calls ready with the
-// local port.
-type forwardFunc func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error
-
-// throughKubernetes forwards ports in the same way as kubectl port-forward.
-func throughKubernetes(config *rest.Config, kube kubernetes.Interface) forwardFunc {
-	return func(ctx context.Context, namespace, pod string, port int32, ready func(local int)) error {
-		to := kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
-		return remoteexec.ForwardPod(ctx, config, to, 0, int(port), ready)
-	}
 }

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
-
-// lastApplied is the annotation in which kubectl stores a copy of the whole object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // cleaner removes values from objects that may be secret because of their field, and has
 // the redactor learn them.
@@ -153,7 +151,7 @@ func (c cleaner) annotations(all map[string]any) map[string]any {
 	for key, value := range all {
 		text, _ := value.(string)
 		switch {
-		case key == lastApplied:
+		case key == corev1.LastAppliedConfigAnnotation: // A copy of the whole object.
 		case harmlessAnnotations.MatchString(key), plainValue.MatchString(text):
 			out[key] = value
 		default:

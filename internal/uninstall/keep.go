@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,7 +94,7 @@ func manifest(o object) *unstructured.Unstructured {
 		out.Object["spec"] = spec
 	}
 	annotations := o.GetAnnotations()
-	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	if len(annotations) > 0 {
 		out.SetAnnotations(annotations)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
@@ -88,7 +90,7 @@ func redactAnnotations(from map[string]any) map[string]any {
 	for name, value := range from {
 		domain, _, _ := strings.Cut(name, "/")
 		switch {
-		case name == "kubectl.kubernetes.io/last-applied-configuration":
+		case name == corev1.LastAppliedConfigAnnotation:
 			delete(out, name)
 		case domain == ownAnnotations || strings.HasSuffix(domain, "."+ownAnnotations):
 			out[name] = redact(name, value)
