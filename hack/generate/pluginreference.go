@@ -69,6 +69,7 @@ func writeFlags(out io.Writer, flags *pflag.FlagSet) {
 		if flag.Hidden || flag.Name == "help" {
 			return
 		}
+		_, usage := pflag.UnquoteUsage(flag)
 		text := "`--" + flag.Name + "`"
 		if flag.Shorthand != "" {
 			text = "`-" + flag.Shorthand + "`, " + text
@@ -79,6 +80,6 @@ func writeFlags(out io.Writer, flags *pflag.FlagSet) {
 		} else {
 			value = "`" + value + "`"
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", text, value, strings.ReplaceAll(flag.Usage, "|", `\|`))
+		fmt.Fprintf(out, "| %s | %s | %s |\n", text, value, strings.ReplaceAll(usage, "|", `\|`))
 	})
 }

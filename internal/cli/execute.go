@@ -37,16 +37,8 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// PartialError reports what was left out by a command that did the rest.
-type PartialError struct{ Err error }
-
-func (e *PartialError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the wrapped error.
-func (e *PartialError) Unwrap() error { return e.Err }
-
-// ExitError ends the process with an exit code of the command's own, which its help
-// documents. If Err is nil, nothing is printed.
+// ExitError ends the process with an exit code: ExitPartial, with what was left out, or one of the
+// command's own, which its help documents. If Err is nil, nothing is printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -118,14 +110,10 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return exit.Code
 	}
 	printError(cmd, err)
-	var usage *UsageError
-	var partial *PartialError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, new(*UsageError)):
 		fmt.Fprintf(streams.ErrOut, "%s: --help lists all flags\n", cmd.DisplayName())
 		return ExitUsage
-	case errors.As(err, &partial):
-		return ExitPartial
 	case exit != nil:
 		return exit.Code
 	}

@@ -26,37 +26,20 @@ const (
 
 // AddFlag adds -o with the formats that the command supports, which are at least two.
 func (f *Format) AddFlag(cmd *cobra.Command, known ...Format) {
-	v := &value{format: f}
+	var names []string
 	for _, k := range known {
-		v.known = append(v.known, string(k))
+		names = append(names, string(k))
 	}
-	cmd.Flags().VarP(v, "output", "o", "output format: "+v.choice())
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(v.known, cobra.ShellCompDirectiveNoFileComp))
-}
-
-type value struct {
-	format *Format
-	known  []string
-}
-
-// String implements pflag.Value.
-func (v *value) String() string { return string(*v.format) }
-
-// Type implements pflag.Value.
-func (*value) Type() string { return "format" }
-
-// Set implements pflag.Value.
-func (v *value) Set(text string) error {
-	if !slices.Contains(v.known, text) {
-		return fmt.Errorf("must be %s", v.choice())
-	}
-	*v.format = Format(text)
-	return nil
-}
-
-func (v *value) choice() string {
-	last := len(v.known) - 1
-	return strings.Join(v.known[:last], ", ") + " or " + v.known[last]
+	last := len(names) - 1
+	choice := strings.Join(names[:last], ", ") + " or " + names[last]
+	cmd.Flags().FuncP("output", "o", "output `format`: "+choice, func(text string) error {
+		if !slices.Contains(names, text) {
+			return fmt.Errorf("must be %s", choice)
+		}
+		*f = Format(text)
+		return nil
+	})
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Structured reports whether the format is for programs.

@@ -184,5 +184,5 @@ func (r *report) err(exported int) error {
 	case exported == 0:
 		return errors.New("nothing was exported: " + strings.Join(r.leftOut, "\n"))
 	}
-	return &cli.PartialError{Err: fmt.Errorf("%d manifests were exported; %d things were left out, see above", exported, len(r.leftOut))}
+	return &cli.ExitError{Code: cli.ExitPartial, Err: fmt.Errorf("%d manifests were exported; %d things were left out, see above", exported, len(r.leftOut))}
 }

@@ -124,7 +124,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	source, partial := o.source(ctx)
-	var left *cli.PartialError
+	var left *cli.ExitError
 	if partial != nil && !errors.As(partial, &left) {
 		return partial
 	}
@@ -193,7 +193,7 @@ func unread(report *Report) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return &cli.PartialError{Err: errors.Join(all...)}
+	return &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(all...)}
 }
 
 func (o *options) readFile(name string) ([]byte, error) {

@@ -23,7 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// source reads the input. A PartialError lists files that could not be read.
+// source reads the input. A *cli.ExitError lists files that could not be read.
 func (o *options) source(ctx context.Context) (Source, error) {
 	namespace, _, err := o.config.Loader().Namespace()
 	if err != nil && len(o.values) == 0 {
@@ -84,7 +84,7 @@ func (o *options) fromFiles(namespace string) (Source, error) {
 		Chart:       chart, Release: cmp.Or(o.release, chart), Namespace: cmp.Or(namespace, "default"), Values: all,
 	}
 	if len(failed) > 0 {
-		return source, &cli.PartialError{Err: errors.Join(failed...)}
+		return source, &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(failed...)}
 	}
 	return source, nil
 }

@@ -150,7 +150,7 @@ func (u *transfer) outcome(mine, theirs error) error {
 
 // partial returns the error of a copy that left entries out. It ends with what was copied.
 func (u *transfer) partial(left ...error) error {
-	return &cli.PartialError{Err: errors.Join(append(left, errors.New(u.copied()))...)}
+	return &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(append(left, errors.New(u.copied()))...)}
 }
 
 // copied describes what was copied.

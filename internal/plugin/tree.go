@@ -77,7 +77,7 @@ func (r *treeRun) do(ctx context.Context, args []string) error {
 		table.Write(r.Out, r.Paint)
 	}
 	if err != nil {
-		return &cli.PartialError{Err: err}
+		return &cli.ExitError{Code: cli.ExitPartial, Err: err}
 	}
 	return nil
 }

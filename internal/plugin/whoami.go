@@ -67,7 +67,7 @@ func (r *whoamiRun) do(ctx context.Context) error {
 		r.write(reviews, cluster.Namespace)
 	}
 	if err == nil && failed != nil {
-		return &cli.PartialError{Err: failed}
+		return &cli.ExitError{Code: cli.ExitPartial, Err: failed}
 	}
 	return err
 }

@@ -182,7 +182,7 @@ func failedOrders(orders []*workspaceOrder, waited error) error {
 		}
 	}
 	if waited == nil && len(failed) > 0 && len(failed) < len(orders) {
-		return &cli.PartialError{Err: errors.Join(failed...)}
+		return &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(failed...)}
 	}
 	return errors.Join(append(failed, waited)...)
 }

@@ -156,7 +156,7 @@ func (o *options) finish() error {
 	for _, line := range c.left {
 		fmt.Fprintln(o.streams.ErrOut, "left out: "+cli.Clean(c.redactor.Text(line)))
 	}
-	return &cli.PartialError{Err: fmt.Errorf("the archive is incomplete: see above, or its README")}
+	return &cli.ExitError{Code: cli.ExitPartial, Err: fmt.Errorf("the archive is incomplete: see above, or its README")}
 }
 
 // save creates the file with permissions for its owner only. It does not overwrite a file.

@@ -228,9 +228,9 @@ func TestRemoveIsBounded(t *testing.T) {
 	if err := u.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var partly *cli.PartialError
+	var partly *cli.ExitError
 	err := u.run(t.Context())
-	if !errors.As(err, &partly) {
+	if !errors.As(err, &partly) || partly.Code != cli.ExitPartial {
 		t.Fatalf("it ends with %v:\n%s", err, progress.String())
 	}
 	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")

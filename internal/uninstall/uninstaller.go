@@ -207,7 +207,7 @@ func (u *uninstaller) run(ctx context.Context) error {
 		}
 	}
 	if len(u.stayed) > 0 {
-		return &cli.PartialError{Err: errors.New(strings.Join(u.stayed, "\n"))}
+		return &cli.ExitError{Code: cli.ExitPartial, Err: errors.New(strings.Join(u.stayed, "\n"))}
 	}
 	return nil
 }
