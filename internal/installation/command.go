@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -27,19 +26,17 @@ type checkOptions struct {
 	want    Expectation
 	wait    time.Duration
 	output  cli.Format
-
-	clock clock.Clock
-	check checkFunc
+	check   checkFunc
 }
 
 // NewCheckCommand returns the command "coder-k8s check".
 func NewCheckCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	return newCheckCommand(streams, clock.RealClock{}, Check)
+	return newCheckCommand(streams, Check)
 }
 
-// newCheckCommand is NewCheckCommand with the dependencies that tests replace.
-func newCheckCommand(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
-	o := &checkOptions{kube: cli.NewKubeconfig(), streams: streams, clock: c, check: check}
+// newCheckCommand is NewCheckCommand with the check, which tests replace.
+func newCheckCommand(streams genericiooptions.IOStreams, check checkFunc) *cobra.Command {
+	o := &checkOptions{kube: cli.NewKubeconfig(), streams: streams, check: check}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Report the problems of the installation",
@@ -73,16 +70,16 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	end := o.clock.Now().Add(o.wait)
+	end := time.Now().Add(o.wait)
 	for {
 		problems, err := o.check(ctx, config, o.want)
-		if err == nil && len(problems) == 0 || !o.clock.Now().Add(checkInterval).Before(end) {
+		if err == nil && len(problems) == 0 || !time.Now().Add(checkInterval).Before(end) {
 			return o.tell(problems, err)
 		}
 		select {
 		case <-ctx.Done():
 			return o.tell(problems, ctx.Err())
-		case <-o.clock.After(checkInterval):
+		case <-time.After(checkInterval):
 		}
 	}
 }

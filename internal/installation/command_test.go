@@ -6,13 +6,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
@@ -35,13 +33,13 @@ func (l *looks) check(_ context.Context, _ *rest.Config, want Expectation) ([]Pr
 	return l.answers[i], l.err
 }
 
-func runCheck(t *testing.T, l *looks, c clock.Clock, args ...string) (code int, out, errOut string) {
+func runCheck(t *testing.T, l *looks, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	// The server is set explicitly, so that no kubeconfig of the machine is read.
 	args = append(args, "--server=https://127.0.0.1:1")
-	code = cli.Execute(t.Context(), newCheckCommand(streams, c, l.check), args, streams)
+	code = cli.Execute(t.Context(), newCheckCommand(streams, l.check), args, streams)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -96,7 +94,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			code, out, errOut := runCheck(t, &tc.looks, testclock.NewFakeClock(time.Unix(0, 0)), tc.args...)
+			code, out, errOut := runCheck(t, &tc.looks, tc.args...)
 			first, _, _ := strings.Cut(errOut, "check: --help")
 			if code != tc.code || out != tc.out || first != tc.errOut {
 				t.Errorf("exit code %d, output %q, error %q", code, out, errOut)
@@ -108,21 +106,11 @@ func TestCheck(t *testing.T) {
 // TestExpectation checks that the expectation corresponds to the flags.
 func TestExpectation(t *testing.T) {
 	var l looks
-	runCheck(t, &l, testclock.NewFakeClock(time.Unix(0, 0)), "--operator-namespace=x", "--watch-namespaces=a,b", "--mcp=false")
+	runCheck(t, &l, "--operator-namespace=x", "--watch-namespaces=a,b", "--mcp=false")
 	want := []Expectation{{Namespace: "x", WatchNamespaces: []string{"a", "b"}, Controllers: true, AggregatedAPI: true}}
 	if diff := cmp.Diff(want, l.asked); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// patience is a clock whose timers expire immediately.
-type patience struct{ *testclock.FakeClock }
-
-func (p patience) After(d time.Duration) <-chan time.Time {
-	p.Step(d)
-	now := make(chan time.Time, 1)
-	now <- p.Now()
-	return now
 }
 
 func TestWait(t *testing.T) {
@@ -135,15 +123,16 @@ func TestWait(t *testing.T) {
 		"until the time is over": {[][]Problem{{missing}}, 5, cli.ExitFailure},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
+		test := func(t *testing.T) {
 			l := looks{answers: tc.answers}
-			code, out, errOut := runCheck(t, &l, patience{testclock.NewFakeClock(time.Unix(0, 0))}, "--wait=5s")
+			code, out, errOut := runCheck(t, &l, "--wait=5s")
 			if code != tc.code || len(l.asked) != tc.looks {
 				t.Errorf("exit code %d after %d looks: %s%s", code, len(l.asked), out, errOut)
 			}
 			if strings.Count(out, "\n") != 1 {
 				t.Errorf("it is told more than once: %s", out)
 			}
-		})
+		}
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 	}
 }

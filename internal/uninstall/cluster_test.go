@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,7 +106,7 @@ func newCluster(t *testing.T) *cluster {
 // than the command waited, and kube-apiserver may have to be reminded of a definition.
 func (c *cluster) emptied(t *testing.T) {
 	t.Helper()
-	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
+	u := &uninstaller{kube: c.kube}
 	polltest.Eventually(t, "the end of the installation before", func() error {
 		if _, err := u.stillThere(t.Context(), installation.AllDefinitions()); err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -42,7 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newCommand(streams genericiooptions.IOStreams, step time.Duration) *cobra.Command {
 	o := &options{kube: cli.NewKubeconfig(), streams: streams, u: uninstaller{
-		clock: clock.RealClock{}, step: step, manifests: streams.Out, progress: streams.ErrOut,
+		step: step, manifests: streams.Out, progress: streams.ErrOut,
 	}}
 	cmd := &cobra.Command{
 		Use:   "uninstall --control-planes=keep|remove",

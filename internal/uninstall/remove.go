@@ -37,7 +37,7 @@ func (u *uninstaller) removeAll(ctx context.Context) error {
 	if first < 0 {
 		first = len(u.objects)
 	}
-	now := u.clock.Now()
+	now := time.Now()
 	var left []object
 	for _, group := range []struct {
 		objects []object

@@ -224,7 +224,7 @@ func deletionFailed(crd *unstructured.Unstructured) bool {
 // event of that change. But it ignores events that change only the condition, so it would
 // wait forever.
 func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured) {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotationReminded, u.clock.Now().UTC().Format(time.RFC3339Nano))
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotationReminded, time.Now().UTC().Format(time.RFC3339Nano))
 	// An error is ignored: definitions that still exist in the end are reported.
 	_ = u.kube.Patch(ctx, crd, client.RawPatch(types.MergePatchType, patch))
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/installation"
@@ -66,7 +65,7 @@ func TestManyRecords(t *testing.T) {
 		"many held": {slowDeletion{left: 10, held: 7}, "CoderWorkspaceRecord team/4 (example.com/hold); and 2 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &uninstaller{kube: &c.cluster, clock: clock.RealClock{}, step: time.Millisecond, progress: io.Discard}
+			u := &uninstaller{kube: &c.cluster, step: time.Millisecond, progress: io.Discard}
 			if err := u.deleteDefinitions(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,8 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -222,7 +220,7 @@ func TestRemoveIsBounded(t *testing.T) {
 	})
 	var progress bytes.Buffer
 	u := &uninstaller{
-		kube: c.kube, clock: clock.RealClock{}, timeout: 2 * time.Second, step: 5 * time.Second,
+		kube: c.kube, timeout: 2 * time.Second, step: 5 * time.Second,
 		namespace: installation.Namespace, manifests: &progress, progress: &progress,
 	}
 	if err := u.look(t.Context()); err != nil {
@@ -315,7 +313,7 @@ func TestDeletedByMistake(t *testing.T) {
 	} {
 		c.remove(t, obj)
 	}
-	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
+	u := &uninstaller{kube: c.kube}
 	polltest.Eventually(t, "the deletion of the control plane", func() error {
 		// kube-apiserver may have to be reminded of the definition here too.
 		if _, err := u.stillThere(t.Context(), installation.AllDefinitions()); err != nil {
@@ -392,7 +390,7 @@ func TestRemoveLeavesWhatAnotherOwnsToo(t *testing.T) {
 	c.update(t, shared)
 	// The garbage collector would do the same, and may be faster.
 	var said bytes.Buffer
-	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}, namespace: installation.Namespace, progress: &said}
+	u := &uninstaller{kube: c.kube, namespace: installation.Namespace, progress: &said}
 	if err := u.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +468,7 @@ func TestKeepDeletesNothingWhileTheOperatorRuns(t *testing.T) {
 	c.all(t)
 	var said bytes.Buffer
 	u := &uninstaller{
-		kube: &restarting{Client: c.kube}, clock: clock.RealClock{}, timeout: time.Second, step: time.Second, keep: true,
+		kube: &restarting{Client: c.kube}, timeout: time.Second, step: time.Second, keep: true,
 		namespace: installation.Namespace, manifests: &said, progress: &said,
 	}
 	if err := u.look(t.Context()); err != nil {
@@ -542,7 +540,9 @@ func TestADeletionThatKubernetesForgotGoesOn(t *testing.T) {
 		"InstanceDeletionFailed": "could not list instances: storage is (re)initializing",
 		"InstanceDeletionCheck":  "could not confirm zero CustomResources remaining: context deadline exceeded",
 	} {
-		t.Run(reason, func(t *testing.T) { testAForgottenDeletionGoesOn(t, reason, message) })
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testAForgottenDeletionGoesOn(t, reason, message) })
+		})
 	}
 }
 
@@ -565,9 +565,8 @@ func testAForgottenDeletionGoesOn(t *testing.T, reason, message string) {
 			return c.Update(ctx, obj)
 		},
 	}).Build()
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	u := &uninstaller{kube: kube, clock: clock, step: 5 * poll, progress: io.Discard}
-	if err := steppedUntil(clock, func() error { return u.deleteDefinitions(t.Context()) }); err != nil {
+	u := &uninstaller{kube: kube, step: 5 * poll, progress: io.Discard}
+	if err := u.deleteDefinitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(u.stayed) > 0 || reminded != 1 {
@@ -585,7 +584,7 @@ func TestPolicyThatCannotBeAppliedYet(t *testing.T) {
 		"for a moment": {3, ""},
 		"for too long": {1000, "There can be a delay"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		test := func(t *testing.T) {
 			d := installation.Definitions()[0]
 			o := &unstructured.Unstructured{}
 			o.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
@@ -602,35 +601,18 @@ func TestPolicyThatCannotBeAppliedYet(t *testing.T) {
 					return kube.Patch(ctx, obj, patch, options...)
 				},
 			}).Build()
-			clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-			u := &uninstaller{kube: kube, clock: clock, step: 5 * poll, progress: io.Discard}
+			u := &uninstaller{kube: kube, step: 5 * poll, progress: io.Discard}
 			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				t.Fatal(err)
 			}
-			err := steppedUntil(clock, func() error { return u.release(t.Context(), object{o, d}) })
+			err := u.release(t.Context(), object{o, d})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("it ends with %v, want %q", err, c.want)
 			}
 			if c.want == "" && !slices.Equal(o.GetFinalizers(), []string{"others.example.com/kept"}) {
 				t.Errorf("the finalizers are %q", o.GetFinalizers())
 			}
-		})
-	}
-}
-
-// steppedUntil advances the clock whenever do waits, until do has ended.
-func steppedUntil(clock *clocktesting.FakeClock, do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	for {
-		select {
-		case err := <-done:
-			return err
-		default:
-			if clock.HasWaiters() {
-				clock.Step(poll)
-			}
-			runtime.Gosched()
 		}
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 	}
 }

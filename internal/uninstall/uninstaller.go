@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,8 +34,7 @@ const (
 
 // uninstaller removes one installation from a cluster.
 type uninstaller struct {
-	kube  client.Client
-	clock clock.WithTicker
+	kube client.Client
 	// timeout is the time that the operator has to remove its objects in Coder.
 	timeout time.Duration
 	// step is the time that Kubernetes has for each deletion.
@@ -236,21 +234,19 @@ func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(conte
 		if err != nil || finished {
 			return finished, err
 		}
-		left := until.Sub(u.clock.Now())
+		left := time.Until(until)
 		if left <= 0 {
 			return false, nil
 		}
-		timer := u.clock.NewTimer(min(poll, left))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return false, fmt.Errorf("interrupted; run it again to continue: %w", ctx.Err())
-		case <-timer.C():
+		case <-time.After(min(poll, left)):
 		}
 	}
 }
 
-func (u *uninstaller) patience() time.Time { return u.clock.Now().Add(u.step) }
+func (u *uninstaller) patience() time.Time { return time.Now().Add(u.step) }
 
 // delete deletes an object that was read before. The UID precondition prevents the deletion
 // of a new object of the same name.

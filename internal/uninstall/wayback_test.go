@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,7 +41,7 @@ func (c *cluster) keptInTwoRuns(t *testing.T) (manifests, said string) {
 	t.Helper()
 	var out, progress strings.Builder
 	u := &uninstaller{
-		kube: failing{c.kube}, clock: clock.RealClock{}, step: polltest.Timeout(), keep: true,
+		kube: failing{c.kube}, step: polltest.Timeout(), keep: true,
 		namespace: installation.Namespace, manifests: &out, progress: &progress,
 	}
 	if err := u.look(t.Context()); err != nil {
