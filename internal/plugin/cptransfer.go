@@ -44,7 +44,7 @@ func (u *transfer) begin(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.ws, u.began, u.progress = ws, u.Clock.Now(), u.Progress()
+	u.ws, u.began, u.progress = ws, u.Now(), u.Progress()
 	u.report.Progress = u.show
 	return cluster, nil
 }
@@ -183,7 +183,7 @@ func amount(files int, bytes int64) string {
 
 // show updates the progress display.
 func (u *transfer) show() {
-	now := u.Clock.Now()
+	now := u.Now()
 	if now.Sub(u.shown) < progressInterval {
 		return
 	}

@@ -82,7 +82,8 @@ func (d *harness) run(t *testing.T, api *fakeAPI, args ...string) answer {
 		streams.Out = d.out
 	}
 	s := NewSession(streams)
-	s.Clock, s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = d.clock, cli.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
+	s.Now, s.Wait = d.clock.Now, d.clock.Wait
+	s.Paint, s.Screen, s.Interactive, s.Live, s.Columns = cli.Paint(d.coloured), d.coloured, d.interactive, d.live, 100
 	s.Browse = func(_ context.Context, url string) error { d.browsed = append(d.browsed, url); return nil }
 	s.Copy = func(_ context.Context, text string) error { d.copied = append(d.copied, text); return d.copyError }
 	s.Check = func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {

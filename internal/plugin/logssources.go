@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,12 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// coderLog is a log in Coder, of a workspace or template.
-type coderLog struct {
-	of         client.Object
-	parameters map[string]string
-}
-
 func (r *logsRun) workspace(ctx context.Context, name string) error {
 	ws, err := r.cluster.Workspace(ctx, name)
 	if err != nil {
@@ -40,7 +33,7 @@ func (r *logsRun) workspace(ctx context.Context, name string) error {
 	if r.scripts {
 		parameters["source"] = "agent"
 	}
-	return r.print(ctx, coderLog{ws, parameters})
+	return r.print(ctx, ws, parameters)
 }
 
 func (r *logsRun) template(ctx context.Context, name string) error {
@@ -56,21 +49,24 @@ func (r *logsRun) template(ctx context.Context, name string) error {
 		}
 		parameters["version"] = version.ID
 	}
-	return r.print(ctx, coderLog{tmpl, parameters})
+	return r.print(ctx, tmpl, parameters)
 }
 
-// print writes the log, or its last lines. With --follow and --tail it first counts the existing
-// lines.
-func (r *logsRun) print(ctx context.Context, l coderLog) error {
+// print writes the log in Coder of a workspace or template, or its last lines. With --follow and
+// --tail it first counts the existing lines.
+func (r *logsRun) print(ctx context.Context, of client.Object, parameters map[string]string) error {
 	skip := 0
 	if r.tail >= 0 {
 		lines := 0
-		if err := r.each(ctx, l, false, func(string) error { lines++; return nil }); err != nil {
+		if err := r.each(ctx, of, parameters, func(string) error { lines++; return nil }); err != nil {
 			return err
 		}
 		skip = max(0, lines-int(r.tail))
 	}
-	return r.each(ctx, l, r.follow, func(line string) error {
+	if r.follow {
+		parameters["follow"] = "true"
+	}
+	return r.each(ctx, of, parameters, func(line string) error {
 		if skip--; skip >= 0 {
 			return nil
 		}
@@ -79,22 +75,18 @@ func (r *logsRun) print(ctx context.Context, l coderLog) error {
 }
 
 // each calls take for each line of the log.
-func (r *logsRun) each(ctx context.Context, l coderLog, follow bool, take func(line string) error) error {
-	parameters := maps.Clone(l.parameters)
-	if follow {
-		parameters["follow"] = "true"
-	}
-	stream, err := r.cluster.subresource(http.MethodGet, l.of, "log", parameters).Stream(ctx)
+func (r *logsRun) each(ctx context.Context, of client.Object, parameters map[string]string, take func(line string) error) error {
+	stream, err := r.cluster.subresource(http.MethodGet, of, "log", parameters).Stream(ctx)
 	if apierrors.IsBadRequest(err) {
 		// The build number or the version does not exist.
-		return cli.Usage("the log of %s: %v", l.of.GetName(), err)
+		return cli.Usage("the log of %s: %v", of.GetName(), err)
 	}
 	if err != nil {
-		return fmt.Errorf("the log of %s: %w", l.of.GetName(), err)
+		return fmt.Errorf("the log of %s: %w", of.GetName(), err)
 	}
 	defer func() { _ = stream.Close() }()
 	if err := eachLine(stream, take); err != nil {
-		return fmt.Errorf("reading the log of %s: %w", l.of.GetName(), err)
+		return fmt.Errorf("reading the log of %s: %w", of.GetName(), err)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (d *openRun) enter(ctx context.Context, c *Cluster, cp *coderv1alpha1.Coder
 // the user can open the URL. A URL that is not http or https is an error: a user could have written
 // it into a status, and it could start any program.
 func (d *openRun) show(ctx context.Context, address string) error {
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if !isWeb(address) {
 		return fmt.Errorf("the URL %q in the status of the control plane is not an HTTP or HTTPS URL", address)
 	}
 	if _, err := fmt.Fprintln(d.Out, cli.Clean(address)); err != nil {
@@ -156,11 +156,17 @@ func (d *openRun) show(ctx context.Context, address string) error {
 	return nil
 }
 
+// isWeb reports whether an address is an HTTP or HTTPS URL.
+func isWeb(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
 // publicURL returns the URL of a Coder that a browser outside of the cluster can open without a
 // port-forward: Coder's access URL, or the address of its load balancer. It returns an empty string
 // if there is none.
 func publicURL(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) string {
-	if u, err := url.Parse(cp.Status.AccessURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && !insideCluster(u.Hostname()) {
+	if u, err := url.Parse(cp.Status.AccessURL); err == nil && isWeb(cp.Status.AccessURL) && !insideCluster(u.Hostname()) {
 		return cp.Status.AccessURL
 	}
 	inside, service, err := serviceOf(ctx, c, cp)

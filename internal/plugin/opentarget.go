@@ -128,7 +128,7 @@ func onControlPlane(address, accessURL string) (path, own string) {
 // showApp opens the URL of an app. A URL that is not http or https could start any program, so it
 // is only printed.
 func (d *openRun) showApp(ctx context.Context, address string) error {
-	if u, err := url.Parse(address); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+	if isWeb(address) {
 		return d.show(ctx, address)
 	}
 	fmt.Fprintln(d.Out, cli.Clean(address))

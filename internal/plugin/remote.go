@@ -79,7 +79,7 @@ func (t *target) started(ctx context.Context, c *Cluster, ws *aggregationv1alpha
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	// Print progress as lines on a terminal too, because log lines are printed in between.
-	s := &starting{target: t, cluster: c, ws: ws, progress: cli.NewProgress(t.ErrOut, false, 0, t.Clock.Now())}
+	s := &starting{target: t, cluster: c, ws: ws, progress: cli.NewProgress(t.ErrOut, false, 0, t.Now())}
 	goesOn := fmt.Sprintf("workspace %s continues to start without this command", ws.Name)
 	state := ""
 	return t.poll(ctx, t.timeout, goesOn, func() (ready bool, err error) {
@@ -90,7 +90,7 @@ func (t *target) started(ctx context.Context, c *Cluster, ws *aggregationv1alpha
 			state, ready, err = s.step(ctx)
 		}
 		if err == nil && !ready {
-			s.progress.Report(t.Clock.Now(), 0, 1, ws.Name, state)
+			s.progress.Report(t.Now(), 0, 1, ws.Name, state)
 		}
 		return ready, err
 	}, func() error {

@@ -26,18 +26,13 @@ import (
 // PollInterval is the interval at which a build or a starting workspace is read.
 const PollInterval = time.Second
 
-// Clock returns the time and waits.
-type Clock interface {
-	Now() time.Time
-	// Wait returns after d, or with the error of the context if that is done before.
-	Wait(ctx context.Context, d time.Duration) error
-}
-
 // Session is one run of the plugin.
 type Session struct {
 	genericiooptions.IOStreams
 	Kubeconfig *cli.Kubeconfig
-	Clock      Clock
+	Now        func() time.Time
+	// Wait returns after d, or with the error of the context if that is done before.
+	Wait func(ctx context.Context, d time.Duration) error
 	// Paint formats standard output.
 	Paint cli.Paint
 	// Screen is true if standard output is a terminal, with ScreenColumns columns.
@@ -61,7 +56,7 @@ type Session struct {
 // NewSession returns the session of the process.
 func NewSession(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
-		IOStreams: streams, Kubeconfig: cli.NewKubeconfig(), Clock: wallClock{},
+		IOStreams: streams, Kubeconfig: cli.NewKubeconfig(), Now: time.Now, Wait: wait,
 		Paint:       cli.Colours(streams.Out, os.Getenv),
 		Screen:      cli.IsTerminal(streams.Out),
 		Interactive: cli.IsTerminal(streams.In),
@@ -83,7 +78,7 @@ func columns(stream io.Writer) int {
 
 // Progress starts a progress display.
 func (s *Session) Progress() *cli.Progress {
-	return cli.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
+	return cli.NewProgress(s.ErrOut, s.Live, s.Columns, s.Now())
 }
 
 // Confirm asks for confirmation of an action that cannot be undone, unless yes is set by --yes. If
@@ -106,12 +101,12 @@ func (s *Session) Confirm(ctx context.Context, yes bool, question string) error 
 // the deadline of ctx, it returns the error of late. A timeout of 0 is no limit. goesOn is what
 // continues if the command is interrupted.
 func (s *Session) poll(ctx context.Context, timeout time.Duration, goesOn string, step func() (done bool, err error), late func() error) error {
-	began := s.Clock.Now()
+	began := s.Now()
 	for {
 		if done, err := step(); done || err != nil {
 			return err
 		}
-		expired := timeout > 0 && s.Clock.Now().Sub(began) >= timeout || s.Clock.Wait(ctx, PollInterval) != nil
+		expired := timeout > 0 && s.Now().Sub(began) >= timeout || s.Wait(ctx, PollInterval) != nil
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
 			return &cli.InterruptedError{GoesOn: goesOn}
@@ -121,19 +116,11 @@ func (s *Session) poll(ctx context.Context, timeout time.Duration, goesOn string
 	}
 }
 
-type wallClock struct{}
-
-// Now implements Clock.
-func (wallClock) Now() time.Time { return time.Now() }
-
-// Wait implements Clock.
-func (wallClock) Wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -66,7 +66,7 @@ func (r *statusRun) do(ctx context.Context) error {
 		err = r.show(report)
 	}
 	for before := report; r.watch; before = report {
-		if r.Clock.Wait(ctx, r.interval) != nil {
+		if r.Wait(ctx, r.interval) != nil {
 			break
 		}
 		if report, err = r.gather(ctx, cluster); err != nil && ctx.Err() != nil {

@@ -59,7 +59,7 @@ func (s *statusScreen) workloads(title string, all []statusWorkload, column stri
 		}
 		row := []cli.Cell{
 			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
-			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(cmp.Or(w.Version, w.Of)), cli.Text(cli.Ago(s.Clock.Now(), w.Created)),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(cmp.Or(w.Version, w.Of)), cli.Text(cli.Ago(s.Now(), w.Created)),
 		}
 		if s.format == cli.Wide {
 			row = append(row, cli.Text(w.URL))
@@ -130,7 +130,7 @@ func (s *statusScreen) problems() {
 func (s *statusScreen) fault(f fault) {
 	since := ""
 	if first := f.since(); first != nil {
-		since = " for " + cli.Ago(s.Clock.Now(), *first)
+		since = " for " + cli.Ago(s.Now(), *first)
 	}
 	fmt.Fprintf(s.out, "%s%s\n", s.Paint.Text(cli.Red, cli.Clean(f.title())), since)
 	fmt.Fprintf(s.out, "  %s\n", cli.Wrap(cli.Clean(f.text()), s.ScreenColumns, "  "))

@@ -249,7 +249,7 @@ func (p *templatePush) await(ctx context.Context, tmpl *aggregationv1alpha1.Code
 		if ready == nil || tmpl.Generation < pushed || tmpl.Status.ObservedGeneration < tmpl.Generation {
 			return false, nil
 		}
-		progress.Report(p.Clock.Now(), 0, 1, tmpl.Name, ready.Message)
+		progress.Report(p.Now(), 0, 1, tmpl.Name, ready.Message)
 		if failed := stalled(tmpl.Status.Conditions); failed != nil && ready.Status != metav1.ConditionTrue {
 			progress.End()
 			p.showLog(ctx, tmpl)

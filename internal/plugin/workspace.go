@@ -197,7 +197,7 @@ func (r *workspaceRun) await(ctx context.Context, c *Cluster, orders []*workspac
 			if !o.ended {
 				still = append(still, o)
 			}
-			progress.Report(r.Clock.Now(), all-len(still), all, o.workspace.Name, workspaceState(o.workspace))
+			progress.Report(r.Now(), all-len(still), all, o.workspace.Name, workspaceState(o.workspace))
 		}
 		waiting = still
 		return len(waiting) == 0, nil
