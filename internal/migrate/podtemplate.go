@@ -38,7 +38,8 @@ func keepForm(manifest *Manifest, live *appsv1.Deployment) error {
 	}
 	spec := manifest.Spec
 	spec["image"], spec["imagePullPolicy"] = c.Image, string(c.ImagePullPolicy)
-	spec["command"], spec["args"] = texts(c.Command), texts(c.Args)
+	// A nil slice would become null, which is not a list.
+	spec["command"], spec["args"] = append([]string{}, c.Command...), append([]string{}, c.Args...)
 	if live.Spec.Replicas != nil {
 		spec["replicas"] = int64(*live.Spec.Replicas)
 	}
@@ -128,14 +129,6 @@ func keepContainer(manifest *Manifest, c corev1.Container) {
 		}
 	}
 	spec["containers"] = containers
-}
-
-func texts(all []string) []any {
-	list := make([]any, 0, len(all))
-	for _, text := range all {
-		list = append(list, text)
-	}
-	return list
 }
 
 // differences returns the fields in which two pod templates differ, sorted and formatted for

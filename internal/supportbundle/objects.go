@@ -55,18 +55,15 @@ func installed() (namespaced, global []schema.GroupVersionResource) {
 }
 
 // children returns the resources whose objects may be owned by the operator's custom
-// resources. Owners come before the objects that they own.
+// resources, and ConfigMaps. Owners come before the objects that they own.
 func children() []schema.GroupVersionResource {
-	return slices.Concat(
-		in("apps", "deployments", "replicasets"),
-		in("batch", "jobs"),
-		in("", "pods", "services", "serviceaccounts", "configmaps", "secrets", "persistentvolumeclaims"),
-		in("policy", "poddisruptionbudgets"),
-		in("networking.k8s.io", "ingresses", "networkpolicies"),
-		in("gateway.networking.k8s.io", "httproutes"),
-		in("monitoring.coreos.com", "servicemonitors"),
-		in(rbac, "roles", "rolebindings"),
-	)
+	var created []schema.GroupVersionResource
+	for _, resource := range installation.ChildResources() {
+		if resource.Resource != "pods" {
+			created = append(created, resource.WithVersion("v1"))
+		}
+	}
+	return slices.Concat(created, in("apps", "replicasets"), in("", "configmaps", "pods"))
 }
 
 // each calls take for all objects of a resource, page by page. If the cluster does not

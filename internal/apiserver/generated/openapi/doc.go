@@ -1,5 +1,5 @@
 // Package openapi holds the generated OpenAPI definitions of the aggregated API
 // group and of the Kubernetes metadata types that it uses.
 //
-// Invariant: hack/update-openapi.sh writes everything here but this file.
+// Invariant: hack/generate.sh writes everything here but this file.
 package openapi
