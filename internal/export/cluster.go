@@ -1,12 +1,12 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +32,9 @@ type cluster struct {
 
 // read lists templates, workspaces and users.
 func (c cluster) read(ctx context.Context, r *report) (found, error) {
-	heard := &warnings{}
+	var warnings bytes.Buffer
 	config := rest.CopyConfig(c.config)
-	config.WarningHandler = heard
+	config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return found{}, fmt.Errorf("using the kubeconfig: %w", err)
@@ -53,8 +53,8 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	if c.kinds.users {
 		readAll(ctx, c, client, "users", &out.users, r)
 	}
-	for _, text := range heard.all() {
-		r.leave("objects may be missing or outdated: %s", text)
+	for line := range strings.Lines(warnings.String()) {
+		r.leave("objects may be missing or outdated: %s", strings.TrimPrefix(strings.TrimSpace(line), "Warning: "))
 	}
 	return out, nil
 }
@@ -93,31 +93,6 @@ func explained(err error) error {
 			aggregationv1alpha1.GroupVersion, err)
 	}
 	return err
-}
-
-// warnings collects the warnings of the server.
-type warnings struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(code int, _, text string) {
-	const miscellaneous = 299
-	if code != miscellaneous || text == "" {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.texts, text) {
-		w.texts = append(w.texts, text)
-	}
-}
-
-func (w *warnings) all() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.texts
 }
 
 // found contains the templates and workspaces of a Coder.
