@@ -2,7 +2,6 @@ package uninstall
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -115,7 +114,7 @@ func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMet
 		}
 		u.sayWayBack(child, owner, command)
 	}
-	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
+	return u.withoutOwner(ctx, child, owner, map[string]string{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
 }
 
 func (u *uninstaller) sayWayBack(child *metav1.PartialObjectMetadata, owner object, command string) {
@@ -135,18 +134,19 @@ func (u *uninstaller) sayRight(right *metav1.PartialObjectMetadata, owner object
 }
 
 // withoutOwner removes an owner reference from an object and adds annotations to it.
-func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]any) error {
+func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]string) error {
 	what := nameOf(child)
 	if u.dryRun {
 		u.say("%s no longer belongs to %s", what, owner)
 		return nil
 	}
-	changed, err := u.patchMetadata(ctx, child, what, "owner", func() map[string]any {
-		rest := slices.DeleteFunc(slices.Clone(child.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
-		if len(rest) == len(child.OwnerReferences) {
-			return nil
+	changed, err := u.patchMetadata(ctx, child, what, "owner", func() bool {
+		before := len(child.OwnerReferences)
+		child.OwnerReferences = slices.DeleteFunc(child.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+		for key, value := range annotations {
+			metav1.SetMetaDataAnnotation(&child.ObjectMeta, key, value)
 		}
-		return map[string]any{"ownerReferences": rest, "annotations": annotations}
+		return len(child.OwnerReferences) < before
 	})
 	if changed {
 		u.say("%s no longer belongs to %s", what, owner)
@@ -156,25 +156,17 @@ func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObj
 
 // release removes the operator's finalizer from an object, and no other.
 func (u *uninstaller) release(ctx context.Context, o object) error {
-	without := func() map[string]any {
-		finalizers := o.GetFinalizers()
-		rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == o.definition.Finalizer })
-		if len(rest) == len(finalizers) {
-			return nil
-		}
-		return map[string]any{"finalizers": rest}
-	}
-	changed := without() != nil
+	changed := controllerutil.ContainsFinalizer(o, o.definition.Finalizer)
+	var err error
 	if !u.dryRun {
-		var err error
-		if changed, err = u.patchMetadata(ctx, o.Unstructured, o, "finalizer", without); err != nil {
-			return err
-		}
+		changed, err = u.patchMetadata(ctx, o.Unstructured, o, "finalizer", func() bool {
+			return controllerutil.RemoveFinalizer(o, o.definition.Finalizer)
+		})
 	}
 	if changed {
 		u.say("the operator's finalizer is removed from %s", o)
 	}
-	return nil
+	return err
 }
 
 // patch patches an object. A MutatingAdmissionPolicy applies to every change, and kube-apiserver refuses changes
@@ -191,19 +183,14 @@ func (u *uninstaller) patch(ctx context.Context, o client.Object, patch client.P
 }
 
 // patchMetadata takes something from the metadata of an object. It reads the object again after a
-// conflict. It reports false if the object is gone, or if fields returns nil: nothing to change.
-func (u *uninstaller) patchMetadata(ctx context.Context, o client.Object, name any, what string, fields func() map[string]any) (bool, error) {
+// conflict. It reports false if the object is gone, or if take returns false: nothing to change.
+func (u *uninstaller) patchMetadata(ctx context.Context, o client.Object, name any, what string, take func() bool) (bool, error) {
 	for {
-		metadata := fields()
-		if metadata == nil {
+		before := o.DeepCopyObject().(client.Object)
+		if !take() {
 			return false, nil
 		}
-		metadata["resourceVersion"] = o.GetResourceVersion()
-		patch, err := json.Marshal(map[string]any{"metadata": metadata})
-		if err != nil {
-			return false, err
-		}
-		err = u.patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+		err := u.patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		switch {
 		case gone(err):
 			return false, nil
