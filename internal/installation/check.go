@@ -90,13 +90,10 @@ type checker struct {
 
 func newChecker(config *rest.Config, want Expectation) (*checker, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
-		admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering types: %w", err)
-		}
+	kinds := runtime.NewSchemeBuilder(corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme,
+		authorizationv1.AddToScheme, admissionregistrationv1.AddToScheme, apiregistrationv1.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering types: %w", err)
 	}
 	kube, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -181,13 +178,7 @@ func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj 
 	if err != nil {
 		return fmt.Errorf("finding the resource of %s: %w", kind, err)
 	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: key.Namespace, Name: key.Name, Verb: verb,
-			Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
-		},
-	}}
-	if err := a.Create(ctx, review); err != nil || review.Status.Allowed {
+	if ok, err := allowed(ctx, a, key.Namespace, single(verb, mapping.Resource.Group, mapping.Resource.Resource, key.Name)); err != nil || ok {
 		// If the permission cannot be checked, send the request.
 		return nil //nolint:nilerr // The question is a courtesy.
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/auth/rbac/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -85,11 +86,11 @@ func (c *checker) missing(ctx context.Context, n need) ([]rbacv1.PolicyRule, err
 	_, unlisted := validation.Covers(rulesOf(review.Status), n.rules)
 	var missing []rbacv1.PolicyRule
 	for _, rule := range unlisted {
-		allowed, err := c.allowed(ctx, n.namespace, rule)
+		ok, err := allowed(ctx, c.kube, n.namespace, rule)
 		if err != nil {
 			return nil, err
 		}
-		if !allowed {
+		if !ok {
 			missing = append(missing, rule)
 		}
 	}
@@ -109,7 +110,7 @@ func rulesOf(status authorizationv1.SubjectRulesReviewStatus) []rbacv1.PolicyRul
 	return rules
 }
 
-func (c *checker) allowed(ctx context.Context, namespace string, rule rbacv1.PolicyRule) (bool, error) {
+func allowed(ctx context.Context, kube client.Writer, namespace string, rule rbacv1.PolicyRule) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	if len(rule.NonResourceURLs) > 0 {
 		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
@@ -120,7 +121,7 @@ func (c *checker) allowed(ctx context.Context, namespace string, rule rbacv1.Pol
 			Name: strings.Join(rule.ResourceNames, ""),
 		}
 	}
-	if err := c.kube.Create(ctx, review); err != nil {
+	if err := kube.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking kube-apiserver whether we may %s %s: %w", rule.Verbs[0], what(rule), err)
 	}
 	return review.Status.Allowed, nil
