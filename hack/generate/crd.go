@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -99,12 +100,7 @@ func dropDescriptions(value any) {
 }
 
 func at(value any, path ...string) any {
-	for _, key := range path {
-		fields, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = fields[key]
-	}
-	return value
+	fields, _ := value.(map[string]any)
+	found, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
+	return found
 }
