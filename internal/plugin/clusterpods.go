@@ -139,12 +139,6 @@ func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Se
 	return list.Items, nil
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // Endpoint is a port of a pod.
 type Endpoint struct {
 	Namespace, Pod string

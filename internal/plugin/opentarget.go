@@ -18,6 +18,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // serviceOf returns status.url of a control plane, which is inside the cluster, and its Service.
@@ -59,7 +60,7 @@ func readyPod(ctx context.Context, c *Cluster, service *corev1.Service) (*corev1
 		return nil, err
 	}
 	for i := range pods {
-		if isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+		if podproblem.IsReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
 			return &pods[i], nil
 		}
 	}

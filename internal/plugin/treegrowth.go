@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +17,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // treeGrowth collects the trees of one namespace.
@@ -242,10 +242,10 @@ func podNode(pod *corev1.Pod) *treeNode {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		n.State = "Terminating"
-	case isReady(pod):
+	case podproblem.IsReady(pod):
 		n.colour = cli.Green
 	default:
-		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		for _, s := range podproblem.Containers(pod) {
 			if s.State.Waiting != nil && s.State.Waiting.Reason != "" {
 				n.State, n.colour = s.State.Waiting.Reason, cli.Red
 			}

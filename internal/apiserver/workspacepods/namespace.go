@@ -154,9 +154,7 @@ func newRecord(namespace string, id uuid.UUID, pod *corev1.Pod, now time.Time) *
 	for _, c := range podproblem.Containers(pod) {
 		r.restarts += c.RestartCount
 	}
-	r.ready = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	r.ready = podproblem.IsReady(pod)
 	if p := podproblem.Find(pod); p != nil {
 		r.set(namespace, p, now)
 	}

@@ -151,7 +151,7 @@ func stuckRollout(f *controlPlaneFacts) []conclusion {
 func ready(all []corev1.Pod) int {
 	n := 0
 	for i := range all {
-		n += rank(isReady(&all[i]))
+		n += rank(podproblem.IsReady(&all[i]))
 	}
 	return n
 }

@@ -157,11 +157,6 @@ func running(all []corev1.Pod) []suspect {
 
 func isEnding(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
-func isReady(pod *corev1.Pod) bool {
-	c := podCondition(pod, corev1.PodReady)
-	return c != nil && c.Status == corev1.ConditionTrue
-}
-
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
@@ -190,7 +185,7 @@ func byRevision(all []corev1.Pod, newest *appsv1.ReplicaSet) (current, earlier [
 func describePods(all []corev1.Pod) []Pod {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(rank(isReady(&a)), rank(isReady(&b))), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rank(podproblem.IsReady(&a)), rank(podproblem.IsReady(&b))), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	described := make([]Pod, 0, len(sorted))
 	for i := range sorted {
