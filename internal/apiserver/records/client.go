@@ -1,125 +1,106 @@
 package records
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"runtime"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 )
 
-const (
-	// requestTimeout limits the duration of all requests except watches.
-	requestTimeout = 15 * time.Second
-	// maxError limits how much of an error response is read, in bytes.
-	maxError = 64 << 10
-)
+// requestTimeout limits the duration of all requests except watches.
+const requestTimeout = 15 * time.Second
 
 // Client reads and writes the records of one kind in kube-apiserver.
 type Client struct {
-	http     *http.Client
-	base     string
-	resource string
-	kind     string
-	// accept is the media type of the responses.
-	accept string
+	resource, kind string
 	// metadata is a client whose responses have only the metadata.
-	metadata *Client
+	records, metadata *rest.RESTClient
 }
 
 var _ Cluster = (*Client)(nil)
 
-// NewClient returns a Client for a resource of internal.coder.com. The configuration must not set a
-// client-side rate limit.
+// NewClient returns a Client for a resource of internal.coder.com, without a client-side rate limit.
 func NewClient(config *rest.Config, resource, kind string) (*Client, error) {
-	c, err := rest.HTTPClientFor(config)
+	config = rest.CopyConfig(config)
+	config.QPS, config.RateLimiter = -1, nil
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &metadatav1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	records, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
 	}
 	// A small response takes about 15% less time over HTTP/1.1 than over HTTP/2.
-	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
-	quick, err := rest.HTTPClientFor(config)
+	config.AcceptContentTypes = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	metadata, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
 	}
-	base, _, err := rest.DefaultServerURL(config.Host, "/apis", schema.GroupVersion{}, true)
-	if err != nil {
-		return nil, fmt.Errorf("making the client for %s: %w", resource, err)
-	}
-	version := metadatav1alpha1.GroupVersion
-	out := Client{
-		http: c, base: base.JoinPath("apis", version.Group, version.Version).String(), resource: resource, kind: kind, accept: "application/json",
-	}
-	metadata := out
-	metadata.http, metadata.accept = quick, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	out.metadata = &metadata
-	return &out, nil
+	return &Client{resource: resource, kind: kind, records: records, metadata: metadata}, nil
 }
 
 // Create implements Cluster.
 func (c *Client) Create(ctx context.Context, record *Record) error {
-	return c.write(ctx, http.MethodPost, c.url(record.Namespace, "", nil), record)
+	return c.write(ctx, c.records.Post().Namespace(record.Namespace), record, "")
 }
 
 // Update implements Cluster.
 func (c *Client) Update(ctx context.Context, record *Record) error {
-	return c.write(ctx, http.MethodPut, c.url(record.Namespace, record.Name, nil), record)
+	return c.write(ctx, c.records.Put().Namespace(record.Namespace).Name(record.Name), record, formatRevision(record.Revision))
 }
 
-func (c *Client) write(ctx context.Context, method, url string, record *Record) error {
-	r := resource{
+func (c *Client) write(ctx context.Context, request *rest.Request, record *Record, version string) error {
+	body, err := json.Marshal(resource{
 		APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: c.kind, Spec: record.RecordSpec,
-		Metadata: resourceMeta{Namespace: record.Namespace, Name: record.Name},
-	}
-	if method == http.MethodPut {
-		r.Metadata.ResourceVersion = formatRevision(record.Revision)
+		Metadata: resourceMeta{Namespace: record.Namespace, Name: record.Name, ResourceVersion: version},
+	})
+	if err != nil {
+		return err
 	}
 	// Only the new revision is needed from the response.
 	var answer struct {
 		Metadata resourceMeta `json:"metadata"`
 	}
-	if err := c.do(ctx, method, url, r, &answer); err != nil {
+	if err := c.do(ctx, request.Body(body), &answer); err != nil {
 		return err
 	}
-	revision, err := parseRevision(answer.Metadata.ResourceVersion)
-	record.Revision = revision
+	record.Revision, err = parseRevision(answer.Metadata.ResourceVersion)
 	return err
 }
 
 // Delete implements Cluster.
 func (c *Client) Delete(ctx context.Context, namespace, name string, revision uint64) error {
 	version := formatRevision(revision)
-	options := metav1.DeleteOptions{
+	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: &metav1.Preconditions{ResourceVersion: &version},
+	})
+	if err != nil {
+		return err
 	}
-	return c.do(ctx, http.MethodDelete, c.url(namespace, name, nil), options, nil)
+	return c.do(ctx, c.records.Delete().Namespace(namespace).Name(name).Body(body), nil)
 }
 
 // Get implements Cluster.
 func (c *Client) Get(ctx context.Context, namespace, name, resourceVersion string) (*Record, error) {
-	query := url.Values{}
+	request := c.records.Get().Namespace(namespace).Name(name)
 	if resourceVersion != "" {
-		query.Set("resourceVersion", resourceVersion)
+		request.Param("resourceVersion", resourceVersion)
 	}
 	var r resource
-	if err := c.do(ctx, http.MethodGet, c.url(namespace, name, query), nil, &r); err != nil {
+	if err := c.do(ctx, request, &r); err != nil {
 		return nil, err
 	}
 	record, err := r.record()
@@ -129,7 +110,7 @@ func (c *Client) Get(ctx context.Context, namespace, name, resourceVersion strin
 // Revision implements Cluster.
 func (c *Client) Revision(ctx context.Context, namespace, name string) (uint64, error) {
 	var r resource
-	if err := c.metadata.do(ctx, http.MethodGet, c.url(namespace, name, nil), nil, &r); err != nil {
+	if err := c.do(ctx, c.metadata.Get().Namespace(namespace).Name(name), &r); err != nil {
 		return 0, err
 	}
 	return parseRevision(r.Metadata.ResourceVersion)
@@ -138,7 +119,7 @@ func (c *Client) Revision(ctx context.Context, namespace, name string) (uint64, 
 // List implements Cluster.
 func (c *Client) List(ctx context.Context, query Query) (*List, error) {
 	var list resourceList
-	if err := c.do(ctx, http.MethodGet, c.url(query.Namespace, "", query.values()), nil, &list); err != nil {
+	if err := c.do(ctx, c.selected(query, metav1.ListOptions{}), &list); err != nil {
 		return nil, err
 	}
 	revision, err := parseRevision(list.Metadata.ResourceVersion)
@@ -180,16 +161,10 @@ func inParallel(n int, do func(i int) error) error {
 
 // Watch implements Cluster.
 func (c *Client) Watch(ctx context.Context, query Query) (Stream, error) {
-	values := query.values()
-	values.Set("watch", "1")
-	values.Set("allowWatchBookmarks", "true")
-	if query.SendInitialEvents != nil {
-		values.Set("sendInitialEvents", strconv.FormatBool(*query.SendInitialEvents))
-		values.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
-	}
-	body, err := c.open(ctx, http.MethodGet, c.url(query.Namespace, "", values), nil)
+	request := c.selected(query, metav1.ListOptions{Watch: true, AllowWatchBookmarks: true})
+	body, err := request.Resource(c.resource).MaxRetries(0).Stream(ctx)
 	if err != nil {
-		return nil, err
+		return nil, answered(err)
 	}
 	return &stream{body: body, decoder: json.NewDecoder(body)}, nil
 }
@@ -223,97 +198,40 @@ func (s *stream) Next() (Event, error) {
 		return Event{}, err
 	}
 	record, err := r.record()
-	return Event{Type: event.Type, Record: record, InitialEventsEnd: r.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true"}, err
+	return Event{Type: event.Type, Record: record}, err
 }
 
-func (q Query) values() url.Values {
-	values := url.Values{}
-	for name, value := range map[string]string{
-		"resourceVersion": q.ResourceVersion, "resourceVersionMatch": string(q.ResourceVersionMatch), "continue": q.Continue,
-	} {
-		if value != "" {
-			values.Set(name, value)
-		}
+// selected returns a request for the records that match a query.
+func (c *Client) selected(query Query, options metav1.ListOptions) *rest.Request {
+	options.ResourceVersion, options.ResourceVersionMatch = query.ResourceVersion, query.ResourceVersionMatch
+	options.Limit, options.Continue = query.Limit, query.Continue
+	if query.Name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", query.Name).String()
 	}
-	if q.Limit > 0 {
-		values.Set("limit", strconv.FormatInt(q.Limit, 10))
-	}
-	if q.Name != "" {
-		values.Set("fieldSelector", fields.OneTermEqualSelector("metadata.name", q.Name).String())
-	}
-	return values
-}
-
-// url escapes the names, because a caller can ask for an object with any name: "?" and what follows
-// it would become the query.
-func (c *Client) url(namespace, name string, query url.Values) string {
-	u := c.base
-	if namespace != "" {
-		u += "/namespaces/" + url.PathEscape(namespace)
-	}
-	u += "/" + c.resource
-	if name != "" {
-		u += "/" + url.PathEscape(name)
-	}
-	if len(query) > 0 {
-		u += "?" + query.Encode()
-	}
-	return u
+	return c.records.Get().NamespaceIfScoped(query.Namespace, query.Namespace != "").
+		SpecificallyVersionedParams(&options, scheme.ParameterCodec, corev1.SchemeGroupVersion)
 }
 
 // do sends a request, and decodes the response into out.
-func (c *Client) do(ctx context.Context, method, url string, body, out any) error {
+func (c *Client) do(ctx context.Context, request *rest.Request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := c.open(ctx, method, url, body)
-	if err != nil {
-		return err
+	result := request.Resource(c.resource).MaxRetries(0).Do(ctx)
+	if err := result.Error(); err != nil || out == nil {
+		return answered(err)
 	}
-	defer func() { _ = answer.Close() }()
-	if out == nil {
-		_, err = io.Copy(io.Discard, answer)
-		return err
-	}
-	data, err := io.ReadAll(answer)
+	data, err := result.Raw()
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(data, out)
 }
 
-// open sends a request, and returns the body of a successful response.
-func (c *Client) open(ctx context.Context, method, url string, body any) (io.ReadCloser, error) {
-	var content io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		content = bytes.NewReader(data)
+// answered returns an error that is no API status if the response has none: client-go makes one of its HTTP
+// status, which may be that of a proxy, or 404 because the resource is not installed.
+func answered(err error) error {
+	if apierrors.IsUnexpectedServerError(err) {
+		return fmt.Errorf("kube-apiserver answered without a status: %s", err) //nolint:errorlint // It must not be taken for one.
 	}
-	request, err := http.NewRequestWithContext(ctx, method, url, content)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", c.accept)
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode < http.StatusMultipleChoices {
-		return response.Body, nil
-	}
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxError))
-	if err != nil {
-		return nil, err
-	}
-	status := metav1.Status{}
-	if json.Unmarshal(data, &status) == nil && status.Kind == "Status" {
-		return nil, &apierrors.StatusError{ErrStatus: status}
-	}
-	return nil, errors.New("kube-apiserver answered " + response.Status)
+	return err
 }
