@@ -46,12 +46,6 @@ func Decorator(store *Store) generic.StorageDecorator {
 // NewCacher returns a cacher in front of a store. It sets Storage and Versioner of the config.
 // destroy stops the cacher.
 func NewCacher(store *Store, config cacher.Config) (cached storage.Interface, destroy factory.DestroyFunc, err error) {
-	return newCacher(store, store, config)
-}
-
-// newCacher returns a cacher that reads from the store. Requests that the cacher cannot serve go to
-// below: the store, or a wrapper that a test provides.
-func newCacher(store *Store, below storage.Interface, config cacher.Config) (storage.Interface, factory.DestroyFunc, error) {
 	reads := &source{Store: store, ended: make(chan struct{})}
 	config.Storage, config.Versioner = reads, store.Versioner()
 	keyFunc := config.KeyFunc
@@ -67,7 +61,7 @@ func newCacher(store *Store, below storage.Interface, config cacher.Config) (sto
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the cache of %s: %w", config.GroupResource, err)
 	}
-	delegator := cacher.NewCacheDelegator(cache, below)
+	delegator := cacher.NewCacheDelegator(cache, store)
 	return &served{Interface: delegator, store: store}, sync.OnceFunc(func() {
 		delegator.Stop()
 		// Stop waits until the cacher's list returns, so end the list first.
@@ -149,7 +143,7 @@ func (s *served) Watch(ctx context.Context, key string, options storage.ListOpti
 	return s.Interface.Watch(ctx, key, options)
 }
 
-// source is the storage that the cacher reads. It also updates the Table.
+// source is the storage that the cacher reads. Its lists also update the Table.
 type source struct {
 	*Store
 	// ended is closed when the cacher stops.
@@ -166,10 +160,10 @@ func (s *source) GetList(ctx context.Context, key string, options storage.ListOp
 		s.listed = map[string]bool{}
 	}
 	for pause := reopenFirst; ; pause = min(2*pause, reopenMost) {
-		see := &sight{table: s.Table, keys: maps.Clone(s.listed)}
-		err := s.list(ctx, key, options, list, see)
+		listed := maps.Clone(s.listed)
+		err := s.list(ctx, key, options, list, listed)
 		if err == nil {
-			s.listed = see.keys
+			s.listed = listed
 		}
 		if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
 			return err
@@ -186,52 +180,9 @@ func (s *source) GetList(ctx context.Context, key string, options storage.ListOp
 	}
 }
 
-// Watch implements storage.Interface.
-func (s *source) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
-	return s.watch(ctx, key, options, &sight{table: s.Table})
-}
-
 // IsWatchListSemanticsUnSupported returns true, so that the cacher starts with a list, whose pages
 // are decoded on all cores, and not with a stream of events.
 func (s *source) IsWatchListSemanticsUnSupported() bool { return true }
-
-// sight updates the Table with the records of a list or a watch. A nil sight does nothing.
-type sight struct {
-	table *Table
-	// keys are the keys of a list, including those of the previous pages.
-	keys map[string]bool
-}
-
-func (s *sight) record(h *held) {
-	if s != nil {
-		s.keys[h.key] = true
-		s.table.see(h)
-	}
-}
-
-func (s *sight) end(revision uint64) {
-	if s != nil {
-		s.table.fill(s.keys, revision)
-	}
-}
-
-func (s *sight) event(kind watch.EventType, h *held) {
-	switch {
-	case s == nil:
-		return
-	case kind == watch.Deleted:
-		s.table.lose(h.key, h.revision)
-	default:
-		s.table.see(h)
-	}
-	s.table.show(h.revision)
-}
-
-func (s *sight) progress(revision uint64) {
-	if s != nil {
-		s.table.show(revision)
-	}
-}
 
 // progressSupport declares for all storages of the process that they support RequestWatchProgress.
 // Otherwise the library asks etcd for its version. It embeds the interface because one of its

@@ -25,8 +25,9 @@ func (s *Store) GetList(ctx context.Context, key string, options storage.ListOpt
 	return s.list(ctx, key, options, list, nil)
 }
 
-// list calls see for each record, and with the revision of the list when it is complete.
-func (s *Store) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object, see *sight) error {
+// list is like GetList. Unless listed is nil, it also updates the Table: listed are the keys of the previous
+// pages, to which it adds its own.
+func (s *Store) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object, listed map[string]bool) error {
 	prefix, err := storage.PrepareKey(s.config.Prefix, key, options.Recursive)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 		if err != nil {
 			return unavailable(ctx, "listing "+prefix, err)
 		}
-		last, more, err := s.add(ctx, items, page, options.Predicate, see)
+		last, more, err := s.add(ctx, items, page, options.Predicate, listed)
 		if err != nil {
 			return err
 		}
@@ -71,8 +72,8 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 			if err != nil {
 				return err
 			}
-			if token == "" {
-				see.end(page.Revision)
+			if token == "" && listed != nil {
+				s.Table.fill(listed, page.Revision)
 			}
 			return s.versioner.UpdateList(list, page.Revision, token, remaining)
 		}
@@ -86,7 +87,7 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 
 // add appends the matching objects of a page. It returns the last key that it processed, and
 // reports whether there are more records after it.
-func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predicate storage.SelectionPredicate, see *sight) (last string, more bool, err error) {
+func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predicate storage.SelectionPredicate, listed map[string]bool) (last string, more bool, err error) {
 	found := make([]*held, len(page.Records))
 	if err := inParallel(len(page.Records), func(i int) error {
 		record := &page.Records[i]
@@ -107,22 +108,24 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 		if h == nil {
 			continue
 		}
-		if h.entry == nil {
-			see.record(h)
-			continue
-		}
 		// The Table may replace the entry by an earlier one with the same content, whose object has an
 		// outdated revision.
-		object := h.entry.Object
-		see.record(h)
-		matches, err := predicate.Matches(object)
+		entry := h.entry
+		if listed != nil {
+			listed[h.key] = true
+			s.Table.see(h)
+		}
+		if entry == nil {
+			continue
+		}
+		matches, err := predicate.Matches(entry.Object)
 		if err != nil {
 			return "", false, err
 		}
 		if !matches {
 			continue
 		}
-		items.Set(reflect.Append(items, reflect.ValueOf(object).Elem()))
+		items.Set(reflect.Append(items, reflect.ValueOf(entry.Object).Elem()))
 		if predicate.Limit > 0 && int64(items.Len()) >= predicate.Limit {
 			return last, more || i < len(found)-1, nil
 		}
@@ -134,7 +137,7 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 func (s *Store) query(prefix string, options storage.ListOptions) Query {
 	query := Query{
 		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch,
-		Continue: options.Predicate.Continue, SendInitialEvents: options.SendInitialEvents,
+		Continue: options.Predicate.Continue,
 	}
 	rest := strings.TrimPrefix(prefix, s.config.Prefix)
 	namespace, name, _ := strings.Cut(rest, "/")

@@ -49,7 +49,6 @@ type Query struct {
 	ResourceVersionMatch metav1.ResourceVersionMatch
 	Limit                int64
 	Continue             string
-	SendInitialEvents    *bool
 }
 
 // List is one page of a list.
@@ -97,8 +96,6 @@ type Event struct {
 	// Type is never watch.Error.
 	Type   watch.EventType
 	Record Record
-	// InitialEventsEnd marks the bookmark that ends the initial events.
-	InitialEventsEnd bool
 }
 
 // resource is the JSON form of a record in kube-apiserver.
@@ -110,10 +107,9 @@ type resource struct {
 }
 
 type resourceMeta struct {
-	Namespace       string            `json:"namespace,omitempty"`
-	Name            string            `json:"name,omitempty"`
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
 type resourceList struct {

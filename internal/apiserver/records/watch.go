@@ -23,34 +23,27 @@ const (
 	eventBuffer = 100
 )
 
-// watcher converts events of records to events of objects. A heartbeat becomes a bookmark.
+// watcher converts events of records to events of objects, and updates the Table. A heartbeat becomes
+// a bookmark.
 type watcher struct {
-	store   *Store
-	query   Query
-	options storage.ListOptions
-	see     *sight
-	ctx     context.Context //nolint:containedctx // It is that of the watch, which ends with it.
-	cancel  context.CancelFunc
-	events  chan watch.Event
-	stream  Stream
-	// selected holds the objects that match the selector. It is nil without a selector, as in the
-	// cacher's watch.
-	selected map[string]Object
-	// begun is true after the initial events. From then on the watch can be resumed from last, the
-	// newest delivered revision.
-	begun bool
-	last  uint64
+	store  *Store
+	query  Query
+	ctx    context.Context //nolint:containedctx // It is that of the watch, which ends with it.
+	cancel context.CancelFunc
+	events chan watch.Event
+	stream Stream
+	// bookmarks is true if bookmarks are sent.
+	bookmarks bool
+	// last is the newest delivered revision, from which the watch can be resumed.
+	last uint64
 	// pause is the delay before the next attempt to open the watch again. It is zero after an event.
 	pause     time.Duration
 	sometimes rate.Sometimes
 }
 
-// Watch implements storage.Interface.
+// Watch implements storage.Interface. The cacher, which serves all watches, calls it with the revision
+// of its list. It selects the events itself, so no selector is applied here.
 func (s *Store) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
-	return s.watch(ctx, key, options, nil)
-}
-
-func (s *Store) watch(ctx context.Context, key string, options storage.ListOptions, see *sight) (watch.Interface, error) {
 	prefix, err := storage.PrepareKey(s.config.Prefix, key, options.Recursive)
 	if err != nil {
 		return nil, err
@@ -59,16 +52,12 @@ func (s *Store) watch(ctx context.Context, key string, options storage.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{store: s, query: s.query(prefix, options), options: options, see: see, events: make(chan watch.Event, eventBuffer)}
+	w := &watcher{
+		store: s, query: s.query(prefix, options), events: make(chan watch.Event, eventBuffer),
+		bookmarks: options.ProgressNotify, last: from,
+	}
 	w.sometimes.Interval = time.Minute
-	if !options.Predicate.Empty() {
-		w.selected = map[string]Object{}
-	}
-	w.query.ResourceVersionMatch, w.query.Continue = "", ""
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	if initial := options.SendInitialEvents; from != 0 && (initial == nil || !*initial) {
-		w.begun, w.last = true, from
-	}
 	stream, err := s.config.Cluster.Watch(w.ctx, w.query)
 	if err != nil && !isStatus(err) && ctx.Err() == nil {
 		w.cancel()
@@ -164,12 +153,9 @@ func (w *watcher) next() (event Event, h *held, err error) {
 // cacher itself would wait up to half a minute between two attempts. It reports whether the watch
 // continues.
 func (w *watcher) reopen(cause error) bool {
-	if !w.begun {
-		return false
-	}
 	w.logInterruption(cause)
 	w.stream.Close()
-	w.query.ResourceVersion, w.query.SendInitialEvents = formatRevision(w.last), nil
+	w.query.ResourceVersion = formatRevision(w.last)
 	for w.wait() {
 		stream, err := w.store.config.Cluster.Watch(w.ctx, w.query)
 		if err == nil {
@@ -209,96 +195,43 @@ func (w *watcher) logInterruption(err error) {
 // handle processes an event, and reports whether the watch continues. h is nil for a bookmark and a
 // heartbeat.
 func (w *watcher) handle(event *Event, h *held) (bool, error) {
-	record := &event.Record
-	if event.Type == watch.Bookmark {
-		return w.bookmark(record.Revision, event.InitialEventsEnd)
-	}
+	revision, table := event.Record.Revision, w.store.Table
+	w.last = max(w.last, revision)
 	if h == nil {
-		if w.see != nil {
-			defer w.store.heartbeat.shown(record)
-		}
-		// Among the initial events, records with lower revisions may follow it.
-		if !w.begun {
-			return true, nil
-		}
-		return w.bookmark(record.Revision, false)
-	}
-	if w.begun {
-		w.last = max(w.last, record.Revision)
+		defer w.store.heartbeat.shown(&event.Record)
+		table.show(revision)
+		return w.bookmark(revision)
 	}
 	var object Object
 	if h.entry != nil {
 		object = h.entry.Object
 	}
-	w.see.event(event.Type, h)
-	if h.damaged {
-		if event.Type != watch.Deleted {
-			return w.bookmark(h.revision, false)
-		}
-		if object != nil {
-			object = object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
-			if err := w.store.versioner.UpdateObject(object, h.revision); err != nil {
-				return false, err
-			}
-		}
+	if event.Type == watch.Deleted {
+		table.lose(h.key, revision)
+	} else {
+		table.see(h)
 	}
-	return w.show(event.Type, h.key, h.revision, object)
-}
-
-// show sends an event if the object matches the selector. A record without an object is not visible
-// to clients.
-func (w *watcher) show(kind watch.EventType, key string, revision uint64, object Object) (bool, error) {
-	if w.selected == nil {
-		if object == nil {
-			return w.bookmark(revision, false)
-		}
-		return w.send(kind, object), nil
-	}
-	is := false
-	if object != nil && kind != watch.Deleted {
-		var err error
-		if is, err = w.options.Predicate.Matches(object); err != nil {
-			return false, err
-		}
-	}
-	was, known := w.selected[key]
+	table.show(revision)
 	switch {
-	case is && known:
-		w.selected[key] = object
-		return w.send(watch.Modified, object), nil
-	case is:
-		w.selected[key] = object
-		return w.send(watch.Added, object), nil
-	case known:
-		delete(w.selected, key)
-		old := was.DeepCopyObject()
-		if err := w.store.versioner.UpdateObject(old, revision); err != nil {
+	case object == nil, h.damaged && event.Type != watch.Deleted:
+		// A record without an object is not visible to clients.
+		return w.bookmark(revision)
+	case h.damaged:
+		object = object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
+		if err := w.store.versioner.UpdateObject(object, revision); err != nil {
 			return false, err
 		}
-		return w.send(watch.Deleted, old), nil
 	}
-	return true, nil
+	return w.send(event.Type, object), nil
 }
 
-func (w *watcher) bookmark(revision uint64, end bool) (bool, error) {
-	if end {
-		w.begun = true
-	}
-	if w.begun {
-		w.last = max(w.last, revision)
-		w.see.progress(revision)
-	}
-	if !w.options.ProgressNotify && !end || end && !w.options.Predicate.AllowWatchBookmarks {
+func (w *watcher) bookmark(revision uint64) (bool, error) {
+	if !w.bookmarks {
 		return true, nil
 	}
 	object := w.store.config.NewObject()
 	if err := w.store.versioner.UpdateObject(object, revision); err != nil {
 		return false, err
-	}
-	if end {
-		if err := storage.AnnotateInitialEventsEndBookmark(object); err != nil {
-			return false, err
-		}
 	}
 	return w.send(watch.Bookmark, object), nil
 }
