@@ -74,11 +74,12 @@ func recordOf(old *unstructured.Unstructured) (*metadata.Record, error) {
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return nil, err
 	}
-	if raw, err = json.Marshal(typed.Spec.Metadata); err != nil {
-		return nil, err
+	kept := ""
+	if typed.Spec.Metadata != nil {
+		kept = string(typed.Spec.Metadata.Raw)
 	}
 	// The text of a record has the same form.
-	record, err := metadata.Read(string(raw))
+	record, err := metadata.Read(kept)
 	if err != nil {
 		return nil, err
 	}

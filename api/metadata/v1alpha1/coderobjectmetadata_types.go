@@ -7,8 +7,8 @@ import (
 
 // CoderObjectMetadata is the metadata of a workspace or a template that Kubernetes has and Coder
 // cannot store: labels, annotations, finalizers, owners, managed fields, generation and deletion.
-// The aggregated API creates one if there is something to store. Deleting one loses that metadata
-// and nothing else.
+// Earlier versions of the aggregated API created it. This version moves the metadata to the record of
+// the object. Deleting one loses that metadata and nothing else.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=coderobjectmetadata,singular=coderobjectmetadata,scope=Namespaced
@@ -67,7 +67,9 @@ type CoderObjectMetadataSpec struct {
 	// Metadata is merged into the object's own metadata.
 	// +optional
 	// +structType=atomic
-	Metadata KeptMetadata `json:"metadata,omitzero"`
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
 	// Intent is state of the operator for the object: changes that are not applied to Coder yet,
 	// and values to remember.
 	// +optional
@@ -75,50 +77,4 @@ type CoderObjectMetadataSpec struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Intent *runtime.RawExtension `json:"intent,omitempty"`
-}
-
-// KeptMetadata contains fields of an object's metadata.
-type KeptMetadata struct {
-	// +optional
-	Labels map[string]string `json:"labels,omitempty"`
-	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// +optional
-	// +listType=atomic
-	Finalizers []string `json:"finalizers,omitempty"`
-	// +optional
-	// +listType=atomic
-	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
-	// +optional
-	// +listType=atomic
-	ManagedFields []ManagedFieldsEntry `json:"managedFields,omitempty"`
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Generation int64 `json:"generation,omitempty"`
-	// +optional
-	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	DeletionGracePeriodSeconds *int64 `json:"deletionGracePeriodSeconds,omitempty"`
-}
-
-// ManagedFieldsEntry is an entry of metadata.managedFields. It is a separate type because the
-// schema that is generated for the type of Kubernetes drops the fields.
-type ManagedFieldsEntry struct {
-	// +optional
-	Manager string `json:"manager,omitempty"`
-	// +optional
-	Operation metav1.ManagedFieldsOperationType `json:"operation,omitempty"`
-	// +optional
-	APIVersion string `json:"apiVersion,omitempty"`
-	// +optional
-	Time *metav1.Time `json:"time,omitempty"`
-	// +optional
-	FieldsType string `json:"fieldsType,omitempty"`
-	// +optional
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:pruning:PreserveUnknownFields
-	FieldsV1 *runtime.RawExtension `json:"fieldsV1,omitempty"`
-	// +optional
-	Subresource string `json:"subresource,omitempty"`
 }
