@@ -3,6 +3,7 @@ package metadata
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,68 +18,45 @@ const maxNamePart = 64
 
 var namePart = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
 
-// TemplateName contains the parts of a template's name.
-type TemplateName struct {
+// Name contains the parts of an object's name. A user has no organization, and only a workspace has an
+// owner.
+type Name struct {
 	// Prefix is empty or "<control-plane>.".
-	Prefix       string
-	Organization string
-	Name         string
-}
-
-// WorkspaceName contains the parts of a workspace's name.
-type WorkspaceName struct {
-	// Prefix is empty or "<control-plane>.".
-	Prefix       string
-	Organization string
-	Owner        string
-	Name         string
+	Prefix                    string
+	Organization, Owner, Name string
 }
 
 // String returns the name of the object.
-func (t TemplateName) String() string {
-	return strings.ToLower(t.Prefix + t.Organization + "." + t.Name)
-}
-
-// String returns the name of the object.
-func (w WorkspaceName) String() string {
-	return strings.ToLower(w.Prefix + w.Organization + "." + w.Owner + "." + w.Name)
+func (n Name) String() string {
+	parts := slices.DeleteFunc([]string{n.Organization, n.Owner, n.Name}, func(part string) bool { return part == "" })
+	return strings.ToLower(n.Prefix + strings.Join(parts, "."))
 }
 
 // ParseTemplateName splits the name of a template's object into its parts.
-func ParseTemplateName(name string) (TemplateName, error) {
+func ParseTemplateName(name string) (Name, error) {
 	prefix, parts, err := splitName(name, 2, "<organization>.<template>", "coder.")
 	if err != nil {
-		return TemplateName{}, err
+		return Name{}, err
 	}
-	return TemplateName{Prefix: prefix, Organization: parts[0], Name: parts[1]}, nil
+	return Name{Prefix: prefix, Organization: parts[0], Name: parts[1]}, nil
 }
 
 // ParseWorkspaceName splits the name of a workspace's object into its parts.
-func ParseWorkspaceName(name string) (WorkspaceName, error) {
+func ParseWorkspaceName(name string) (Name, error) {
 	prefix, parts, err := splitName(name, 3, "<organization>.<user>.<workspace>", "coder.ada.")
 	if err != nil {
-		return WorkspaceName{}, err
+		return Name{}, err
 	}
-	return WorkspaceName{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
+	return Name{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
 }
-
-// UserName contains the parts of a user's name.
-type UserName struct {
-	// Prefix is empty or "<control-plane>.".
-	Prefix string
-	Name   string
-}
-
-// String returns the name of the object.
-func (u UserName) String() string { return strings.ToLower(u.Prefix + u.Name) }
 
 // ParseUserName splits the name of a user's object into its parts.
-func ParseUserName(name string) (UserName, error) {
+func ParseUserName(name string) (Name, error) {
 	prefix, parts, err := splitName(name, 1, "<user>", "")
 	if err != nil {
-		return UserName{}, err
+		return Name{}, err
 	}
-	return UserName{Prefix: prefix, Name: parts[0]}, nil
+	return Name{Prefix: prefix, Name: parts[0]}, nil
 }
 
 // ControlPlaneOf returns the control plane of an object.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseWorkspace(t *testing.T) {
-	for name, want := range map[string]*WorkspaceName{
+	for name, want := range map[string]*Name{
 		"coder.ada.dev":                        {Organization: "coder", Owner: "ada", Name: "dev"},
 		"two.coder.ada-b.dev-1":                {Prefix: "two.", Organization: "coder", Owner: "ada-b", Name: "dev-1"},
 		"coder.ada":                            nil,
@@ -39,7 +39,7 @@ func TestParseWorkspace(t *testing.T) {
 }
 
 func TestParseTemplate(t *testing.T) {
-	for name, want := range map[string]*TemplateName{
+	for name, want := range map[string]*Name{
 		"coder.docker":     {Organization: "coder", Name: "docker"},
 		"two.coder.docker": {Prefix: "two.", Organization: "coder", Name: "docker"},
 		"docker":           nil,
@@ -59,7 +59,7 @@ func TestParseTemplate(t *testing.T) {
 }
 
 func TestUpperCaseOfCoder(t *testing.T) {
-	if got := (WorkspaceName{Organization: "Acme", Owner: "Ada", Name: "Dev"}).String(); got != "acme.ada.dev" {
+	if got := (Name{Organization: "Acme", Owner: "Ada", Name: "Dev"}).String(); got != "acme.ada.dev" {
 		t.Errorf("the object is called %q", got)
 	}
 }

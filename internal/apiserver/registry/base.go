@@ -181,16 +181,16 @@ func (b *Base[T]) RecordOf(obj T) *metadata.Record {
 // BeginCreate returns the connection for a new object, and determines the Coder user that the
 // caller acts as to create it. Errors are API statuses.
 func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s impersonation.Subject) (context.Context, *impersonation.As, connections.Connection, error) {
-	prefix, err := b.ParsePrefix(obj.GetName())
+	name, err := b.ParseName(obj.GetName())
 	if err != nil {
 		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
 	}
-	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), prefix)
+	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), name.Prefix)
 	if err != nil {
 		return ctx, nil, connections.Connection{}, err
 	}
 	if connection == nil {
-		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), prefix))
+		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), name.Prefix))
 	}
 	ctx, as, err := b.Actors.Begin(ctx, *connection, s)
 	return ctx, as, *connection, err

@@ -43,9 +43,8 @@ type ResourceInfo[T Object] struct {
 	New, NewList           func() runtime.Object
 	// InCoder is the resource type of Coder's permissions.
 	InCoder string
-	// ParsePrefix returns the part of an object's name that identifies its control plane. The error
-	// says why the name is not valid.
-	ParsePrefix func(name string) (prefix string, err error)
+	// ParseName splits the name of an object into its parts. The error says why the name is not valid.
+	ParseName func(name string) (metadata.Name, error)
 	// Fields are the fields that field selectors support, besides the name and the namespace. Those
 	// in Indexed have an index in the cache.
 	Fields  map[string]func(T) string
@@ -84,16 +83,13 @@ func (r *ResourceInfo[T]) Cast(obj any) (T, error) {
 // Prefix returns the part of an object's name that identifies its control plane, or "" if the name
 // is not valid.
 func (r *ResourceInfo[T]) Prefix(name string) string {
-	prefix, err := r.ParsePrefix(metadata.NameWithoutID(name))
-	if err != nil {
-		return ""
-	}
-	return prefix
+	parsed, _ := r.ParseName(metadata.NameWithoutID(name))
+	return parsed.Prefix
 }
 
 // CheckName returns why a name is not valid for an object of this kind.
 func (r *ResourceInfo[T]) CheckName(name string) error {
-	_, err := r.ParsePrefix(name)
+	_, err := r.ParseName(name)
 	return err
 }
 

@@ -35,7 +35,7 @@ func (k *Kind) Object(
 func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: registry.NewMeta(s.connection, metadata.TemplateName{
+		ObjectMeta: registry.NewMeta(s.connection, metadata.Name{
 			Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
 		}.String(), t.ID, t.CreatedAt),
 		Spec:   specOf(s),

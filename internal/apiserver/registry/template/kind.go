@@ -25,12 +25,9 @@ type object = *aggregationv1alpha1.CoderTemplate
 
 var info = registry.ResourceInfo[object]{
 	Plural: Plural, Singular: "codertemplate", Kind: "CoderTemplate", ShortNames: []string{"ctpl"}, InCoder: "template",
-	New:     func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
-	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
-	ParsePrefix: func(name string) (string, error) {
-		parsed, err := metadata.ParseTemplateName(name)
-		return parsed.Prefix, err
-	},
+	New:       func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
+	NewList:   func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
+	ParseName: metadata.ParseTemplateName,
 	Fields: map[string]func(object) string{
 		"spec.organization":          func(t object) string { return t.Spec.Organization },
 		"spec.versionID":             func(t object) string { return t.Spec.VersionID },

@@ -26,12 +26,9 @@ type object = *aggregationv1alpha1.CoderUser
 
 var info = registry.ResourceInfo[object]{
 	Plural: Plural, Singular: "coderuser", Kind: "CoderUser", ShortNames: []string{"cusr"}, InCoder: coderd.ResourceUser,
-	New:     func() runtime.Object { return &aggregationv1alpha1.CoderUser{} },
-	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderUserList{} },
-	ParsePrefix: func(name string) (string, error) {
-		parsed, err := metadata.ParseUserName(name)
-		return parsed.Prefix, err
-	},
+	New:       func() runtime.Object { return &aggregationv1alpha1.CoderUser{} },
+	NewList:   func() runtime.Object { return &aggregationv1alpha1.CoderUserList{} },
+	ParseName: metadata.ParseUserName,
 	Fields: map[string]func(object) string{
 		"spec.email":      func(u object) string { return u.Spec.Email },
 		"spec.loginType":  func(u object) string { return u.Spec.LoginType },

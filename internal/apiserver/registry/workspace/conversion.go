@@ -49,7 +49,7 @@ func (k *Kind) object(
 ) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: registry.NewMeta(connection, metadata.WorkspaceName{
+		ObjectMeta: registry.NewMeta(connection, metadata.Name{
 			Prefix: connection.NamePrefix, Organization: w.OrganizationName, Owner: w.OwnerName, Name: w.Name,
 		}.String(), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),

@@ -93,7 +93,7 @@ func (k *Kind) forgetPending(ctx context.Context, pending *metadata.Record, refu
 // reads.
 type plan struct {
 	connection connections.Connection
-	name       metadata.WorkspaceName
+	name       metadata.Name
 	request    coderd.NewWorkspace
 	// owner and organization are read from Coder.
 	owner        coderd.User

@@ -34,12 +34,9 @@ type object = *aggregationv1alpha1.CoderWorkspace
 
 var info = registry.ResourceInfo[object]{
 	Plural: Plural, Singular: "coderworkspace", Kind: "CoderWorkspace", ShortNames: []string{"cws"}, InCoder: "workspace",
-	New:     func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
-	NewList: func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
-	ParsePrefix: func(name string) (string, error) {
-		parsed, err := metadata.ParseWorkspaceName(name)
-		return parsed.Prefix, err
-	},
+	New:       func() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} },
+	NewList:   func() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceList{} },
+	ParseName: metadata.ParseWorkspaceName,
 	Fields: map[string]func(object) string{
 		fieldFirstTemplate:  func(ws object) string { return ws.Spec.TemplateName },
 		"spec.organization": func(ws object) string { return ws.Spec.Organization },
