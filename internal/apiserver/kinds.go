@@ -105,7 +105,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the mirror: %w", err)
 	}
-	s.mirror, err = mirror.New(mirror.Config{
+	s.mirror = mirror.New(mirror.Config{
 		Connections: config.Connections, Records: s.kept, Board: s.board, Held: s.leader.held,
 		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
@@ -114,7 +114,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
 		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
 	})
-	return s, err
+	return s, nil
 }
 
 // workspacesOf returns the workspaces of a control plane as this replica knows them.

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -61,13 +60,7 @@ type Config struct {
 	Open func(connections.Connection) Coder
 }
 
-func (c *Config) complete() error {
-	if c.Connections == nil || c.Records == nil || c.Board == nil || c.Metrics == nil {
-		return errors.New("the mirror needs Connections, Records, a Board and Metrics")
-	}
-	if !c.Workspaces.complete() || !c.Templates.complete() || !c.Users.complete() {
-		return errors.New("the mirror needs a Store and a Kind for workspaces, templates and users")
-	}
+func (c *Config) complete() {
 	if c.Released == nil {
 		c.Released = func(string) bool { return false }
 	}
@@ -96,11 +89,6 @@ func (c *Config) complete() error {
 		c.MaxWorkspaces = DefaultMaxWorkspaces
 	}
 	c.Timing.complete()
-	return nil
-}
-
-func (r *Resource[Item]) complete() bool {
-	return r.Store != nil && r.Kind != nil
 }
 
 // Timing holds the intervals and limits of a Mirror.

@@ -80,7 +80,7 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	}
 	change(&timing)
 	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
-	l.mirror, err = mirror.New(mirror.Config{
+	l.mirror = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
@@ -93,9 +93,6 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 		Users:  mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})},
 		Timing: timing,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return l
 }
 

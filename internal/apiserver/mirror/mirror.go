@@ -21,13 +21,11 @@ type Mirror struct {
 }
 
 // New returns a Mirror. It starts nothing: call Run.
-func New(config Config) (*Mirror, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
-	}
+func New(config Config) *Mirror {
+	config.complete()
 	m := &Mirror{config: config}
 	config.Records.OnChange(m.recordChanged)
-	return m, nil
+	return m
 }
 
 // Run mirrors until the context ends. Call it again each time this replica becomes the writer.

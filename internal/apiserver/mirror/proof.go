@@ -129,14 +129,11 @@ func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUI
 		return blindError(f.kind(), len(absent))
 	}
 	user, err := ask(ctx, f.plane, callUser, coder.Me, nil)
-	if err == nil && !slices.Contains(user.Roles, roleOwner) {
+	if err == nil && !user.IsOwner() {
 		return blindError(f.kind(), len(absent))
 	}
 	return err
 }
-
-// roleOwner is the site role that may read everything.
-const roleOwner = "owner"
 
 // remove removes objects from the log, unless the breaker holds their deletions back.
 func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {

@@ -91,7 +91,7 @@ func (s *sim) lead() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m, err := New(Config{
+	m := New(Config{
 		Connections: s.members, Records: s.records, Board: s.board, Metrics: metrics,
 		Workspaces: Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}},
 		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
@@ -102,9 +102,6 @@ func (s *sim) lead() {
 		Jitter:     func() float64 { return 0.5 },
 		Open:       func(c connections.Connection) Coder { return s.coders[c.ControlPlane] },
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	s.mirror, s.running, s.ticked = m, nil, time.Time{}
 	s.epoch = newEpoch(&m.config)
 	s.epoch.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }

@@ -95,7 +95,7 @@ func readUser(coder Coder, ctx context.Context, id uuid.UUID) (coderd.User, erro
 	switch {
 	case meErr != nil:
 		return user, meErr
-	case slices.Contains(me.Roles, roleOwner):
+	case me.IsOwner():
 		return user, &coderd.Error{
 			Op: fmt.Sprintf("reading user %s", id), StatusCode: http.StatusGone, Message: "Coder has no user with this id",
 		}

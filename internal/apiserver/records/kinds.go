@@ -10,7 +10,7 @@ import (
 // Workspaces returns the configuration for the records of workspaces.
 func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
-	config.Kind, config.Prefix = "CoderWorkspace", keyPrefix("coderworkspaces")
+	config.Kind, config.Prefix = "CoderWorkspace", KeyPrefix("coderworkspaces")
 	config.NewObject = func() Object { return &aggregationv1alpha1.CoderWorkspace{} }
 	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderWorkspace).Status.Phase }
 	return config
@@ -20,7 +20,7 @@ func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock
 func Templates(cluster, parts Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
 	config.Files = NewFiles(parts)
-	config.Kind, config.Prefix = "CoderTemplate", keyPrefix("codertemplates")
+	config.Kind, config.Prefix = "CoderTemplate", KeyPrefix("codertemplates")
 	config.NewObject = func() Object { return &aggregationv1alpha1.CoderTemplate{} }
 	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderTemplate).Status.ActiveVersionID }
 	return config
@@ -29,7 +29,7 @@ func Templates(cluster, parts Cluster, replica, namespace string, c clock.Passiv
 // Users returns the configuration for the records of users.
 func Users(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
-	config.Kind, config.Prefix = "CoderUser", keyPrefix("coderusers")
+	config.Kind, config.Prefix = "CoderUser", KeyPrefix("coderusers")
 	config.NewObject = func() Object { return &aggregationv1alpha1.CoderUser{} }
 	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderUser).Status.State }
 	return config
@@ -42,8 +42,8 @@ func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Co
 	}
 }
 
-// keyPrefix returns the prefix of the keys of a resource.
-func keyPrefix(resource string) string {
+// KeyPrefix returns the prefix of the keys of a resource.
+func KeyPrefix(resource string) string {
 	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource
 }
 

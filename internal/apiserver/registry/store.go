@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
 // deleteWorkers limits how many objects of a DeleteCollection are deleted in Coder concurrently.
@@ -48,11 +49,6 @@ func (b *Base[T]) Registry(strategy FullStrategy, checker Checker) Kind {
 		strategy: strategy, table: b, checker: checker, prefix: b.Prefix, checkName: b.CheckName,
 		attributes: b.Attributes, indexers: b.Indexers(), indexed: b.Indexed,
 	}
-}
-
-// ResourcePrefix returns the prefix of the keys of a kind in its log.
-func ResourcePrefix(plural string) string {
-	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + plural
 }
 
 // NewREST returns the verbs of a kind. Decorate creates the storage that they use.
@@ -92,7 +88,7 @@ func (o *restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 	config.EncodeVersioner = runtime.NewMultiGroupVersioner(version, schema.GroupKind{Group: version.Group})
 	return generic.RESTOptions{
 		StorageConfig:           config.ForResource(resource),
-		ResourcePrefix:          ResourcePrefix(resource.Resource),
+		ResourcePrefix:          records.KeyPrefix(resource.Resource),
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: deleteWorkers,
 		Decorator:               o.decorate,

@@ -42,7 +42,7 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 		b.Fatal(err)
 	}
 	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
-	m.mirror, err = mirror.New(mirror.Config{
+	m.mirror = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: m.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
 			Store: kept.Workspaces,
@@ -54,9 +54,6 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 		},
 		Users: mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
 	return m
 }
 

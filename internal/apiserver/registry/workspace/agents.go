@@ -20,12 +20,12 @@ func agentsOf(w coderd.Workspace, connection connections.Connection) []aggregati
 	var out []aggregationv1alpha1.WorkspaceAgent
 	for _, a := range w.Agents {
 		agent := aggregationv1alpha1.WorkspaceAgent{
-			Name: shared(a.Name), Status: shared(a.Status), LifecycleState: shared(a.LifecycleState),
-			Version: shared(a.Version), OperatingSystem: shared(a.OperatingSystem), Architecture: shared(a.Architecture),
-			Directory: shared(a.Directory), Apps: appsOf(w, a, connection),
+			Name: a.Name, Status: a.Status, LifecycleState: a.LifecycleState,
+			Version: a.Version, OperatingSystem: a.OperatingSystem, Architecture: a.Architecture,
+			Directory: a.Directory, Apps: appsOf(w, a, connection),
 		}
 		if a.Status != agentConnecting {
-			agent.Unhealthy = shared(a.Unhealthy)
+			agent.Unhealthy = a.Unhealthy
 		}
 		if a.ReadyAt != nil {
 			agent.ReadyAt = ptr.To(registry.Seconds(*a.ReadyAt))
@@ -46,9 +46,9 @@ func appsOf(w coderd.Workspace, agent coderd.Agent, connection connections.Conne
 		if a.Hidden {
 			continue
 		}
-		app := aggregationv1alpha1.WorkspaceApp{Slug: shared(a.Slug), DisplayName: shared(a.DisplayName), URL: appURL(w, agent, a, connection)}
+		app := aggregationv1alpha1.WorkspaceApp{Slug: a.Slug, DisplayName: a.DisplayName, URL: appURL(w, agent, a, connection)}
 		if a.Health != appWithoutCheck {
-			app.Health = shared(a.Health)
+			app.Health = a.Health
 		}
 		out = append(out, app)
 	}

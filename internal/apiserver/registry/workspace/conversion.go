@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -82,10 +81,6 @@ func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
 		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time).Abs() < usedEvery
 }
 
-// shared interns a string. Ten thousand workspaces have few distinct owners, templates and
-// statuses.
-func shared(text string) string { return unique.Make(text).Value() }
-
 // overlay sets the metadata that the server adds to each object, and the metadata of the record.
 func overlay(ws object, controlPlane types.NamespacedName, record *metadata.Record) {
 	ws.Labels, ws.Annotations, ws.OwnerReferences = registry.Labels(controlPlane), nil, nil
@@ -107,14 +102,14 @@ func observedGeneration(generation int64, n notes) int64 {
 // top.
 func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec {
 	spec := aggregationv1alpha1.CoderWorkspaceSpec{
-		Organization:          shared(w.OrganizationName),
-		TemplateName:          shared(w.TemplateName),
-		TemplateVersionID:     shared(w.LatestBuild.TemplateVersionID.String()),
+		Organization:          w.OrganizationName,
+		TemplateName:          w.TemplateName,
+		TemplateVersionID:     w.LatestBuild.TemplateVersionID.String(),
 		TemplateVersionPreset: n.Preset,
 		Parameters:            parametersOf(n),
 		Running:               ptr.To(isStarted(w) || n.Restart > 0),
 		AutostartSchedule:     ptr.To(ptr.Deref(w.Autostart, "")),
-		AutomaticUpdates:      shared(cmp.Or(w.AutomaticUpdates, updatesNever)),
+		AutomaticUpdates:      cmp.Or(w.AutomaticUpdates, updatesNever),
 		Dormant:               ptr.To(w.Dormant),
 		TTLMillis:             ptr.To(ptr.Deref(w.TTL, 0).Milliseconds()),
 	}
@@ -154,9 +149,9 @@ func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceS
 		ID:                id,
 		Phase:             phaseOf(build),
 		WorkspaceName:     w.Name,
-		OwnerName:         shared(w.OwnerName),
-		OrganizationName:  shared(w.OrganizationName),
-		TemplateName:      shared(w.TemplateName),
+		OwnerName:         w.OwnerName,
+		OrganizationName:  w.OrganizationName,
+		TemplateName:      w.TemplateName,
 		LatestBuildID:     latest.ID,
 		LatestBuildStatus: latest.Status,
 		LatestBuildError:  build.Error,
@@ -180,12 +175,12 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 	return &aggregationv1alpha1.WorkspaceBuild{
 		ID:                  b.ID.String(),
 		Number:              b.Number,
-		Transition:          shared(string(b.Transition)),
-		Status:              shared(b.Status),
-		Reason:              shared(b.Reason),
+		Transition:          string(b.Transition),
+		Status:              b.Status,
+		Reason:              b.Reason,
 		Error:               b.Error,
-		TemplateVersionID:   shared(b.TemplateVersionID.String()),
-		TemplateVersionName: shared(b.TemplateVersionName),
+		TemplateVersionID:   b.TemplateVersionID.String(),
+		TemplateVersionName: b.TemplateVersionName,
 		CreatedAt:           ptr.To(registry.Seconds(b.CreatedAt)),
 	}
 }
