@@ -34,7 +34,7 @@ type live struct {
 	*coderdtest.Server
 	t                     *testing.T
 	board                 *syncstatus.Board
-	workspaces, templates *recordstest.Log
+	workspaces, templates *mirror.Log
 	registry              *prometheus.Registry
 	mirror                *mirror.Mirror
 	client                *coderd.Client
@@ -67,8 +67,8 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	l.client = client
 	provider := connections.NewStatic("team", client)
 	kept := recordstest.New(t)
-	l.workspaces = kept.Log(kept.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
-	l.templates = kept.Log(kept.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
+	l.workspaces = mirror.NewLog(kept, kept.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
+	l.templates = mirror.NewLog(kept, kept.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
 	metrics, err := mirror.NewMetrics(l.registry)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -17,7 +16,7 @@ import (
 )
 
 // deletions returns the keys that were removed after a revision.
-func deletions(log *recordstest.Log, after uint64) []string {
+func deletions(log *Log, after uint64) []string {
 	events := log.Since(after)
 	var keys []string
 	for _, e := range events {

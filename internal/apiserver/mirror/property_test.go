@@ -17,7 +17,6 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -228,7 +227,7 @@ func (c *chaos) trouble() {
 
 // watch checks each event.
 func (c *chaos) watch() {
-	for i, log := range []*recordstest.Log{c.workspaces, c.templates} {
+	for i, log := range []*Log{c.workspaces, c.templates} {
 		for _, e := range log.Since(c.read[i]) {
 			c.read[i] = e.Revision
 			if e.Object == nil {
@@ -247,7 +246,7 @@ func (c *chaos) watch() {
 }
 
 // prove checks that a deleted object is not in Coder.
-func (c *chaos) prove(e recordstest.LogEvent) {
+func (c *chaos) prove(e LogEvent) {
 	uid := e.Previous.Object.GetUID()
 	c.coder.mu.Lock()
 	defer c.coder.mu.Unlock()

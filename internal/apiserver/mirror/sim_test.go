@@ -59,7 +59,7 @@ type sim struct {
 	ticked  time.Time
 	running []*plane
 
-	workspaces, templates, users *recordstest.Log
+	workspaces, templates, users *Log
 	// deposed is true while another replica may hold the Lease.
 	deposed  bool
 	released map[string]bool
@@ -77,9 +77,9 @@ func newSim(t testing.TB, seed uint64) *sim {
 		released: map[string]bool{},
 	}
 	s.records = recordstest.NewWithClock(t, s.clock)
-	s.workspaces = s.records.Log(s.records.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
-	s.templates = s.records.Log(s.records.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
-	s.users = s.records.Log(s.records.Users, func() records.Object { return &aggregationv1alpha1.CoderUser{} })
+	s.workspaces = NewLog(s.records, s.records.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
+	s.templates = NewLog(s.records, s.records.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
+	s.users = NewLog(s.records, s.records.Users, func() records.Object { return &aggregationv1alpha1.CoderUser{} })
 	s.lead()
 	return s
 }
@@ -184,7 +184,7 @@ func (s *sim) ready(c *fakeCoder) func() bool {
 
 // objects returns the objects of a log in a namespace. It maps the name in Coder to the UID and
 // the version.
-func objects(log *recordstest.Log, namespace string) map[string]string {
+func objects(log *Log, namespace string) map[string]string {
 	all := map[string]string{}
 	for _, e := range log.Live() {
 		if e.Object.GetNamespace() == namespace {

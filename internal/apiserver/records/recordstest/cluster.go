@@ -81,11 +81,11 @@ func (c *Cluster) All() []records.Record {
 	return inOrder(c.records, "")
 }
 
-// Events returns all events in order.
+// Events returns all events in order. They must not be modified.
 func (c *Cluster) Events() []records.Event {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
-	return slices.Clone(c.events)
+	return slices.Clip(c.events)
 }
 
 // inOrder returns the records of a namespace, or of all namespaces, sorted by their keys.

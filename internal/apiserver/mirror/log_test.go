@@ -1,26 +1,24 @@
-package recordstest
+package mirror
 
 import (
 	"encoding/json"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 )
 
 // Log records the changes of the objects of one kind. A change of only the kept metadata is not
 // recorded.
 type Log struct {
-	Store   *records.Store
-	cluster *Cluster
+	store   *records.Store
+	cluster *recordstest.Cluster
 	create  func() records.Object
-
-	mu     sync.Mutex
-	read   int
-	live   map[string]*records.Entry
-	texts  map[string]string
-	events []LogEvent
+	read    int
+	live    map[string]*records.Entry
+	texts   map[string]string
+	events  []LogEvent
 }
 
 // LogEvent is one change.
@@ -32,19 +30,17 @@ type LogEvent struct {
 	Previous *records.Entry
 }
 
-// Log returns the Log of the objects of a Store.
-func (r *Records) Log(store *records.Store, create func() records.Object) *Log {
-	return &Log{Store: store, cluster: r.clusters[store.Kind()], create: create, live: map[string]*records.Entry{}, texts: map[string]string{}}
+// NewLog returns the Log of the objects of a Store.
+func NewLog(r *recordstest.Records, store *records.Store, create func() records.Object) *Log {
+	return &Log{store: store, cluster: r.Cluster(store.Kind()), create: create, live: map[string]*records.Entry{}, texts: map[string]string{}}
 }
 
 func (l *Log) follow() {
-	l.cluster.etcd.mu.Lock()
-	news := l.cluster.events[l.read:]
-	l.cluster.etcd.mu.Unlock()
+	news := l.cluster.Events()[l.read:]
 	l.read += len(news)
 	for i := range news {
 		record := &news[i].Record
-		key := l.Store.Key(record.Namespace, record.Name)
+		key := l.store.Key(record.Namespace, record.Name)
 		event := LogEvent{Key: key, Revision: uint64(len(l.events) + 1), Previous: l.live[key]}
 		switch {
 		case news[i].Type == watch.Deleted && event.Previous != nil:
@@ -65,31 +61,18 @@ func (l *Log) follow() {
 }
 
 // Head returns the number of events so far.
-func (l *Log) Head() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.follow()
-	return uint64(len(l.events))
-}
+func (l *Log) Head() uint64 { return uint64(len(l.Since(0))) }
 
 // Since returns the events after a Head.
 func (l *Log) Since(head uint64) []LogEvent {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.follow()
 	return l.events[head:]
 }
 
 // Live returns the current objects by their keys.
 func (l *Log) Live() map[string]*records.Entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.follow()
-	out := make(map[string]*records.Entry, len(l.live))
-	for key, entry := range l.live {
-		out[key] = entry
-	}
-	return out
+	return l.live
 }
 
 // Len returns the number of objects.
