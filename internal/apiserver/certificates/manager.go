@@ -7,17 +7,23 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
 const (
@@ -241,4 +247,77 @@ func (m *Manager) applyCA(ctx context.Context, bundle []byte) error {
 	}
 	log.FromContext(ctx).Info("Wrote the CA to the APIService", "apiService", apiServiceName)
 	return nil
+}
+
+// Provider provides the certificate to the server, and notifies it of changes.
+type Provider struct {
+	secret    string
+	mu        sync.RWMutex
+	leaf, key []byte
+	listeners []dynamiccertificates.Listener
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = (*Provider)(nil)
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (p *Provider) Name() string { return "Secret " + p.secret }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (p *Provider) CurrentCertKeyContent() (certificate, key []byte) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.leaf, p.key
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (p *Provider) AddListener(listener dynamiccertificates.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(p.listeners, listener)
+}
+
+func (p *Provider) filled() bool {
+	certificate, _ := p.CurrentCertKeyContent()
+	return len(certificate) > 0
+}
+
+// set replaces the certificate, and reports whether it has changed.
+func (p *Provider) set(certificate, key []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if bytes.Equal(p.leaf, certificate) && bytes.Equal(p.key, key) {
+		return false
+	}
+	p.leaf, p.key = certificate, key
+	for _, listener := range p.listeners {
+		listener.Enqueue()
+	}
+	return true
+}
+
+// Metrics exports the expiry of the serving certificates. A nil Metrics does nothing.
+type Metrics struct {
+	expiry *prometheus.GaugeVec
+}
+
+// NewMetrics returns registered Metrics.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "coder_k8s_certificate_expiry_timestamp_seconds",
+		Help: "Expiry time of the serving certificate, by the Secret that holds it. A certificate that is read from files has no series.",
+	}, []string{"secret"})}
+	return m, collector.Register(registerer, &m.expiry)
+}
+
+// serving sets the expiry of the certificate that is served from a Secret.
+func (m *Metrics) serving(secret string, chain []byte) {
+	if m == nil {
+		return
+	}
+	certificates, err := certutil.ParseCertsPEM(chain)
+	if err != nil {
+		m.expiry.DeleteLabelValues(secret)
+		return
+	}
+	m.expiry.WithLabelValues(secret).Set(float64(certificates[0].NotAfter.Unix()))
 }
