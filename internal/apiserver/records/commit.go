@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -121,11 +122,8 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 // rename a workspace that it built in advance instead of creating one. The record is removed before
 // the new one gets the id, so that no two objects have the same UID.
 func (s *Store) removeOther(ctx context.Context, key string, created Object) error {
-	if s.config.ControlPlane == nil {
-		return nil
-	}
 	namespace, _ := s.Locate(key)
-	controlPlane := types.NamespacedName{Namespace: namespace, Name: s.config.ControlPlane(created)}
+	controlPlane := types.NamespacedName{Namespace: namespace, Name: metadata.ControlPlaneOf(created).Name}
 	other, ok := s.Table.KeyOf(controlPlane, created.GetUID())
 	if !ok || other == key {
 		return nil
@@ -229,9 +227,7 @@ func (s *Store) put(ctx context.Context, key string, current *held, object Objec
 		return current, nil
 	}
 	next.spec.ID, next.spec.CoderName = string(object.GetUID()), natural
-	if s.config.ControlPlane != nil {
-		next.spec.ControlPlane = s.config.ControlPlane(object)
-	}
+	next.spec.ControlPlane = metadata.ControlPlaneOf(object).Name
 	return s.update(ctx, next, object)
 }
 
@@ -261,9 +257,7 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 			record.State = s.config.State(object)
 		}
 	}
-	if s.config.Pending != nil {
-		record.Pending = s.config.Pending(next.kept)
-	}
+	record.Pending = pending(next.kept)
 	return s.Table.write(next.key, func() (*held, error) {
 		err := s.config.Files.store(ctx, namespace, parts, next.spec.Files)
 		switch {

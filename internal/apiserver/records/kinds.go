@@ -36,10 +36,7 @@ func Users(cluster Cluster, replica, namespace string, c clock.PassiveClock) Con
 }
 
 func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
-	return Config{
-		Cluster: cluster, Replica: replica, HeartbeatNamespace: namespace, Clock: c, Pending: pending,
-		ControlPlane: func(o Object) string { return o.GetLabels()[aggregationv1alpha1.LabelControlPlaneName] },
-	}
+	return Config{Cluster: cluster, Replica: replica, HeartbeatNamespace: namespace, Clock: c}
 }
 
 // KeyPrefix returns the prefix of the keys of a resource.
@@ -51,7 +48,6 @@ func KeyPrefix(resource string) string {
 func pending(record *metadata.Record) string {
 	switch {
 	case record == nil:
-		return ""
 	case record.Pending():
 		return "create"
 	case record.DeletionTimestamp != nil:

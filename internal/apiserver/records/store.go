@@ -50,11 +50,8 @@ type Config struct {
 	NewObject func() Object
 	// Codec encodes and decodes objects. If nil, they are plain JSON.
 	Codec runtime.Codec
-	// ControlPlane returns the control plane of an object. State and Pending return text for the
-	// print columns of its record. They may be nil.
-	ControlPlane func(Object) string
-	State        func(Object) string
-	Pending      func(*metadata.Record) string
+	// State returns text for a print column of the record of an object. It may be nil.
+	State func(Object) string
 	// Files stores the files of templates. If nil, they stay in the record.
 	Files *Files
 	// Replica is the name of this replica, and HeartbeatNamespace the namespace of its heartbeat.
