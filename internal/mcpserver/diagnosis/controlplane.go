@@ -22,17 +22,13 @@ import (
 // does not exist or the caller may not read it. Other objects that cannot be read are gaps
 // in the report.
 func ControlPlane(ctx context.Context, kube *callers.Kube, namespace, name string) (*Report, error) {
-	return examiner{kube, timeLimit}.controlPlane(ctx, namespace, name)
-}
-
-func (e examiner) controlPlane(ctx context.Context, namespace, name string) (*Report, error) {
-	bounded, cancel := context.WithTimeout(ctx, e.limit)
+	bounded, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	err := e.kube.Get(bounded, client.ObjectKey{Namespace: namespace, Name: name}, cp)
+	err := kube.Get(bounded, client.ObjectKey{Namespace: namespace, Name: name}, cp)
 	var f *controlPlaneFacts
 	if err == nil {
-		g := &gathering{kube: e.kube}
+		g := &gathering{kube: kube}
 		f = g.controlPlane(bounded, cp)
 		// If the caller canceled, return its error instead of a report with gaps.
 		err = ctx.Err()
@@ -165,7 +161,7 @@ func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.Coder
 	for i := range list.Items {
 		failed[i].object = &list.Items[i]
 		all.Go(func() {
-			failed[i].log = g.buildLog(ctx, templateLogs, templates, cp.Namespace, list.Items[i].Name, nil)
+			failed[i].log = g.buildLog(ctx, templates, cp.Namespace, list.Items[i].Name, nil)
 		})
 	}
 	all.Wait()

@@ -3,10 +3,10 @@ package diagnosis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,22 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // timeLimit limits the time for gathering. Data that was not read by then is a gap.
 const timeLimit = 8 * time.Second
-
-// examiner diagnoses objects with the permissions of the caller in the context.
-type examiner struct {
-	kube *callers.Kube
-	// limit is the time limit for gathering.
-	limit time.Duration
-}
 
 // gathering reads the data in parts that run concurrently. Each part must write to its own
 // fields.
@@ -53,8 +46,12 @@ func (g *gathering) wait() []gap {
 	return slices.Compact(g.gaps)
 }
 
-func (g *gathering) miss(ctx context.Context, call *toolset.CallError) {
-	g.note(gap{call.Resource, toolset.Gap(ctx, call)})
+// miss adds a gap for an error of a request, and none for nil.
+func (g *gathering) miss(ctx context.Context, err error) {
+	var call *toolset.CallError
+	if errors.As(err, &call) {
+		g.note(gap{call.Resource, toolset.Gap(ctx, call)})
+	}
 }
 
 func (g *gathering) note(missing gap) {
@@ -190,46 +187,24 @@ func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []con
 }
 
 func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) string {
-	query := url.Values{
-		"container":  {s.Status.Name},
-		"tailLines":  {strconv.Itoa(containerLogLines)},
-		"limitBytes": {strconv.Itoa(containerLogBytes)},
-	}
-	if previous {
-		query.Set("previous", "true")
-	}
-	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.Pod.Namespace, pods, s.Pod.Name, "log")
-	words, err := g.rawTail(ctx, path, query, containerLogLines)
+	log := toolset.PodLog(s.Pod.Namespace, s.Pod.Name, &corev1.PodLogOptions{
+		Container: s.Status.Name, Previous: previous,
+		TailLines: ptr.To[int64](containerLogLines), LimitBytes: ptr.To[int64](containerLogBytes),
+	})
+	text, _, err := log.Tail(ctx, g.kube, containerLogLines, logBytes)
 	// 400 means that there is no such log yet or any more, 404 that the pod was deleted.
-	if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
-		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.Pod.Namespace, Name: s.Pod.Name, Err: err})
+	if !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
+		g.miss(ctx, err)
 	}
-	return words
+	return text
 }
 
 // buildLog returns the end of the build log of a workspace or template. A missing log is a
 // gap, because buildLog is only called if there was a build.
-func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string, query url.Values) string {
-	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, kind, name, "log")
-	words, err := g.rawTail(ctx, path, query, buildLogLines)
-	if err != nil {
-		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err})
-	}
-	return words
-}
-
-// rawTail returns the last lines of a text that the API serves.
-func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, lines int) (string, error) {
-	reader, err := g.kube.Raw.Get(ctx, path, query)
-	if err != nil {
-		return "", err
-	}
-	defer reader.Close()
-	kept, _, err := toolset.ReadTail(reader, lines, logBytes)
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", path, err)
-	}
-	return toolset.CleanText(kept), nil
+func (g *gathering) buildLog(ctx context.Context, resource, namespace, name string, query url.Values) string {
+	text, _, err := toolset.Aggregated(resource, namespace, name, "log", query).Tail(ctx, g.kube, buildLogLines, logBytes)
+	g.miss(ctx, err)
+	return text
 }
 
 // hasStarted reports whether the current container has started, so that it has a log.

@@ -320,7 +320,7 @@ func TestTimeIsUp(t *testing.T) { synctest.Test(t, testTimeIsUp) }
 func testTimeIsUp(t *testing.T) {
 	w := crashFixture()
 	w.slow = []string{events, pods, replicaSets}
-	r, err := examiner{w.kube(t), 50 * time.Millisecond}.controlPlane(asAlice(t), "coder", "coder")
+	r, err := ControlPlane(asAlice(t), w.kube(t), "coder", "coder")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func testTimeIsUp(t *testing.T) {
 		t.Errorf("%s\n%s", r.Summary, got)
 	}
 	w.slow = []string{workspaces}
-	if _, err := (examiner{w.kube(t), 50 * time.Millisecond}).workspace(asAlice(t), "coder", "coder.ada.dev"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Workspace(asAlice(t), w.kube(t), "coder", "coder.ada.dev"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -24,15 +24,11 @@ import (
 // this cluster, and its control plane. It returns an error only if the workspace cannot be
 // read. If the aggregated API is unavailable (503), it returns a report about that.
 func Workspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*Report, error) {
-	return examiner{kube, timeLimit}.workspace(ctx, namespace, name)
-}
-
-func (e examiner) workspace(ctx context.Context, namespace, name string) (*Report, error) {
-	bounded, cancel := context.WithTimeout(ctx, e.limit)
+	bounded, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	g := &gathering{kube: e.kube}
+	g := &gathering{kube: kube}
 	ws := &aggregationv1alpha1.CoderWorkspace{}
-	err := e.kube.Get(bounded, client.ObjectKey{Namespace: namespace, Name: name}, ws)
+	err := kube.Get(bounded, client.ObjectKey{Namespace: namespace, Name: name}, ws)
 	if apierrors.IsServiceUnavailable(err) {
 		if report := g.unavailable(bounded, namespace, name, err); ctx.Err() == nil {
 			return report, nil
@@ -136,10 +132,10 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 	g.parts.Go(func() { g.templateOf(ctx, f) })
 	g.parts.Go(func() {
 		if status := ws.Status.LatestBuildStatus; ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, status) {
-			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, nil)
+			f.buildLog = g.buildLog(ctx, workspaces, ws.Namespace, ws.Name, nil)
 		}
 		if agent, failed := failedAgent(ws); failed {
-			f.scriptLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
+			f.scriptLog = g.buildLog(ctx, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
 		}
 	})
 	g.parts.Go(func() {
@@ -228,7 +224,7 @@ func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
 	}
 	f.template, f.templateMissing = tmpl, tmpl == nil
 	if tmpl != nil && tmpl.Status.LatestVersionStatus == versionFailed {
-		f.versionLog = g.buildLog(ctx, templateLogs, templates, tmpl.Namespace, tmpl.Name, nil)
+		f.versionLog = g.buildLog(ctx, templates, tmpl.Namespace, tmpl.Name, nil)
 	}
 }
 

@@ -65,11 +65,11 @@ func FuzzParseAddress(f *testing.F) {
 			return
 		}
 		again, ok := parseAddress(a.String())
-		if !ok || again.String() != a.String() || again.partPath("x") != a.partPath("x") || again.file != a.file {
+		if !ok || again.String() != a.String() || again.subresource("x").Path() != a.subresource("x").Path() || again.file != a.file {
 			t.Errorf("%q is %+v, and its own URI %q is %+v", uri, a, a.String(), again)
 		}
-		if a.name != "" && (path.Clean(a.partPath("x")) != a.partPath("x") || strings.Count(a.partPath("x"), "/") != 8) {
-			t.Errorf("%q leads to %q", uri, a.partPath("x"))
+		if a.name != "" && (path.Clean(a.subresource("x").Path()) != a.subresource("x").Path() || strings.Count(a.subresource("x").Path(), "/") != 8) {
+			t.Errorf("%q leads to %q", uri, a.subresource("x").Path())
 		}
 	})
 }

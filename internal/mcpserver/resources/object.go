@@ -133,7 +133,8 @@ func (r *Resources) file(ctx context.Context, a address) (*mcp.ResourceContents,
 
 // archived reads a file from the archive of a template's source.
 func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
-	stream, err := r.open(ctx, a, "files")
+	source := a.subresource("files")
+	stream, err := source.Open(ctx, r.kube)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 			return nil, errMissing
 		}
 		if err != nil {
-			return nil, a.partFailed("files", err)
+			return nil, source.Failed(err)
 		}
 		if header.Typeflag != tar.TypeReg || path.Clean(header.Name) != a.file {
 			continue
@@ -153,7 +154,7 @@ func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 		// One byte more than the limit, to detect a file that is too long.
 		content, err := io.ReadAll(io.LimitReader(archive, maxBytes+1))
 		if err != nil {
-			return nil, a.partFailed("files", err)
+			return nil, source.Failed(err)
 		}
 		return content, nil
 	}

@@ -3,7 +3,6 @@ package resources
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
@@ -139,40 +137,18 @@ const (
 )
 
 func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, error) {
-	stream, err := r.open(ctx, a, "log")
+	lines, cut, err := a.subresource("log").Tail(ctx, r.kube, logLines, logBytes)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = stream.Close() }()
-	lines, cut, err := toolset.ReadTail(stream, logLines, logBytes)
-	if err != nil {
-		return nil, a.partFailed("log", err)
-	}
-	lines = toolset.CleanText(lines)
 	if cut {
 		lines = "(older lines are left out; get_build_logs returns more)\n" + lines
 	}
 	return &mcp.ResourceContents{MIMEType: textType, Text: "(" + toolset.Untrusted + ")\n" + lines}, nil
 }
 
-// open requests a subresource of the object. The caller must close the reader.
-func (r *Resources) open(ctx context.Context, a address, subresource string) (io.ReadCloser, error) {
-	stream, err := r.kube.Raw.Get(ctx, a.partPath(subresource), nil)
-	if err != nil {
-		return nil, a.partFailed(subresource, err)
-	}
-	return stream, nil
-}
-
-func (a address) partPath(subresource string) string {
-	return callers.SubresourcePath(a.collection.kind.GroupVersion(), a.namespace, a.collection.resource, a.name, subresource)
-}
-
-// partFailed returns the error of a failed request for a subresource.
-func (a address) partFailed(subresource string, err error) error {
-	return &toolset.CallError{
-		Verb: "get", Resource: a.collection.resource + "/" + subresource, Namespace: a.namespace, Name: a.name, Err: err,
-	}
+func (a address) subresource(name string) toolset.Subresource {
+	return toolset.Aggregated(a.collection.resource, a.namespace, a.name, name, nil)
 }
 
 // mostEvents is the maximum number of Events in an answer.

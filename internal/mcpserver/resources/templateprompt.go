@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -58,14 +59,14 @@ func reviewTemplate(ctx context.Context, kube *callers.Kube, of subject) (string
 	var both sync.WaitGroup
 	both.Go(func() {
 		var list aggregationv1alpha1.CoderTemplateParameterList
-		err := readPart(ctx, kube, of, "parameters", nil, &list)
+		err := of.subresource("parameters", nil).Decode(ctx, kube, &list)
 		redactParameters(&list)
-		parameters = part(ctx, of, "parameters", list, err)
+		parameters = part(ctx, "parameters", list, err)
 	})
 	both.Go(func() {
 		var list aggregationv1alpha1.CoderTemplateVersionList
-		err := readPart(ctx, kube, of, "versions", url.Values{"limit": {strconv.Itoa(shownVersions)}}, &list)
-		versions = part(ctx, of, "versions", list, err)
+		err := of.subresource("versions", url.Values{"limit": {strconv.Itoa(shownVersions)}}).Decode(ctx, kube, &list)
+		versions = part(ctx, "versions", list, err)
 	})
 	both.Wait()
 	facts := block("what Coder says of the template", "json", state(tmpl)) + "\n" + parameters + "\n" + versions
@@ -107,14 +108,15 @@ func redactParameters(list *aggregationv1alpha1.CoderTemplateParameterList) {
 	}
 }
 
+func (of subject) subresource(name string, query url.Values) toolset.Subresource {
+	return toolset.Aggregated("codertemplates", of.namespace, of.name, name, query)
+}
+
 // part returns a block with the content of a subresource, or a line that says why it is
 // missing.
-func part(ctx context.Context, of subject, name string, answer any, err error) string {
-	if err != nil {
-		gap := toolset.Gap(ctx, &toolset.CallError{
-			Verb: "get", Resource: "codertemplates/" + name, Namespace: of.namespace, Name: of.name, Err: err,
-		})
-		return fmt.Sprintf("The %s are missing here: %s.\n", name, gap)
+func part(ctx context.Context, name string, answer any, err error) string {
+	if call := (*toolset.CallError)(nil); errors.As(err, &call) {
+		return fmt.Sprintf("The %s are missing here: %s.\n", name, toolset.Gap(ctx, call))
 	}
 	raw, err := json.MarshalIndent(answer, "", "  ")
 	if err != nil {
@@ -125,12 +127,6 @@ func part(ctx context.Context, of subject, name string, answer any, err error) s
 		words, note = strings.ToValidUTF8(words[:mostPartBytes], ""), ", of which the end is left out"
 	}
 	return block("its "+name+note, "json", words)
-}
-
-// readPart reads a subresource of the template.
-func readPart(ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values, into any) error {
-	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
-	return kube.ReadJSON(ctx, path, query, into)
 }
 
 // files returns blocks with the files of a template: Terraform first, then the rest by

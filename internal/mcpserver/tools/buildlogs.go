@@ -3,13 +3,9 @@ package tools
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
-	"strings"
 
-	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -71,7 +67,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	}
 	out := getBuildLogsOutput{Build: build}
 	lines, bytes := buildLogSize(in.TailLines)
-	if out.Logs, out.Truncated, err = log.tail(ctx, call, lines, bytes); err != nil {
+	if out.Logs, out.Truncated, err = log.Tail(ctx, call.Kube, lines, bytes); err != nil {
 		return getBuildLogsOutput{}, err
 	}
 	switch {
@@ -84,13 +80,13 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 }
 
 // find returns the build's details, as far as they are known, and the location of its log.
-func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, buildLog, error) {
+func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, toolset.Subresource, error) {
 	if in.Template != "" {
 		return in.findVersion(ctx, call)
 	}
 	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Workspace)
 	if err != nil {
-		return loggedBuild{}, buildLog{}, err
+		return loggedBuild{}, toolset.Subresource{}, err
 	}
 	build := loggedBuild{Number: in.Build}
 	if b := ws.Status.LatestBuild; b != nil && (in.Build == 0 || in.Build == b.Number) {
@@ -99,95 +95,28 @@ func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (logge
 			Status: b.Status, Error: excerpt(b.Error),
 		}
 	}
-	log := buildLog{subresource: subresource{workspacePlural, in.Namespace, in.Workspace, "log"}}
+	var query url.Values
 	if in.Agent != "" {
-		log.query = url.Values{"source": {"agent"}, "agent": {in.Agent}}
+		query = url.Values{"source": {"agent"}, "agent": {in.Agent}}
 	} else if build.Number != 0 {
 		// Requests the build by number, so that the log belongs to the build described
 		// above even if a newer one has started.
-		log.query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
+		query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
 	}
-	return build, log, nil
+	return build, toolset.Aggregated(workspacePlural, in.Namespace, in.Workspace, "log", query), nil
 }
 
-func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call) (loggedBuild, buildLog, error) {
+func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call) (loggedBuild, toolset.Subresource, error) {
 	version, err := findTemplateVersion(ctx, call, in.Namespace, in.Template, in.VersionID)
 	if err != nil {
-		return loggedBuild{}, buildLog{}, err
+		return loggedBuild{}, toolset.Subresource{}, err
 	}
 	build := loggedBuild{Version: toolset.CleanText(version.Name), VersionID: version.ID, Status: version.Status, Error: excerpt(version.Error)}
 	return build, templateLog(in.Namespace, in.Template, version.ID), nil
 }
 
-// subresource is a subresource of a workspace or a template: a log, or a list of related
-// items.
-type subresource struct {
-	plural, namespace, object, name string
-}
-
-// open requests the subresource with the caller's permissions. The caller must close the
-// reader.
-func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Values) (io.ReadCloser, error) {
-	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
-		return nil, err
-	}
-	body, err := call.Kube.Raw.Get(ctx, s.path(), query)
-	if err != nil {
-		return nil, s.failed(err)
-	}
-	return body, nil
-}
-
-func (s subresource) decode(ctx context.Context, call *toolset.Call, query url.Values, into any) error {
-	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
-		return err
-	}
-	if err := call.Kube.ReadJSON(ctx, s.path(), query, into); err != nil {
-		return s.failed(err)
-	}
-	return nil
-}
-
-func (s subresource) path() string {
-	return callers.SubresourcePath(aggregationv1alpha1.GroupVersion, s.namespace, s.plural, s.object, s.name)
-}
-
-func (s subresource) failed(err error) error {
-	return callError("get", s.plural+"/"+s.name+"."+aggregationGroup, s.namespace, s.object, err)
-}
-
-func templateLog(namespace, name, version string) buildLog {
-	return buildLog{subresource: subresource{templatePlural, namespace, name, "log"}, query: url.Values{"version": {version}}}
-}
-
-type buildLog struct {
-	subresource
-	query url.Values
-}
-
-// tail returns the newest lines. cut reports whether older ones were left out.
-func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int) (kept string, cut bool, err error) {
-	body, err := l.open(ctx, call, l.query)
-	if err != nil {
-		return "", false, err
-	}
-	defer body.Close()
-	if kept, cut, err = readTail(body, lines, bytes); err != nil {
-		return "", false, l.failed(err)
-	}
-	return kept, cut, nil
-}
-
-// readTail returns the newest lines of a log, cleaned. cut reports whether older ones were
-// left out.
-func readTail(log io.Reader, lines, bytes int) (kept string, cut bool, err error) {
-	raw, cut, err := toolset.ReadTail(log, lines, bytes)
-	if err != nil {
-		return "", false, err
-	}
-	// Redaction can make a text longer.
-	kept, cutAgain, err := toolset.ReadTail(strings.NewReader(toolset.CleanText(raw)), lines, bytes)
-	return kept, cut || cutAgain, err
+func templateLog(namespace, name, version string) toolset.Subresource {
+	return toolset.Aggregated(templatePlural, namespace, name, "log", url.Values{"version": {version}})
 }
 
 // buildLogSize returns the limits for a log excerpt. The byte limit grows in proportion to

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -205,7 +204,15 @@ func getPodLogs(ctx context.Context, call *toolset.Call, in getPodLogsInput) (ge
 		return getPodLogsOutput{}, err
 	}
 	lines, bytes := bounded(in.TailLines, defaultLogLines, maxLogLines), bounded(in.LimitBytes, defaultLogBytes, maxLogBytes)
-	logs, cut, err := readLog(ctx, call.Kube, in, container, lines, bytes)
+	options := &corev1.PodLogOptions{
+		Container: container, Previous: in.Previous,
+		// One more line than is kept shows whether the log is longer.
+		TailLines: ptr.To(int64(lines) + 1),
+	}
+	if in.SinceSeconds > 0 {
+		options.SinceSeconds = &in.SinceSeconds
+	}
+	logs, cut, err := toolset.PodLog(in.Namespace, in.Name, options).Tail(ctx, call.Kube, lines, bytes)
 	if err != nil {
 		return getPodLogsOutput{}, err
 	}
@@ -255,26 +262,4 @@ func containerNames(p *corev1.Pod) []string {
 		names = append(names, c.Name)
 	}
 	return names
-}
-
-// readLog returns the newest lines of a log. It requests one more line than it keeps, to
-// find out whether the log is longer.
-func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, container string, lines, bytes int) (logs string, cut bool, err error) {
-	query := url.Values{"tailLines": {strconv.Itoa(lines + 1)}}
-	if container != "" {
-		query.Set("container", container)
-	}
-	if in.Previous {
-		query.Set("previous", "true")
-	}
-	if in.SinceSeconds > 0 {
-		query.Set("sinceSeconds", strconv.FormatInt(in.SinceSeconds, 10))
-	}
-	stream, err := kube.Raw.Get(ctx, callers.SubresourcePath(corev1.SchemeGroupVersion, in.Namespace, "pods", in.Name, "log"), query)
-	if err != nil {
-		return "", false, callError("get", "pods/log", in.Namespace, in.Name, err)
-	}
-	defer stream.Close()
-	logs, cut, err = readTail(stream, lines, bytes)
-	return logs, cut, callError("get", "pods/log", in.Namespace, in.Name, err)
 }

@@ -167,7 +167,7 @@ type templateParameter struct {
 func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string, limit int) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
 	var list aggregationv1alpha1.CoderTemplateVersionList
 	query := url.Values{"limit": {strconv.Itoa(limit)}, "archived": {"true"}}
-	err := subresource{templatePlural, namespace, name, "versions"}.decode(ctx, call, query, &list)
+	err := toolset.Aggregated(templatePlural, namespace, name, "versions", query).Decode(ctx, call.Kube, &list)
 	return list.Items, err
 }
 
@@ -205,7 +205,7 @@ func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, t
 
 func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
 	var list aggregationv1alpha1.CoderTemplateParameterList
-	err := subresource{templatePlural, tmpl.Namespace, tmpl.Name, "parameters"}.decode(ctx, call, nil, &list)
+	err := toolset.Aggregated(templatePlural, tmpl.Namespace, tmpl.Name, "parameters", nil).Decode(ctx, call.Kube, &list)
 	if err != nil {
 		return d.without(ctx, err)
 	}

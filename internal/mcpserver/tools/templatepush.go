@@ -292,7 +292,7 @@ func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, 
 		// Prefer the version of this push: somebody else may have pushed a newer one.
 		version = source.VersionID
 	}
-	if logs, _, err := templateLog(tmpl.Namespace, tmpl.Name, version).tail(ctx, call, failedBuildLogLines, failedBuildLogBytes); err == nil {
+	if logs, _, err := templateLog(tmpl.Namespace, tmpl.Name, version).Tail(ctx, call.Kube, failedBuildLogLines, failedBuildLogBytes); err == nil {
 		out.Logs = logs
 	}
 }
