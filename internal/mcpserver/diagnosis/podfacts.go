@@ -258,11 +258,15 @@ func concerning(all []corev1.Event, concerned func(object corev1.ObjectReference
 func describeEvents(all []corev1.Event) []Event {
 	described := make([]Event, 0, len(all))
 	for i := range all {
-		e := &all[i]
-		described = append(described, Event{
-			Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
-			Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: oneLine(e.Message, longestMessage),
-		})
+		described = append(described, DescribeEvent(&all[i], oneLine(all[i].Message, longestMessage)))
 	}
 	return described
+}
+
+// DescribeEvent describes an Event with its cleaned message.
+func DescribeEvent(e *corev1.Event, message string) Event {
+	return Event{
+		Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
+		Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: message,
+	}
 }

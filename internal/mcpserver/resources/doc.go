@@ -5,7 +5,8 @@
 // model would otherwise have to request with its first tool calls.
 //
 // Invariants: everything is read with the caller's permissions, at the time of the request.
-// An answer has at most 256 KiB and says if something was left out. Values of environment
+// An answer has at most 256 KiB and says if something was left out. Pods and Events have the
+// form in which the tools return them. Values of environment
 // variables, of Terraform variables and of program arguments are never shown
 // (redaction.go). For an object that does not exist, the error is ResourceNotFoundError;
 // any other error is one sentence. A watch ends with its context and leaves no goroutine

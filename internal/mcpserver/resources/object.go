@@ -2,9 +2,7 @@ package resources
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,22 +75,21 @@ func summarizeFiles(obj *unstructured.Unstructured) error {
 	return unstructured.SetNestedMap(obj.Object, files, "spec", "files")
 }
 
-// encode returns the JSON of an answer, marked as data. HTML characters are not escaped:
-// models read "<" more easily than its escape, and the answer is not embedded in HTML.
+// encode returns the JSON of an answer, marked as data.
 func encode(answer any) (string, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(answer); err != nil {
-		return "", fmt.Errorf("bug: encoding a resource: %w", err)
-	}
-	return string(toolset.Marked(bytes.TrimSpace(out.Bytes()))), nil
+	body, err := toolset.JSON(answer)
+	return string(toolset.Marked(body)), err
 }
 
-// fitting encodes the answer for as many of the first items as fit into maxBytes.
-func fitting[T any](items []T, answer func(shown []T) any) (*mcp.ResourceContents, error) {
+// fitting encodes a list of as many of the first items as fit into maxBytes. notice says what
+// is left out if that many are shown, or returns "".
+func fitting[T any](key string, items []T, notice func(shown int) string) (*mcp.ResourceContents, error) {
 	for {
-		body, err := encode(answer(items))
+		answer := map[string]any{key: items}
+		if left := notice(len(items)); left != "" {
+			answer["truncated"], answer["notice"] = true, left
+		}
+		body, err := encode(answer)
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +98,13 @@ func fitting[T any](items []T, answer func(shown []T) any) (*mcp.ResourceContent
 		}
 		items = items[:len(items)/2]
 	}
+}
+
+func noticeIf(more bool, notice string) string {
+	if more {
+		return notice
+	}
+	return ""
 }
 
 // maxSourceBytes limits how much of a template's archive is read. Coder accepts archives of

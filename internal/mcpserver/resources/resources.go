@@ -163,12 +163,6 @@ type controlPlane struct {
 	Version string `json:"version,omitempty"`
 }
 
-type controlPlaneList struct {
-	ControlPlanes []controlPlane `json:"controlPlanes"`
-	Truncated     bool           `json:"truncated,omitempty"`
-	Notice        string         `json:"notice,omitempty"`
-}
-
 func (r *Resources) controlPlanes(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	list := &coderv1alpha1.CoderControlPlaneList{}
 	if err := r.kube.List(ctx, list, client.InNamespace(a.namespace), client.Limit(mostControlPlanes)); err != nil {
@@ -178,13 +172,9 @@ func (r *Resources) controlPlanes(ctx context.Context, a address) (*mcp.Resource
 	for _, cp := range list.Items {
 		items = append(items, describeControlPlane(a.collection, cp))
 	}
-	return fitting(items, func(shown []controlPlane) any {
-		answer := controlPlaneList{ControlPlanes: shown}
-		if len(shown) < len(items) || list.Continue != "" {
-			answer.Truncated = true
-			answer.Notice = "there are more; read coder://controlplanes/{namespace} for those of one namespace, or call list_control_planes"
-		}
-		return answer
+	return fitting("controlPlanes", items, func(shown int) string {
+		return noticeIf(shown < len(items) || list.Continue != "",
+			"there are more; read coder://controlplanes/{namespace} for those of one namespace, or call list_control_planes")
 	})
 }
 

@@ -172,10 +172,14 @@ func TestPods(t *testing.T) {
 	others.Name, others.Labels = "test-1", coderv1alpha1.ControlPlaneLabels("test")
 	w := newWorld(t, newControlPlane("coder", "prod"), newControlPlane("coder", "idle"), mine, others)
 	want := map[string]any{"pods": []any{map[string]any{
-		"name": "prod-7d4f8b9c6-abcde", "phase": "Running", "ready": "1/2", "restarts": 4.0, "node": "n1", "started": "2030-01-01T00:00:00Z",
+		"name": "prod-7d4f8b9c6-abcde", "namespace": "coder", "phase": "Running", "readyContainers": 1.0, "totalContainers": 2.0, "nodeName": "n1",
+		"startTime": "2030-01-01T00:00:00Z",
 		"containers": []any{
-			map[string]any{"name": "coder", "image": "coder:1", "ready": false, "state": "CrashLoopBackOff: password=[redacted]", "last": "Error, exit code 1"},
-			map[string]any{"name": "sidecar", "image": "s:1", "ready": true, "state": "running"},
+			map[string]any{
+				"name": "coder", "image": "coder:1", "ready": false, "restarts": 3.0, "state": "waiting", "reason": "CrashLoopBackOff", "message": "password=[redacted]",
+				"lastTermination": map[string]any{"exitCode": 1.0, "reason": "Error"},
+			},
+			map[string]any{"name": "sidecar", "image": "s:1", "ready": true, "restarts": 1.0, "state": "running"},
 		},
 	}}}
 	if diff := cmp.Diff(want, w.readJSON(t, "coder://controlplanes/coder/prod/pods")); diff != "" {

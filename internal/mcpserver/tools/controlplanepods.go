@@ -28,9 +28,9 @@ type listControlPlanePodsInput struct {
 	Cursor    string `json:"cursor,omitempty"`
 }
 
-// pod is the list entry of a pod. Reason and Message describe a problem of the whole pod,
+// Pod is the list entry of a pod. Reason and Message describe a problem of the whole pod,
 // for example that it cannot be scheduled or was evicted.
-type pod struct {
+type Pod struct {
 	Name            string         `json:"name"`
 	Namespace       string         `json:"namespace"`
 	Phase           string         `json:"phase"`
@@ -41,44 +41,46 @@ type pod struct {
 	DeletingSince   string         `json:"deletingSince,omitempty"`
 	Reason          string         `json:"reason,omitempty"`
 	Message         string         `json:"message,omitempty"`
-	Containers      []podContainer `json:"containers"`
+	Containers      []PodContainer `json:"containers"`
 }
 
-// podContainer is a container of a pod. State is waiting, running or terminated.
-type podContainer struct {
+// PodContainer is a container of a pod. State is waiting, running or terminated.
+type PodContainer struct {
 	Name     string       `json:"name"`
+	Image    string       `json:"image,omitempty"`
 	Init     bool         `json:"init,omitempty"`
 	Ready    bool         `json:"ready"`
 	Restarts int32        `json:"restarts"`
 	State    string       `json:"state"`
 	Reason   string       `json:"reason,omitempty"`
 	Message  string       `json:"message,omitempty"`
-	Last     *termination `json:"lastTermination,omitempty"`
+	Last     *Termination `json:"lastTermination,omitempty"`
 }
 
-type termination struct {
+// Termination describes how a container ended.
+type Termination struct {
 	ExitCode   int32  `json:"exitCode"`
 	Reason     string `json:"reason,omitempty"`
 	Message    string `json:"message,omitempty"`
 	FinishedAt string `json:"finishedAt,omitempty"`
 }
 
-func listControlPlanePods(ctx context.Context, call *toolset.Call, in listControlPlanePodsInput) (listOutput[pod], error) {
+func listControlPlanePods(ctx context.Context, call *toolset.Call, in listControlPlanePodsInput) (listOutput[Pod], error) {
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
-		return listOutput[pod]{}, err
+		return listOutput[Pod]{}, err
 	}
 	page, err := toolset.NewPageWithin(in.Limit, in.Cursor, defaultPods, maxPods)
 	if err != nil {
-		return listOutput[pod]{}, err
+		return listOutput[Pod]{}, err
 	}
 	options := page.Options(in.Namespace)
 	options.LabelSelector, err = labels.ValidatedSelectorFromSet(coderv1alpha1.ControlPlaneLabels(in.Name))
 	if err != nil {
-		return listOutput[pod]{}, toolset.UsageError("name is not a valid name of a control plane; list_control_planes shows all names")
+		return listOutput[Pod]{}, toolset.UsageError("name is not a valid name of a control plane; list_control_planes shows all names")
 	}
 	var list corev1.PodList
 	if err := call.Kube.List(ctx, &list, options); err != nil {
-		return listOutput[pod]{}, callError("list", "pods", in.Namespace, "", err)
+		return listOutput[Pod]{}, callError("list", "pods", in.Namespace, "", err)
 	}
 	if len(list.Items) == 0 {
 		// An empty list means either that the control plane has no pods or that it does not
@@ -86,13 +88,13 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 		// the control plane gets the empty list.
 		cp, err := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
 		if apierrors.IsNotFound(err) {
-			return listOutput[pod]{}, err
+			return listOutput[Pod]{}, err
 		}
 		if err := listAdoptedPods(ctx, call.Kube, cp, options, &list); err != nil {
-			return listOutput[pod]{}, err
+			return listOutput[Pod]{}, err
 		}
 	}
-	return onePage(page, list.Items, list.Continue, describePod), nil
+	return onePage(page, list.Items, list.Continue, DescribePod), nil
 }
 
 // listAdoptedPods lists the pods of a control plane whose Deployment was adopted; such pods
@@ -110,11 +112,12 @@ func listAdoptedPods(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.
 	return callError("list", "pods", cp.Namespace, "", kube.List(ctx, list, options))
 }
 
-func describePod(p *corev1.Pod) pod {
-	d := pod{
+// DescribePod describes a pod for an answer.
+func DescribePod(p *corev1.Pod) Pod {
+	d := Pod{
 		Name: p.Name, Namespace: p.Namespace, Phase: string(p.Status.Phase), NodeName: p.Spec.NodeName,
 		TotalContainers: len(p.Spec.Containers), StartTime: timestampOf(p.Status.StartTime), DeletingSince: timestampOf(p.DeletionTimestamp),
-		Containers: make([]podContainer, 0, len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses)),
+		Containers: make([]PodContainer, 0, len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses)),
 	}
 	d.Reason, d.Message = podTrouble(p)
 	for i := range p.Status.InitContainerStatuses {
@@ -146,8 +149,8 @@ func podTrouble(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-func describeContainer(s *corev1.ContainerStatus) podContainer {
-	c := podContainer{Name: s.Name, Ready: s.Ready, Restarts: s.RestartCount}
+func describeContainer(s *corev1.ContainerStatus) PodContainer {
+	c := PodContainer{Name: s.Name, Image: s.Image, Ready: s.Ready, Restarts: s.RestartCount}
 	switch {
 	case s.State.Running != nil:
 		c.State = "running"
@@ -160,7 +163,7 @@ func describeContainer(s *corev1.ContainerStatus) podContainer {
 		}
 	}
 	if ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated); ended != nil {
-		c.Last = &termination{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: excerpt(ended.Message), FinishedAt: timestampOf(&ended.FinishedAt)}
+		c.Last = &Termination{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: excerpt(ended.Message), FinishedAt: timestampOf(&ended.FinishedAt)}
 	}
 	return c
 }

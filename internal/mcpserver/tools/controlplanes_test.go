@@ -112,20 +112,20 @@ func TestListControlPlanePodsShowsTheContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := listOutput[pod]{Items: []pod{
+	want := listOutput[Pod]{Items: []Pod{
 		{
 			Name: "coder-1", Namespace: "coder", Phase: "Running", NodeName: "node-1", ReadyContainers: 1, TotalContainers: 2, StartTime: noonUTC,
-			Containers: []podContainer{
-				{Name: "init", Init: true, Ready: true, State: "terminated", Last: &termination{Reason: "Completed", FinishedAt: noonUTC}},
+			Containers: []PodContainer{
+				{Name: "init", Init: true, Ready: true, State: "terminated", Last: &Termination{Reason: "Completed", FinishedAt: noonUTC}},
 				{
 					Name: "coder", Restarts: 4, State: "waiting", Reason: "CrashLoopBackOff", Message: hostileClean,
-					Last: &termination{ExitCode: 1, Reason: "Error", Message: hostileClean, FinishedAt: noonUTC},
+					Last: &Termination{ExitCode: 1, Reason: "Error", Message: hostileClean, FinishedAt: noonUTC},
 				},
 				{Name: "sidecar", Ready: true, State: "running"},
 			},
 		},
-		{Name: "coder-2", Namespace: "coder", Phase: "Pending", TotalContainers: 1, Reason: "Unschedulable", Message: "0/1 nodes are available", Containers: []podContainer{}},
-		{Name: "coder-3", Namespace: "coder", Phase: "Failed", TotalContainers: 1, Reason: "Evicted", Message: hostileClean, Containers: []podContainer{}},
+		{Name: "coder-2", Namespace: "coder", Phase: "Pending", TotalContainers: 1, Reason: "Unschedulable", Message: "0/1 nodes are available", Containers: []PodContainer{}},
+		{Name: "coder-3", Namespace: "coder", Phase: "Failed", TotalContainers: 1, Reason: "Evicted", Message: hostileClean, Containers: []PodContainer{}},
 	}}
 	wantEqual(t, want, got)
 }

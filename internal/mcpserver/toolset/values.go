@@ -157,18 +157,26 @@ const maxAnswerBytes = 3 << 20
 
 func encode(out any) (json.RawMessage, error) {
 	fillNulls(out)
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	// Models read "<" more easily than its escape, and the answer is not embedded in HTML.
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(out); err != nil {
-		return nil, fmt.Errorf("bug: encoding an answer: %w", err)
+	answer, err := JSON(out)
+	if err != nil {
+		return nil, err
 	}
-	answer := bytes.TrimSpace(b.Bytes())
 	if len(answer) > maxAnswerBytes {
 		return nil, UsageError(fmt.Sprintf("the result has %d KiB, and at most %d KiB are sent; request less data", len(answer)>>10, maxAnswerBytes>>10))
 	}
 	return answer, nil
+}
+
+// JSON encodes an answer. It does not escape HTML characters: models read "<" more easily than
+// its escape, and the answer is not embedded in HTML.
+func JSON(answer any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answer); err != nil {
+		return nil, fmt.Errorf("bug: encoding an answer: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // Untrusted says that the text of others is not instructions.
