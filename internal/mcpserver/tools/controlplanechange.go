@@ -63,20 +63,15 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 	if err != nil {
 		return changeControlPlaneOutput{}, err
 	}
-	// A dry run of all steps comes first: the user is not asked to confirm a change that
-	// the API would reject, and no change is applied in part.
-	if err := change.apply(ctx, call, client.DryRunAll); err != nil {
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: change.question()}
+	err = confirmed(ctx, call, change.controlPlane, ask, func(_ *coderv1alpha1.CoderControlPlane, only bool) error {
+		return change.apply(ctx, call, only)
+	})
+	if err != nil {
 		return changeControlPlaneOutput{}, err
 	}
-	out := changeControlPlaneOutput{Before: change.before, After: change.after}
-	if !in.DryRun && len(change.steps) > 0 {
-		if err := change.confirm(ctx, call, in.Confirm); err != nil {
-			return changeControlPlaneOutput{}, err
-		}
-		if err := change.apply(ctx, call); err != nil {
-			return changeControlPlaneOutput{}, err
-		}
-		out.Changed = true
+	out := changeControlPlaneOutput{Changed: !in.DryRun && len(change.steps) > 0, Before: change.before, After: change.after}
+	if out.Changed {
 		if change.controlPlane, err = readControlPlane(ctx, call.Kube, in.Namespace, in.Name); err != nil {
 			return changeControlPlaneOutput{}, err
 		}
@@ -108,7 +103,7 @@ type controlPlaneChange struct {
 type changeStep struct {
 	// words describes the step to the user, in the imperative.
 	words string
-	patch func(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error
+	patch func(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options *client.PatchOptions) error
 }
 
 func planChange(ctx context.Context, call *toolset.Call, in changeControlPlaneInput) (*controlPlaneChange, error) {
@@ -161,61 +156,56 @@ func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.Co
 	return d, nil
 }
 
-// onlyAddsPods reports whether the change only scales up. Such a change needs no
-// confirmation, because it interrupts no connections.
-func (c *controlPlaneChange) onlyAddsPods() bool {
-	return c.deployment == nil && c.after.Image == c.before.Image && c.after.Replicas > c.before.Replicas
-}
-
-func (c *controlPlaneChange) confirm(ctx context.Context, call *toolset.Call, argument string) error {
-	if c.onlyAddsPods() {
-		return nil
-	}
+// question returns the question to confirm the change. It returns "" for a change that only
+// adds pods, because it interrupts no connections.
+func (c *controlPlaneChange) question() string {
 	var words []string
 	for _, step := range c.steps {
 		words = append(words, step.words)
 	}
-	return call.Confirm(ctx, argument, toolset.Question{
-		Name: c.controlPlane.Name, UID: c.controlPlane.UID,
-		Text: fmt.Sprintf("Change control plane %s/%s: %s? Its users may lose their connection.", c.controlPlane.Namespace, c.controlPlane.Name, strings.Join(words, ", ")),
-	})
+	if len(words) == 0 || c.deployment == nil && c.after.Image == c.before.Image && c.after.Replicas > c.before.Replicas {
+		return ""
+	}
+	return fmt.Sprintf("Change control plane %s/%s: %s? Its users may lose their connection.", c.controlPlane.Namespace, c.controlPlane.Name, strings.Join(words, ", "))
 }
 
-func (c *controlPlaneChange) apply(ctx context.Context, call *toolset.Call, options ...client.PatchOption) error {
+// apply makes all steps, or only tries them in a dry run.
+func (c *controlPlaneChange) apply(ctx context.Context, call *toolset.Call, only bool) error {
+	options := &client.PatchOptions{DryRun: dryRun(only)}
+	changeFieldOwner.ApplyToPatch(options)
 	for _, step := range c.steps {
-		if err := step.patch(ctx, call.Kube, c, append(options, changeFieldOwner)); err != nil {
+		if err := step.patch(ctx, call.Kube, c, options); err != nil {
 			return err
 		}
-		if len(options) == 0 {
+		if !only {
 			call.Progress(ctx, "done: "+step.words)
 		}
 	}
 	return nil
 }
 
-func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options *client.PatchOptions) error {
 	cp := change.controlPlane.DeepCopy()
 	cp.Spec.Image = change.after.Image
-	err := kube.Patch(ctx, cp, client.MergeFrom(change.controlPlane), options...)
+	err := kube.Patch(ctx, cp, client.MergeFrom(change.controlPlane), options)
 	return callError("patch", controlPlaneResource, cp.Namespace, cp.Name, err)
 }
 
 // patchScale patches the scale subresource, so that permission to scale is sufficient.
-func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options *client.PatchOptions) error {
 	cp := change.controlPlane.DeepCopy()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, change.after.Replicas))
-	body := &client.SubResourcePatchOptions{SubResourceBody: &autoscalingv1.Scale{}}
-	body.PatchOptions.ApplyOptions(options)
+	body := &client.SubResourcePatchOptions{PatchOptions: *options, SubResourceBody: &autoscalingv1.Scale{}}
 	return callError("patch", scaleResource+"."+coderGroup, cp.Namespace, cp.Name, kube.SubResource("scale").Patch(ctx, cp, patch, body))
 }
 
 // patchRestart does the same as "kubectl rollout restart". The patch contains the UID, so
 // the API rejects it if the Deployment was deleted and created again in the meantime.
-func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options *client.PatchOptions) error {
 	d := change.deployment.DeepCopy()
 	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
 		`{"metadata":{"uid":%q},"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, d.UID, restartedAtAnnotation, change.after.RestartedAt))
-	if err := kube.Patch(ctx, d, patch, options...); err != nil {
+	if err := kube.Patch(ctx, d, patch, options); err != nil {
 		return callError("patch", deploymentResource, d.Namespace, d.Name, err)
 	}
 	change.deployment = d

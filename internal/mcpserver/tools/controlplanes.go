@@ -115,7 +115,7 @@ type controlPlaneStatus struct {
 	ReadyReplicas      int32               `json:"readyReplicas"`
 	URL                string              `json:"url"`
 	Phase              string              `json:"phase"`
-	Conditions         []statusCondition   `json:"conditions"`
+	Conditions         []condition         `json:"conditions"`
 	Details            controlPlaneDetails `json:"details"`
 }
 
@@ -138,7 +138,7 @@ func getControlPlaneStatus(ctx context.Context, call *toolset.Call, in objectInp
 	}
 	return controlPlaneStatus{
 		ObservedGeneration: cp.Status.ObservedGeneration, ReadyReplicas: cp.Status.ReadyReplicas,
-		URL: cp.Status.URL, Phase: string(cp.Status.Phase), Conditions: describeStatusConditions(cp.Status.Conditions),
+		URL: cp.Status.URL, Phase: string(cp.Status.Phase), Conditions: describeConditions(cp.Status.Conditions),
 		Details: controlPlaneDetails{
 			Generation: cp.Generation, Image: cp.Spec.Image, WantedReplicas: wantedReplicas(cp), Replicas: cp.Status.Replicas,
 			Version: excerpt(cp.Status.Version), AccessURL: cp.Status.AccessURL,

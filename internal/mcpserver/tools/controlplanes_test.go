@@ -76,7 +76,7 @@ func TestGetControlPlaneStatusShowsEverything(t *testing.T) {
 			Generation: 4, Image: "ghcr.io/coder/coder:v2.30.0", WantedReplicas: 2, Replicas: 2, Version: "v2.30.0",
 			AccessURL: "https://coder.example.com", LicenseTier: "premium", LicenseExpiresAt: noonUTC,
 		},
-		Conditions: []statusCondition{{
+		Conditions: []condition{{
 			Type: "Ready", Status: "False", Reason: "ImagePullFailed", Message: hostileClean, ObservedGeneration: 3, LastTransitionTime: noonUTC,
 		}},
 	}
@@ -188,7 +188,7 @@ func TestGetDeploymentStatusShowsTheRollout(t *testing.T) {
 		Name: "coder", Namespace: "coder", Replicas: 2, ReadyReplicas: 2,
 		UpdatedReplicas: 2, AvailableReplicas: 2, UnavailableReplicas: 1, ObservedGeneration: 5,
 		Details: deploymentDetails{ControlPlane: "coder", Generation: 5, Images: []string{"ghcr.io/coder/coder:v2.30.0"}, RestartedAt: noonUTC},
-		Conditions: []deploymentCondition{
+		Conditions: []condition{
 			{Type: "Available", Status: "False"},
 			{Type: "Progressing", Status: "True", Reason: "ReplicaSetUpdated", Message: hostileClean, LastUpdateTime: noonUTC, LastTransitionTime: noonUTC},
 		},

@@ -28,16 +28,16 @@ func deploymentRight(verb string) callers.Right {
 // deploymentStatus is the status of the Deployment that has the same name as the control
 // plane.
 type deploymentStatus struct {
-	Name                string                `json:"name"`
-	Namespace           string                `json:"namespace"`
-	Replicas            int32                 `json:"replicas"`
-	ReadyReplicas       int32                 `json:"readyReplicas"`
-	UpdatedReplicas     int32                 `json:"updatedReplicas"`
-	AvailableReplicas   int32                 `json:"availableReplicas"`
-	UnavailableReplicas int32                 `json:"unavailableReplicas"`
-	ObservedGeneration  int64                 `json:"observedGeneration"`
-	Conditions          []deploymentCondition `json:"conditions"`
-	Details             deploymentDetails     `json:"details"`
+	Name                string            `json:"name"`
+	Namespace           string            `json:"namespace"`
+	Replicas            int32             `json:"replicas"`
+	ReadyReplicas       int32             `json:"readyReplicas"`
+	UpdatedReplicas     int32             `json:"updatedReplicas"`
+	AvailableReplicas   int32             `json:"availableReplicas"`
+	UnavailableReplicas int32             `json:"unavailableReplicas"`
+	ObservedGeneration  int64             `json:"observedGeneration"`
+	Conditions          []condition       `json:"conditions"`
+	Details             deploymentDetails `json:"details"`
 }
 
 // deploymentDetails names the control plane that controls the Deployment, if any.
@@ -46,15 +46,6 @@ type deploymentDetails struct {
 	Generation   int64    `json:"generation"`
 	Images       []string `json:"images"`
 	RestartedAt  string   `json:"restartedAt,omitempty"`
-}
-
-type deploymentCondition struct {
-	Type               string `json:"type"`
-	Status             string `json:"status"`
-	Reason             string `json:"reason,omitempty"`
-	Message            string `json:"message,omitempty"`
-	LastUpdateTime     string `json:"lastUpdateTime,omitempty"`
-	LastTransitionTime string `json:"lastTransitionTime,omitempty"`
 }
 
 func getDeploymentStatus(ctx context.Context, call *toolset.Call, in objectInput) (deploymentStatus, error) {
@@ -74,7 +65,7 @@ func describeDeployment(d *appsv1.Deployment) deploymentStatus {
 		Name: d.Name, Namespace: d.Namespace, Replicas: ptr.Deref(d.Spec.Replicas, 0),
 		ReadyReplicas: d.Status.ReadyReplicas, UpdatedReplicas: d.Status.UpdatedReplicas,
 		AvailableReplicas: d.Status.AvailableReplicas, UnavailableReplicas: d.Status.UnavailableReplicas,
-		ObservedGeneration: d.Status.ObservedGeneration, Conditions: make([]deploymentCondition, 0, len(d.Status.Conditions)),
+		ObservedGeneration: d.Status.ObservedGeneration, Conditions: make([]condition, 0, len(d.Status.Conditions)),
 		Details: deploymentDetails{
 			Generation: d.Generation, Images: make([]string, 0, len(d.Spec.Template.Spec.Containers)),
 			RestartedAt: excerpt(d.Spec.Template.Annotations[restartedAtAnnotation]),
@@ -88,12 +79,12 @@ func describeDeployment(d *appsv1.Deployment) deploymentStatus {
 	}
 	for i := range d.Status.Conditions {
 		c := &d.Status.Conditions[i]
-		status.Conditions = append(status.Conditions, deploymentCondition{
+		status.Conditions = append(status.Conditions, condition{
 			Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: excerpt(c.Message),
 			LastUpdateTime: timestampOf(&c.LastUpdateTime), LastTransitionTime: timestampOf(&c.LastTransitionTime),
 		})
 	}
-	slices.SortFunc(status.Conditions, func(a, b deploymentCondition) int { return strings.Compare(a.Type, b.Type) })
+	slices.SortFunc(status.Conditions, func(a, b condition) int { return strings.Compare(a.Type, b.Type) })
 	return status
 }
 

@@ -63,7 +63,7 @@ type templateDetails struct {
 	ControlPlane string              `json:"controlPlane,omitempty"`
 	Description  string              `json:"description,omitempty"`
 	DefaultTTL   string              `json:"defaultTTL,omitempty"`
-	Conditions   []servedCondition   `json:"conditions"`
+	Conditions   []condition         `json:"conditions"`
 	FileCount    int                 `json:"fileCount"`
 	SizeBytes    int64               `json:"sizeBytes"`
 	Files        []templateFile      `json:"files"`
@@ -121,7 +121,7 @@ func describeTemplateDetails(tmpl *aggregationv1alpha1.CoderTemplate) templateDe
 		template:     describeTemplate(tmpl),
 		ControlPlane: tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
 		Description:  excerpt(tmpl.Spec.Description),
-		Conditions:   describeServedConditions(tmpl.Status.Conditions),
+		Conditions:   describeConditions(tmpl.Status.Conditions),
 		Tags:         tmpl.Spec.ProvisionerTags,
 	}
 	if ttl := tmpl.Spec.DefaultTTLMillis; ttl != nil && *ttl > 0 {

@@ -67,7 +67,7 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 			LatestVersion: "v1", LatestVersionID: activeID, LatestVersionStatus: "succeeded",
 		},
 		ControlPlane: "coder", Description: "for all", DefaultTTL: "1h0m0s", FileCount: 1, SizeBytes: 8,
-		Conditions: []servedCondition{{Type: "Ready", Status: "True", Reason: "Active", Message: "active"}},
+		Conditions: []condition{{Type: "Ready", Status: "True", Reason: "Active", Message: "active"}},
 		Files:      []templateFile{{Path: "main.tf", Bytes: 8}},
 		Variables:  []templateVariable{{Name: "image"}, {Name: "password", Secret: "registry/password"}},
 		Tags:       map[string]string{"zone": "a"},

@@ -159,12 +159,7 @@ func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
 
 // setVariable sets the value of one variable and keeps the others.
 func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregationv1alpha1.TemplateVariable) {
-	i := slices.IndexFunc(spec.Variables, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
-	if i < 0 {
-		spec.Variables = append(spec.Variables, variable)
-		return
-	}
-	spec.Variables[i] = variable
+	spec.Variables = replaceOrAppend(spec.Variables, variable, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
 }
 
 // create creates the template. It needs no confirmation, because it replaces nothing.

@@ -229,41 +229,23 @@ func progressMessage(conditions []metav1.Condition) string {
 	return excerpt(ready.Message)
 }
 
-// statusCondition is a condition of a control plane. It has the same fields as in the
-// previous implementation of this server.
-type statusCondition struct {
+// condition is a condition of an object. Only those of Deployments have a LastUpdateTime.
+type condition struct {
 	Type               string `json:"type"`
 	Status             string `json:"status"`
 	Reason             string `json:"reason,omitempty"`
 	Message            string `json:"message,omitempty"`
 	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
+	LastUpdateTime     string `json:"lastUpdateTime,omitempty"`
 	LastTransitionTime string `json:"lastTransitionTime,omitempty"`
 }
 
-func describeStatusConditions(conditions []metav1.Condition) []statusCondition {
-	out := make([]statusCondition, 0, len(conditions))
+func describeConditions(conditions []metav1.Condition) []condition {
+	out := make([]condition, 0, len(conditions))
 	for _, c := range conditions {
-		out = append(out, statusCondition{
+		out = append(out, condition{
 			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: excerpt(c.Message),
 			ObservedGeneration: c.ObservedGeneration, LastTransitionTime: timestampOf(&c.LastTransitionTime),
-		})
-	}
-	return out
-}
-
-type servedCondition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-	Since   string `json:"since,omitempty"`
-}
-
-func describeServedConditions(conditions []metav1.Condition) []servedCondition {
-	out := make([]servedCondition, 0, len(conditions))
-	for _, c := range conditions {
-		out = append(out, servedCondition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: excerpt(c.Message), Since: timestampOf(&c.LastTransitionTime),
 		})
 	}
 	return out

@@ -219,13 +219,17 @@ func (in createWorkspaceInput) workspace(ctx context.Context, kube *callers.Kube
 func setParameters(spec *aggregationv1alpha1.CoderWorkspaceSpec, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		parameter := aggregationv1alpha1.WorkspaceParameter{Name: name, Value: values[name]}
-		i := slices.IndexFunc(spec.Parameters, func(p aggregationv1alpha1.WorkspaceParameter) bool { return p.Name == name })
-		if i < 0 {
-			spec.Parameters = append(spec.Parameters, parameter)
-			continue
-		}
-		spec.Parameters[i] = parameter
+		spec.Parameters = replaceOrAppend(spec.Parameters, parameter, func(p aggregationv1alpha1.WorkspaceParameter) bool { return p.Name == name })
 	}
+}
+
+// replaceOrAppend replaces the first item for which is returns true, or appends the new one.
+func replaceOrAppend[T any](items []T, item T, is func(T) bool) []T {
+	if i := slices.IndexFunc(items, is); i >= 0 {
+		items[i] = item
+		return items
+	}
+	return append(items, item)
 }
 
 type deleteWorkspaceInput struct {

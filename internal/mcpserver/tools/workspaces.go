@@ -214,7 +214,7 @@ type workspace struct {
 type workspaceDetails struct {
 	workspace
 	ControlPlane string            `json:"controlPlane,omitempty"`
-	Conditions   []servedCondition `json:"conditions"`
+	Conditions   []condition       `json:"conditions"`
 	Build        *workspaceBuild   `json:"build,omitempty"`
 	Agents       []workspaceAgent  `json:"agents"`
 	Parameters   map[string]string `json:"parameters"`
@@ -269,7 +269,7 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 	details := workspaceDetails{
 		workspace:    describeWorkspace(ws),
 		ControlPlane: ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
-		Conditions:   describeServedConditions(ws.Status.Conditions),
+		Conditions:   describeConditions(ws.Status.Conditions),
 		Build:        describeBuild(ws.Status.LatestBuild),
 		Agents:       make([]workspaceAgent, 0, len(ws.Status.Agents)),
 		Parameters:   make(map[string]string, len(ws.Spec.Parameters)),

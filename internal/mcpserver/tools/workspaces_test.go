@@ -151,7 +151,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 	want := workspaceDetails{
 		workspace:    workspace{Name: devName, Namespace: "coder", Running: true, Phase: "Running", Owner: "ada", Organization: "coder", Template: "docker"},
 		ControlPlane: "coder",
-		Conditions:   []servedCondition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace is running", Since: "2026-05-01T10:00:00Z"}},
+		Conditions:   []condition{{Type: "Ready", Status: "True", Reason: "Running", Message: "the workspace is running", LastTransitionTime: "2026-05-01T10:00:00Z"}},
 		Build: &workspaceBuild{Number: 3, Transition: "start", Status: "running", Reason: "initiator", Version: "v1", VersionID: activeID,
 			CreatedAt: "2026-05-01T10:00:00Z"},
 		Agents:     []workspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}},

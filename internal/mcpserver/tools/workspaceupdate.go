@@ -35,14 +35,13 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	if err != nil {
 		return workspaceResult{}, err
 	}
-	change, err := in.change(ctx, call, ws)
-	if err != nil {
+	if in, err = in.resolved(ctx, call, ws); err != nil {
 		return workspaceResult{}, err
 	}
 	updated := false
-	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: change.question(ws)}
+	ask := confirmation{dryRun: in.DryRun, confirm: in.Confirm, question: in.question(ws)}
 	err = confirmed(ctx, call, ws, ask, func(ws *aggregationv1alpha1.CoderWorkspace, only bool) (err error) {
-		updated, err = change.write(ctx, call, ws, only)
+		updated, err = in.write(ctx, call, ws, only)
 		return err
 	})
 	if err != nil {
@@ -58,32 +57,17 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	return out.after(ctx, call, ws, in.Wait && !in.DryRun, ptr.Deref(ws.Spec.Running, false), in.TimeoutSeconds)
 }
 
-// workspaceChange is the requested change of a workspace. Unset fields are not changed.
-type workspaceChange struct {
-	version          string
-	parameters       map[string]string
-	ttlMillis        *int64
-	autostart        *string
-	automaticUpdates string
-	dormant          *bool
-}
-
-func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (workspaceChange, error) {
-	change := workspaceChange{
-		version: in.VersionID, parameters: in.Parameters, autostart: autostartSchedule(in.Autostart),
-		automaticUpdates: in.AutomaticUpdates, dormant: in.Dormant,
-	}
+// resolved returns the arguments with the ID of the version, if that is active. It returns an
+// error for an invalid argument.
+func (in updateWorkspaceInput) resolved(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (updateWorkspaceInput, error) {
 	err := refuseRedactedValues("parameter", in.Parameters)
-	if err != nil {
-		return change, err
+	if err == nil {
+		_, err = ttlMillis(in.TTL)
 	}
-	if change.ttlMillis, err = ttlMillis(in.TTL); err != nil {
-		return change, err
+	if err == nil && in.VersionID == "active" {
+		in.VersionID, err = activeVersionFor(ctx, call, ws)
 	}
-	if in.VersionID == "active" {
-		change.version, err = activeVersionFor(ctx, call, ws)
-	}
-	return change, err
+	return in, err
 }
 
 // activeVersionFor returns the active version of the workspace's template.
@@ -99,23 +83,24 @@ func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1
 	return tmpl.Status.ActiveVersionID, nil
 }
 
-func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
-	if c.version != "" {
-		spec.TemplateVersionID = strings.ToLower(c.version)
+// apply sets the arguments in a spec, and keeps what is not given.
+func (in updateWorkspaceInput) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
+	if in.VersionID != "" {
+		spec.TemplateVersionID = strings.ToLower(in.VersionID)
 	}
-	setParameters(spec, c.parameters)
-	if c.ttlMillis != nil && *c.ttlMillis != ptr.Deref(spec.TTLMillis, 0) {
-		spec.TTLMillis = c.ttlMillis
+	setParameters(spec, in.Parameters)
+	if ttl, err := ttlMillis(in.TTL); err == nil && ttl != nil && *ttl != ptr.Deref(spec.TTLMillis, 0) {
+		spec.TTLMillis = ttl
 	}
-	if c.autostart != nil && *c.autostart != ptr.Deref(spec.AutostartSchedule, "") {
-		spec.AutostartSchedule = c.autostart
+	if schedule := autostartSchedule(in.Autostart); schedule != nil && *schedule != ptr.Deref(spec.AutostartSchedule, "") {
+		spec.AutostartSchedule = schedule
 	}
-	if c.automaticUpdates != "" {
-		spec.AutomaticUpdates = c.automaticUpdates
+	if in.AutomaticUpdates != "" {
+		spec.AutomaticUpdates = in.AutomaticUpdates
 	}
-	if c.dormant != nil {
-		spec.Dormant = c.dormant
-		if *c.dormant {
+	if in.Dormant != nil {
+		spec.Dormant = in.Dormant
+		if *in.Dormant {
 			// A dormant workspace is stopped.
 			spec.Running = ptr.To(false)
 		}
@@ -124,9 +109,9 @@ func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
 
 // question returns the question to confirm the change, or "" if the change interrupts
 // nothing.
-func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string {
+func (in updateWorkspaceInput) question(ws *aggregationv1alpha1.CoderWorkspace) string {
 	wanted := ws.Spec.DeepCopy()
-	c.apply(wanted)
+	in.apply(wanted)
 	rebuilds := wanted.TemplateVersionID != ws.Spec.TemplateVersionID || !slices.Equal(wanted.Parameters, ws.Spec.Parameters)
 	sleeps := ptr.Deref(wanted.Dormant, false) && !ptr.Deref(ws.Spec.Dormant, false)
 	switch {
@@ -140,10 +125,10 @@ func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string
 }
 
 // write writes the change to the API. updated is false if there is nothing to change.
-func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, only bool) (updated bool, err error) {
+func (in updateWorkspaceInput) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, only bool) (updated bool, err error) {
 	err = updateSpec(ctx, call, workspaceResource, ws, only, func() bool {
 		before := ws.Spec.DeepCopy()
-		c.apply(&ws.Spec)
+		in.apply(&ws.Spec)
 		updated = !equality.Semantic.DeepEqual(*before, ws.Spec)
 		return updated
 	})

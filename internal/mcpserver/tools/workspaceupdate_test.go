@@ -188,7 +188,7 @@ func TestUpdateWorkspaceShowsNothingThatIsNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	updated, err := workspaceChange{automaticUpdates: "always"}.write(t.Context(), &toolset.Call{Kube: kube}, ws, false)
+	updated, err := updateWorkspaceInput{AutomaticUpdates: "always"}.write(t.Context(), &toolset.Call{Kube: kube}, ws, false)
 	if err != nil || !updated || ws.Status.LatestBuildError != "" || ws.Spec.AutostartSchedule != nil {
 		t.Errorf("updated %v, %v: %+v", updated, err, ws)
 	}
