@@ -70,6 +70,8 @@ const (
 	namespacesTTL = 30 * time.Second
 	// namespacesTimeout limits a list request.
 	namespacesTimeout = 5 * time.Second
+	// reachableTimeout limits a check of the API server.
+	reachableTimeout = 5 * time.Second
 	// reachableTTL is how long a successful check of the API server is valid.
 	reachableTTL = 5 * time.Second
 	// unreachableTTL is how long a failed check is valid. It prevents probes from adding to
@@ -90,7 +92,7 @@ type Server struct {
 	probe   *callers.Probe
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
-	// after which open connections are closed. check limits each of the checks of Ready.
+	// after which open connections are closed. check limits the checks of Ready.
 	drain, stop, check time.Duration
 }
 
@@ -127,7 +129,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	s := &Server{
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
 		api:   reviews.Discovery().RESTClient(),
-		probe: callers.NewProbe(cfg.Clock, reachableTTL, unreachableTTL),
+		probe: callers.NewProbe(cfg.Clock, reachableTimeout, reachableTTL, unreachableTTL),
 	}
 	// Without authentication, the server runs on a user's machine: it has no replicas, and
 	// must not create Secrets in the clusters of the kubeconfig.

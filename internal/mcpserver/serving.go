@@ -23,8 +23,8 @@ const (
 	stopTime = 7 * time.Second
 	// unusedTime is how long the shutdown waits for the first request of a connection.
 	unusedTime = time.Second
-	// checkTime limits a check of the API server or of the authentication.
-	checkTime = 2 * time.Second
+	// checkTime limits the checks of the API server and of the authentication together.
+	checkTime = 4 * time.Second
 )
 
 // NeedLeaderElection returns false, so that every replica serves.
@@ -155,20 +155,14 @@ func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server is not listening")
 	}
-	// The results are cached for later probes, so a check continues if this probe is
-	// canceled.
-	limited := func(check func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.check)
-		defer cancel()
-		return check(ctx)
-	}
-	err := limited(func(ctx context.Context) error {
-		return s.probe.Check(func() error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
-	})
+	// The results are cached for later probes, so a check continues after the end of ctx.
+	ctx, cancel := context.WithTimeout(r.Context(), s.check)
+	defer cancel()
+	err := s.probe.Check(ctx, func(ctx context.Context) error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
 	if err != nil {
 		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
 	}
-	return limited(s.authenticator.Check)
+	return s.authenticator.Check(ctx)
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {

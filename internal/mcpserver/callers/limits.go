@@ -1,6 +1,7 @@
 package callers
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -63,48 +64,37 @@ func (c *TTLCache[V]) Get(ctx context.Context, key string, ask Ask[V]) (V, error
 
 // Probe caches the result of a check whether a server responds.
 type Probe struct {
-	clock           clock.PassiveClock
 	goodTTL, badTTL time.Duration
-	// checking serializes the checks.
-	checking sync.Mutex
-
-	mu      sync.Mutex
-	checked time.Time
-	err     error
+	results         *TTLCache[probed]
 }
 
-// NewProbe returns a Probe that caches a success for goodTTL and an error for badTTL.
-func NewProbe(clk clock.PassiveClock, goodTTL, badTTL time.Duration) *Probe {
-	return &Probe{clock: clk, goodTTL: goodTTL, badTTL: badTTL}
+// probed is the result of a check; err is nil if the server responds.
+type probed struct{ err error }
+
+// NewProbe returns a Probe that caches a success for goodTTL and an error for badTTL. A check
+// may take up to timeout.
+func NewProbe(clk clock.PassiveClock, timeout, goodTTL, badTTL time.Duration) *Probe {
+	return &Probe{goodTTL: goodTTL, badTTL: badTTL, results: NewTTLCache[probed](1, timeout, clk)}
 }
 
 // Record stores a result.
-func (p *Probe) Record(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.checked, p.err = p.clock.Now(), err
+func (p *Probe) Record(err error) { p.results.entries.Add("", probed{err}, p.ttl(err)) }
+
+// Check returns the last result, or that of ask if the last one is too old. Concurrent calls
+// share one check.
+func (p *Probe) Check(ctx context.Context, ask func(context.Context) error) error {
+	result, err := p.results.Get(ctx, "", func(ctx context.Context) (probed, time.Duration, error) {
+		err := ask(ctx)
+		return probed{err}, p.ttl(err), nil
+	})
+	return cmp.Or(err, result.err)
 }
 
-// Check returns the last result, or that of ask if the last one is too old.
-func (p *Probe) Check(ask func() error) error {
-	p.checking.Lock()
-	defer p.checking.Unlock()
-	recent, err := p.last()
-	if !recent {
-		err = ask()
-		p.Record(err)
+func (p *Probe) ttl(err error) time.Duration {
+	if err != nil {
+		return p.badTTL
 	}
-	return err
-}
-
-func (p *Probe) last() (recent bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ttl := p.goodTTL
-	if p.err != nil {
-		ttl = p.badTTL
-	}
-	return !p.checked.IsZero() && p.clock.Since(p.checked) < ttl, p.err
+	return p.goodTTL
 }
 
 // Quota counts running operations, by user, and limits them.

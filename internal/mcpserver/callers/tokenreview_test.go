@@ -1,6 +1,7 @@
 package callers
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -267,14 +268,14 @@ func TestCheckFindsAnAPIServerThatTakesEveryToken(t *testing.T) {
 }
 
 func TestManyChecksAskOnce(t *testing.T) {
-	h := NewProbe(testClock(), time.Second, time.Second)
+	h := NewProbe(testClock(), time.Minute, time.Second, time.Second)
 	var asked, started atomic.Int64
 	release := make(chan struct{})
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
 			started.Add(1)
-			if err := h.Check(func() error {
+			if err := h.Check(t.Context(), func(context.Context) error {
 				asked.Add(1)
 				<-release
 				return nil

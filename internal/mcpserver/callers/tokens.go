@@ -199,7 +199,7 @@ type tokenReviewer struct {
 
 func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, known *knownTokens, clk clock.PassiveClock) *tokenReviewer {
 	return &tokenReviewer{
-		reviews: reviews, clock: clk, known: known, health: NewProbe(clk, checkInterval, checkInterval),
+		reviews: reviews, clock: clk, known: known, health: NewProbe(clk, askTimeout, checkInterval, checkInterval),
 		newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
 	}
 }
@@ -248,7 +248,7 @@ func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1
 
 // check reviews a random token, unless there was a recent review.
 func (t *tokenReviewer) check(ctx context.Context) error {
-	err := t.health.Check(func() error {
+	err := t.health.Check(ctx, func(ctx context.Context) error {
 		status, err := t.ask(ctx, "check-"+rand.Text())
 		if err == nil && status.Authenticated {
 			err = errors.New("the API server accepts a random token as that of a user")

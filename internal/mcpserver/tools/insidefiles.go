@@ -166,10 +166,8 @@ type workspaceFile struct {
 }
 
 type listWorkspaceFilesOutput struct {
-	Items      []workspaceFile `json:"items"`
-	Truncated  bool            `json:"truncated"`
-	NextCursor string          `json:"nextCursor,omitempty"`
-	Note       string          `json:"note,omitempty"`
+	listOutput[workspaceFile]
+	Note string `json:"note,omitempty"`
 }
 
 func listWorkspaceFiles(ctx context.Context, call *toolset.Call, w inside.Workspace, in listWorkspaceFilesInput) (listWorkspaceFilesOutput, error) {
@@ -182,14 +180,11 @@ func listWorkspaceFiles(ctx context.Context, call *toolset.Call, w inside.Worksp
 		return listWorkspaceFilesOutput{}, err
 	}
 	slices.SortFunc(entries, func(a, b inside.Entry) int { return cmp.Compare(a.Path, b.Path) })
-	shown, next := toolset.Cut(page, entries, "")
-	out := listWorkspaceFilesOutput{Items: make([]workspaceFile, 0, len(shown)), Truncated: next != "" || more, NextCursor: next}
-	for _, e := range shown {
-		out.Items = append(out.Items, workspaceFile{
-			Path: toolset.CleanText(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339),
-		})
-	}
+	out := listWorkspaceFilesOutput{listOutput: onePage(page, entries, "", func(e *inside.Entry) workspaceFile {
+		return workspaceFile{Path: toolset.CleanText(e.Path), Type: e.Type(), Size: e.Size, Modified: time.Unix(e.Modified, 0).UTC().Format(time.RFC3339)}
+	})}
 	if more {
+		out.Truncated = true
 		out.Note = "there are too many files to list all; give a narrower path or a smaller depth, or use a command"
 	}
 	return out, nil

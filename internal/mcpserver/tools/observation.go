@@ -62,9 +62,7 @@ type getEventsInput struct {
 }
 
 type getEventsOutput struct {
-	Items      []event `json:"items"`
-	Truncated  bool    `json:"truncated"`
-	NextCursor string  `json:"nextCursor,omitempty"`
+	listOutput[event]
 	// Continue equals NextCursor, for clients of the previous implementation.
 	Continue string `json:"continue,omitempty"`
 	Note     string `json:"note,omitempty"`
@@ -99,17 +97,12 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 		return getEventsOutput{}, failed
 	}
 	slices.SortFunc(read, podproblem.CompareEvents)
-	shown, cursor := toolset.Cut(page, read, next)
-	if fitting := fittingEvents(shown); fitting < len(shown) {
-		if page, err = toolset.NewPageWithin(fitting, in.Cursor, defaultEvents, maxEvents); err != nil {
-			return getEventsOutput{}, err
-		}
-		shown, cursor = toolset.Cut(page, read, next)
+	shown, _ := toolset.Cut(page, read, next)
+	if page, err = toolset.NewPageWithin(fittingEvents(shown), in.Cursor, defaultEvents, maxEvents); err != nil {
+		return getEventsOutput{}, err
 	}
-	out := getEventsOutput{Items: make([]event, 0, len(shown)), Truncated: cursor != "", NextCursor: cursor, Continue: cursor}
-	for i := range shown {
-		out.Items = append(out.Items, describeEvent(&shown[i]))
-	}
+	out := getEventsOutput{listOutput: onePage(page, read, next, describeEvent)}
+	out.Continue = out.NextCursor
 	if next != "" {
 		out.Note = fmt.Sprintf("%d events were read, in the order of their names, so newer ones may be among the rest: give name, kind or type, or go on with continue", len(read))
 	}

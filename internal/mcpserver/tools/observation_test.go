@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,7 @@ func TestGetEventsDescribesBothKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := getEventsOutput{Items: []event{
+	want := getEventsOutput{listOutput: listOutput[event]{Items: []event{
 		{
 			Type: "Warning", Reason: "CrashLooping", Message: "again", Count: 12, LastTimestamp: "2026-11-21T12:01:00Z", FirstTimestamp: noonUTC,
 			Kind: "CoderControlPlane", Name: "coder", Source: "coder-k8s",
@@ -66,8 +67,8 @@ func TestGetEventsDescribesBothKinds(t *testing.T) {
 			Kind: "Pod", Name: "coder-1", Source: "kubelet",
 		},
 		{Count: 1, LastTimestamp: "2026-11-21T11:59:00Z", FirstTimestamp: "2026-11-21T11:59:00Z"},
-	}}
-	wantEqual(t, want, out)
+	}}}
+	wantEqual(t, want, out, cmp.AllowUnexported(getEventsOutput{}))
 }
 
 func TestGetEventsSelects(t *testing.T) {
