@@ -92,7 +92,7 @@ func (c Content) Part(r Range, lines, most int) Part {
 	data = data[:min(len(data), most)]
 	if !r.Lines {
 		// A range of bytes may start or end within a character.
-		p.Data = toolset.WholeCharacters(wholeEnd(data))
+		p.Data = toolset.WholeCharacters(toolset.FromCharacter(data))
 		p.Binary = isBinary(p.Data)
 		if p.More {
 			p.NextByte = r.First + int64(len(data)) - int64(len(data)-len(toolset.WholeCharacters(data)))

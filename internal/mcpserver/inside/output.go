@@ -50,7 +50,7 @@ func (o Output) Text() string {
 	if o.Omitted() == 0 {
 		return toolset.CleanText(string(o.Start) + string(o.End))
 	}
-	start, end := toolset.WholeCharacters(o.Start), wholeEnd(o.End)
+	start, end := toolset.WholeCharacters(o.Start), toolset.FromCharacter(o.End)
 	omitted := o.Size - int64(len(start)) - int64(len(end))
 	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", toolset.CleanText(string(start)), omitted, toolset.CleanText(string(end)))
 }
@@ -60,20 +60,10 @@ func (o Output) IsBinary() bool {
 	if o.Omitted() == 0 {
 		return isBinary(append(bytes.Clone(o.Start), o.End...))
 	}
-	return isBinary(toolset.WholeCharacters(o.Start)) || isBinary(wholeEnd(o.End))
+	return isBinary(toolset.WholeCharacters(o.Start)) || isBinary(toolset.FromCharacter(o.End))
 }
 
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
-
-// wholeEnd removes the rest of a character at the start of b.
-func wholeEnd(b []byte) []byte {
-	for i := 0; i < utf8.UTFMax && i < len(b); i++ {
-		if utf8.RuneStart(b[i]) {
-			return b[i:]
-		}
-	}
-	return b
-}
 
 // ends keeps the beginning and the end of a stream.
 type ends struct {

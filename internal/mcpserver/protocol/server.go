@@ -37,7 +37,7 @@ type Config struct {
 	Env   toolset.Env
 	// Content adds prompts, resources and further tools to the MCP server.
 	Content func(*mcp.Server)
-	// Completion returns completions of arguments; at most 100 of them are sent.
+	// Completion returns completions of arguments, at most the 100 that the protocol allows.
 	Completion func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
 	// Subscriptions watches resources. If it is nil, clients cannot subscribe.
 	Subscriptions Subscriptions
@@ -151,7 +151,7 @@ func (s *Server) options() *mcp.ServerOptions {
 		PageSize:     s.limits.pageSize,
 		// If this were nil, the SDK would advertise the logging capability.
 		Capabilities:      &mcp.ServerCapabilities{},
-		CompletionHandler: completion(s.config.Completion),
+		CompletionHandler: s.config.Completion,
 		SetCacheable:      setCacheable,
 	}
 	if !s.config.ListsChange {

@@ -134,9 +134,13 @@ func matching(values []string, typed string) []string {
 	return slices.Compact(kept)
 }
 
-// completed returns a result with all values. Package protocol limits their number.
+// maxCompletions is the maximum number of values that the protocol allows in one answer.
+const maxCompletions = 100
+
+// completed returns a result with the first values.
 func completed(values []string, more bool) *mcp.CompleteResult {
-	details := mcp.CompletionResultDetails{Values: append([]string{}, values...), HasMore: more}
+	shown := values[:min(len(values), maxCompletions)]
+	details := mcp.CompletionResultDetails{Values: append([]string{}, shown...), HasMore: more || len(shown) < len(values)}
 	if !more {
 		details.Total = len(values)
 	}

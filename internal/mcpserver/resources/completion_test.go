@@ -81,7 +81,7 @@ func TestCompletionIsBounded(t *testing.T) {
 		w.objects = append(w.objects, newControlPlane("coder", fmt.Sprintf("cp-%03d", i)))
 	}
 	got, err := w.complete(t, ofPrompt("diagnose_control_plane"), "name", "cp-", nil)
-	if err != nil || len(got.Values) != 120 || got.HasMore || got.Total != 120 || !slices.IsSorted(got.Values) {
+	if err != nil || len(got.Values) != maxCompletions || !got.HasMore || got.Total != 120 || !slices.IsSorted(got.Values) {
 		t.Errorf("%d of %d values, more %t, %v", len(got.Values), got.Total, got.HasMore, err)
 	}
 	pages := 0

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -140,11 +139,8 @@ func quoteStart(s string) string {
 	if len(s) <= maxQuestion {
 		return s
 	}
-	end := maxQuestion
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s… (%d bytes more)", s[:end], len(s)-end)
+	shown := toolset.WholeCharacters([]byte(s[:maxQuestion]))
+	return fmt.Sprintf("%s… (%d bytes more)", shown, len(s)-len(shown))
 }
 
 // maxDepth limits how many levels of directories are listed.

@@ -94,49 +94,33 @@ func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listO
 	if err != nil {
 		return listOutput[template]{}, err
 	}
-	items, next, err := readTemplates(ctx, call, in.Namespace, page)
-	if err != nil {
-		return listOutput[template]{}, err
-	}
-	return onePage(page, items, next, func(tmpl *template) template { return *tmpl }), nil
-}
-
-// readTemplates lists templates without their files. A template has up to 2 MiB of files,
-// so a page that was decoded as a whole could exhaust the memory of this process.
-func readTemplates(ctx context.Context, call *toolset.Call, namespace string, page toolset.Page) (items []template, next string, err error) {
 	path := "/apis/" + aggregationv1alpha1.GroupVersion.String()
-	if namespace != "" {
-		if err := toolset.RequireNamespace(namespace); err != nil {
-			return nil, "", err
+	if in.Namespace != "" {
+		if err := toolset.RequireNamespace(in.Namespace); err != nil {
+			return listOutput[template]{}, err
 		}
-		path += "/namespaces/" + namespace
+		path += "/namespaces/" + in.Namespace
 	}
-	options := page.Options(namespace)
+	options := page.Options(in.Namespace)
 	query := url.Values{"limit": {strconv.FormatInt(options.Limit, 10)}}
 	if options.Continue != "" {
 		query.Set("continue", options.Continue)
 	}
 	body, err := call.Kube.Raw.Get(ctx, path+"/"+templatePlural, query)
 	if err != nil {
-		return nil, "", callError("list", templateResource, namespace, "", err)
+		return listOutput[template]{}, callError("list", templateResource, in.Namespace, "", err)
 	}
 	defer body.Close()
-	if items, next, err = decodeTemplates(body); err != nil {
-		return nil, "", callError("list", templateResource, namespace, "", fmt.Errorf("reading the answer: %w", err))
+	items, next, err := decodeTemplates(body)
+	if err != nil {
+		return listOutput[template]{}, callError("list", templateResource, in.Namespace, "", fmt.Errorf("reading the answer: %w", err))
 	}
-	return items, next, nil
-}
-
-type listedTemplate struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		DisplayName string `json:"displayName"`
-	} `json:"spec"`
-	Status aggregationv1alpha1.CoderTemplateStatus `json:"status"`
+	return onePage(page, items, next, func(tmpl *template) template { return *tmpl }), nil
 }
 
 // decodeTemplates decodes a list object by object, so that the files of only one template
-// are in memory at a time.
+// are in memory at a time. A template has up to 2 MiB of files, so a page that was decoded as a
+// whole could exhaust the memory of this process.
 func decodeTemplates(r io.Reader) (items []template, next string, err error) {
 	d := json.NewDecoder(r)
 	if err := wantDelimiter(d, '{'); err != nil {
@@ -172,13 +156,11 @@ func decodeItems(d *json.Decoder) (items []template, err error) {
 		return nil, fmt.Errorf("the items are %v and no list", begin)
 	}
 	for d.More() {
-		var item listedTemplate
-		if err := d.Decode(&item); err != nil {
+		var tmpl aggregationv1alpha1.CoderTemplate
+		if err := d.Decode(&tmpl); err != nil {
 			return nil, err
 		}
-		items = append(items, describeTemplate(&aggregationv1alpha1.CoderTemplate{
-			ObjectMeta: item.Metadata, Spec: aggregationv1alpha1.CoderTemplateSpec{DisplayName: item.Spec.DisplayName}, Status: item.Status,
-		}))
+		items = append(items, describeTemplate(&tmpl))
 	}
 	return items, wantDelimiter(d, ']')
 }

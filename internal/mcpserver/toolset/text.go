@@ -80,6 +80,15 @@ func WholeCharacters(text []byte) []byte {
 	return text
 }
 
+// FromCharacter removes the rest of a UTF-8 character from the start.
+func FromCharacter(text []byte) []byte {
+	start := 0
+	for start < min(len(text), utf8.UTFMax-1) && !utf8.RuneStart(text[start]) {
+		start++
+	}
+	return text[start:]
+}
+
 // chunk is the size of a read, in bytes.
 const chunk = 32 << 10
 
@@ -134,12 +143,7 @@ func wholeLines(window []byte) []byte {
 	if lineEnd := bytes.IndexByte(window, '\n'); lineEnd >= 0 && lineEnd+1 < len(window) {
 		return window[lineEnd+1:]
 	}
-	window = window[1:]
-	start := 0
-	for start < min(len(window), utf8.UTFMax) && !utf8.RuneStart(window[start]) {
-		start++
-	}
-	return window[start:]
+	return FromCharacter(window[1:])
 }
 
 // lastLines returns the last lines of s, at most limit of them. fewer reports whether there
