@@ -199,9 +199,9 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 
 func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer *callers.Reviewer) (*protocol.Server, error) {
 	o, content := s.cfg.Options, resources.New(kube, s.cfg.Clock)
-	env := toolset.Env{Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), RequireElicitation: o.RequireElicitation, Clock: s.cfg.Clock}
-	if o.InsideUnconfirmed {
-		env.Unconfirmed = []string{toolset.Inside}
+	env := toolset.Env{
+		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
+		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
 	}
 	return protocol.New(protocol.Config{
 		Version: s.cfg.Version,

@@ -123,50 +123,31 @@ func (w Workspace) fileScript(ctx context.Context, path string, s script, limit 
 	return stdout.bytes(), w.problem(path, code, stderr)
 }
 
-// The exit codes of the scripts.
-const (
-	exitMissing     = 100
-	exitDirectory   = 101
-	exitSpecial     = 102
-	exitDenied      = 103
-	exitFailed      = 104
-	exitChanged     = 105
-	exitIncomplete  = 106
-	exitNoDirectory = 107
-	exitNoCommand   = 108
-	exitNotFound    = 127
-)
+// problems are the errors by the exit codes of the scripts. The texts may contain %[1]q, which
+// is the path or the ID, and %[2]s, which is the workspace.
+var problems = map[int]struct{ outcome, text string }{
+	100: {toolset.OutcomeNotFound, "there is no %[1]q in workspace %[2]s, or it is in a directory that the workspace's user may not enter; list_workspace_files shows what there is"},
+	101: {toolset.OutcomeInvalid, "%[1]q is a directory; list_workspace_files lists it"},
+	102: {toolset.OutcomeInvalid, "%[1]q is not a regular file but a device, a pipe or a socket"},
+	103: {toolset.OutcomeDenied, "the workspace's user has no permission for that on %[1]q: check its owner and mode"},
+	104: {toolset.OutcomeError, "that failed in workspace %[2]s"},
+	105: {toolset.OutcomeConflict, "%[1]q was changed in the meantime, and nothing was written; read it again"},
+	106: {toolset.OutcomeUnavailable, "not all of the content arrived, and %[1]q is unchanged; call again"},
+	107: {toolset.OutcomeInvalid, "%[1]q is not a directory"},
+	108: {toolset.OutcomeNotFound, "workspace %[2]s has no background command %[1]q: it was started in another workspace, by another agent, or long ago"},
+	127: {toolset.OutcomeUnavailable, "workspace %[2]s lacks a program that this needs: sh and coreutils or BusyBox must be in its image"},
+}
 
 // problem returns the error for an exit code of a script.
 func (w Workspace) problem(path string, code int, stderr *limited) error {
-	refuse := func(outcome, format string, args ...any) error {
-		return toolset.Refuse(outcome, fmt.Sprintf(format, args...)+detail(stderr))
-	}
-	switch code {
-	case 0:
+	if code == 0 {
 		return nil
-	case exitMissing:
-		return refuse(toolset.OutcomeNotFound, "there is no %q in workspace %s, or it is in a directory that the workspace's user may not enter; list_workspace_files shows what there is", path, w.Name)
-	case exitDirectory:
-		return refuse(toolset.OutcomeInvalid, "%q is a directory; list_workspace_files lists it", path)
-	case exitSpecial:
-		return refuse(toolset.OutcomeInvalid, "%q is not a regular file but a device, a pipe or a socket", path)
-	case exitDenied:
-		return refuse(toolset.OutcomeDenied, "the workspace's user has no permission for that on %q: check its owner and mode", path)
-	case exitChanged:
-		return refuse(toolset.OutcomeConflict, "%q was changed in the meantime, and nothing was written; read it again", path)
-	case exitIncomplete:
-		return refuse(toolset.OutcomeUnavailable, "not all of the content arrived, and %q is unchanged; call again", path)
-	case exitNoDirectory:
-		return refuse(toolset.OutcomeInvalid, "%q is not a directory", path)
-	case exitNoCommand:
-		return refuse(toolset.OutcomeNotFound, "workspace %s has no background command %q: it was started in another workspace, by another agent, or long ago", w.Name, path)
-	case exitNotFound:
-		return refuse(toolset.OutcomeUnavailable, "workspace %s lacks a program that this needs: sh and coreutils or BusyBox must be in its image", w.Name)
-	case exitFailed:
-		return refuse(toolset.OutcomeError, "that failed in workspace %s", w.Name)
 	}
-	return refuse(toolset.OutcomeError, "that failed in workspace %s with exit code %d", w.Name, code)
+	found, known := problems[code]
+	if !known {
+		return toolset.Refuse(toolset.OutcomeError, fmt.Sprintf("that failed in workspace %s with exit code %d", w.Name, code)+detail(stderr))
+	}
+	return toolset.Refuse(found.outcome, fmt.Sprintf(found.text, path, w.Name)+detail(stderr))
 }
 
 func detail(stderr *limited) string {

@@ -3,16 +3,12 @@ package tools
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
@@ -73,8 +69,15 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 	if err != nil {
 		return listOutput[Pod]{}, err
 	}
+	// The pods of a Deployment that was adopted have other labels. A caller who may not read the
+	// control plane gets the pods with the usual ones.
+	podLabels := coderv1alpha1.ControlPlaneLabels(in.Name)
+	cp, cpErr := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
+	if cpErr == nil {
+		podLabels = cp.PodLabels()
+	}
 	options := page.Options(in.Namespace)
-	options.LabelSelector, err = labels.ValidatedSelectorFromSet(coderv1alpha1.ControlPlaneLabels(in.Name))
+	options.LabelSelector, err = labels.ValidatedSelectorFromSet(podLabels)
 	if err != nil {
 		return listOutput[Pod]{}, toolset.UsageError("name is not a valid name of a control plane; list_control_planes shows all names")
 	}
@@ -82,34 +85,10 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 	if err := call.Kube.List(ctx, &list, options); err != nil {
 		return listOutput[Pod]{}, callError("list", "pods", in.Namespace, "", err)
 	}
-	if len(list.Items) == 0 {
-		// An empty list means either that the control plane has no pods or that it does not
-		// exist; the latter is reported as an error. A caller without permission to read
-		// the control plane gets the empty list.
-		cp, err := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
-		if apierrors.IsNotFound(err) {
-			return listOutput[Pod]{}, err
-		}
-		if err := listAdoptedPods(ctx, call.Kube, cp, options, &list); err != nil {
-			return listOutput[Pod]{}, err
-		}
+	if len(list.Items) == 0 && apierrors.IsNotFound(cpErr) {
+		return listOutput[Pod]{}, cpErr
 	}
 	return onePage(page, list.Items, list.Continue, DescribePod), nil
-}
-
-// listAdoptedPods lists the pods of a control plane whose Deployment was adopted; such pods
-// have other labels. cp is nil if the control plane could not be read.
-func listAdoptedPods(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane,
-	options *client.ListOptions, list *corev1.PodList) error {
-	if cp == nil || maps.Equal(cp.PodLabels(), coderv1alpha1.ControlPlaneLabels(cp.Name)) {
-		return nil
-	}
-	selector, err := labels.ValidatedSelectorFromSet(cp.PodLabels())
-	if err != nil {
-		return fmt.Errorf("choosing the pods of the control plane: %w", err)
-	}
-	options.LabelSelector = selector
-	return callError("list", "pods", cp.Namespace, "", kube.List(ctx, list, options))
 }
 
 // DescribePod describes a pod for an answer.

@@ -35,7 +35,7 @@ func goInside(t *testing.T, env toolset.Env) *insideCall {
 	return &insideCall{ClientSession: connectTo(t, env, nil, addInside), workspace: w}
 }
 
-var unconfirmed = toolset.Env{Unconfirmed: []string{toolset.Inside}}
+var unconfirmed = toolset.Env{InsideUnconfirmed: true}
 
 // call returns the answer, or the error message of the tool.
 func (c *insideCall) call(t *testing.T, tool string, arguments map[string]any) (answer map[string]any, told string) {

@@ -50,8 +50,8 @@ type Env struct {
 	// RequireElicitation rejects destructive calls from clients that cannot ask their user,
 	// instead of accepting the argument confirm.
 	RequireElicitation bool
-	// Unconfirmed are toolsets whose destructive tools need no confirmation.
-	Unconfirmed []string
+	// InsideUnconfirmed reports that the tools of toolset Inside need no confirmation.
+	InsideUnconfirmed bool
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
@@ -110,7 +110,7 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 		if d.Effect == Reads {
 			env.Kube = readsOnly(env.Kube)
 		}
-		unconfirmed := slices.Contains(env.Unconfirmed, d.Toolset)
+		unconfirmed := env.InsideUnconfirmed && d.Toolset == Inside
 		server.AddTool(offered, handler(func(ctx context.Context, req *mcp.CallToolRequest) (json.RawMessage, error) {
 			var in In
 			arguments, err := decode(req.Params.Arguments, input, &in)
