@@ -217,16 +217,16 @@ func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneC
 // rollout first.
 func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeout time.Duration) error {
 	start := call.Now()
+	deleted := func(noun string) string {
+		return fmt.Sprintf("the %s %s/%s was deleted in the meantime; list_control_planes shows which exist", noun, c.controlPlane.Namespace, c.controlPlane.Name)
+	}
 	if c.deployment != nil {
-		gone, err := call.Until(ctx, c.deployment, timeout, func() (bool, string) {
-			ok, message := rolledOut(c.deployment)
-			return ok || rolloutProblem(c.deployment) != "", message
+		err := await(ctx, call, c.deployment, timeout, deleted("Deployment"), func() (done bool, problem, message string) {
+			done, message = rolledOut(c.deployment)
+			return done, rolloutProblem(c.deployment), message
 		})
-		if gone || err != nil {
-			return vanished(gone, "Deployment", c.controlPlane, err)
-		}
-		if problem := rolloutProblem(c.deployment); problem != "" {
-			return toolset.Failed(problem + "; diagnose_control_plane says what to do")
+		if err != nil {
+			return err
 		}
 		// The status that was read before the rollout describes the old pods, so the
 		// control plane is read again.
@@ -235,35 +235,17 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 			timeout = max(timeout-call.Now().Sub(start), time.Second)
 		}
 	}
-	gone, err := call.Until(ctx, c.controlPlane, timeout, func() (bool, string) {
-		ready, message := settled(c.controlPlane)
-		return ready || c.problem() != "", message
+	return await(ctx, call, c.controlPlane, timeout, deleted("control plane"), func() (done bool, problem, message string) {
+		done, message = settled(c.controlPlane)
+		return done, c.problem(), message
 	})
-	if gone || err != nil {
-		return vanished(gone, "control plane", c.controlPlane, err)
-	}
-	if problem := c.problem(); problem != "" {
-		return toolset.Failed(problem)
-	}
-	return nil
-}
-
-// vanished returns err, or an error that says that the awaited object was deleted.
-func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err error) error {
-	if !gone {
-		return err
-	}
-	return toolset.Failed(fmt.Sprintf("the %s %s/%s was deleted in the meantime; list_control_planes shows which exist", noun, cp.Namespace, cp.Name))
 }
 
 // problem returns why the control plane cannot become ready without another action, and the
 // tool to call next. It returns "" if waiting can help.
 func (c *controlPlaneChange) problem() string {
-	ready, _ := settled(c.controlPlane)
 	stalled := stalledMessage(c.controlPlane.Status.Conditions)
 	switch {
-	case ready:
-		return ""
 	case c.controlPlane.DeletionTimestamp != nil:
 		return "the control plane is being deleted; get_control_plane_status shows its state"
 	case stalled != "" && c.controlPlane.Status.ObservedGeneration >= c.controlPlane.Generation:
@@ -273,13 +255,14 @@ func (c *controlPlaneChange) problem() string {
 	}
 }
 
-// rolloutProblem returns why the Deployment's controller gave up the newest rollout, or "".
+// rolloutProblem returns why the Deployment's controller gave up the newest rollout, and the
+// tool to call next, or "".
 func rolloutProblem(d *appsv1.Deployment) string {
 	for i := range d.Status.Conditions {
 		c := &d.Status.Conditions[i]
 		// See kubectl rollout status.
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" && d.Status.ObservedGeneration >= d.Generation {
-			return excerpt(c.Message)
+			return excerpt(c.Message) + "; diagnose_control_plane says what to do"
 		}
 	}
 	return ""

@@ -256,22 +256,17 @@ func updateTemplate(
 // awaitTemplate waits until the newest version is active or its build has failed. It
 // updates tmpl.
 func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, timeoutSeconds int) error {
-	gone, err := call.Until(ctx, tmpl, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+	deleted := fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name)
+	return await(ctx, call, tmpl, time.Duration(timeoutSeconds)*time.Second, deleted, func() (done bool, problem, message string) {
 		conditions := tmpl.Status.Conditions
-		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady)
-		return ready || stalledMessage(conditions) != "" || tmpl.DeletionTimestamp != nil, progressMessage(conditions)
+		if stalled := stalledMessage(conditions); stalled != "" {
+			problem = stalled + "; get_build_logs shows the whole log"
+		}
+		if tmpl.DeletionTimestamp != nil {
+			problem = deleted
+		}
+		return problem == "" && meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady), problem, progressMessage(conditions)
 	})
-	stalled := stalledMessage(tmpl.Status.Conditions)
-	switch {
-	case err != nil:
-		return err
-	case gone || tmpl.DeletionTimestamp != nil:
-		return toolset.Failed(fmt.Sprintf("template %s was deleted in the meantime; list_templates shows which exist", tmpl.Name))
-	case stalled != "":
-		return toolset.Failed(stalled + "; get_build_logs shows the whole log")
-	default:
-		return nil
-	}
 }
 
 // explain adds the error and the end of the build log if the build failed. If the caller

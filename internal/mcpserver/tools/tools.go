@@ -231,6 +231,32 @@ func confirmed[T client.Object](ctx context.Context, call *toolset.Call, obj T, 
 	return write(obj, false)
 }
 
+// await waits until look reports that obj is as wanted. It returns a failure if look reports a
+// problem that waiting does not solve, or if obj is deleted, with the text of deleted.
+func await(
+	ctx context.Context, call *toolset.Call, obj client.Object, timeout time.Duration, deleted string, look func() (done bool, problem, message string),
+) error {
+	failure := ""
+	gone, err := call.Until(ctx, obj, timeout, func() (bool, string) {
+		done, problem, message := look()
+		failure = problem
+		if done {
+			failure = ""
+		}
+		return done || failure != "", message
+	})
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return toolset.Failed(deleted)
+	case failure != "":
+		return toolset.Failed(failure)
+	default:
+		return nil
+	}
+}
+
 // readiness returns the reason and the message of condition Ready.
 func readiness(conditions []metav1.Condition) (reason, message string) {
 	ready := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)

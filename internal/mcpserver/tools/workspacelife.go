@@ -100,25 +100,12 @@ func startOrStop(
 func awaitWorkspace(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
 ) error {
-	phase, problem := phaseAfter(running), ""
-	gone, err := call.Until(ctx, ws, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+	deleted := fmt.Sprintf("workspace %s was deleted in the meantime; list_workspaces shows which exist", ws.Name)
+	return await(ctx, call, ws, time.Duration(timeoutSeconds)*time.Second, deleted, func() (done bool, problem, message string) {
 		conditions := ws.Status.Conditions
-		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phase
-		if problem = ""; !ready {
-			problem = workspaceProblem(ws, running)
-		}
-		return ready || problem != "", ws.Status.Phase + ": " + progressMessage(conditions)
+		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady) && ws.Status.Phase == phaseAfter(running)
+		return ready, workspaceProblem(ws, running), ws.Status.Phase + ": " + progressMessage(conditions)
 	})
-	switch {
-	case err != nil:
-		return err
-	case gone:
-		return toolset.Failed(fmt.Sprintf("workspace %s was deleted in the meantime; list_workspaces shows which exist", ws.Name))
-	case problem != "":
-		return toolset.Failed(problem)
-	default:
-		return nil
-	}
 }
 
 // workspaceProblem returns why the workspace cannot start or stop without another action, and
