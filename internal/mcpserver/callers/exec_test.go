@@ -55,11 +55,11 @@ func (a *execAPI) ExecInContainer(ctx context.Context, _, _, _ string, _ []strin
 	return a.run(ctx, in, out, errs)
 }
 
-func newExec(t *testing.T, api *execAPI) Executor {
+func execOf(t *testing.T, api *execAPI) Exec {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	e, err := newExecutor(impersonating(&rest.Config{Host: server.URL + "/behind/a/proxy"}))
+	e, err := newExec(impersonating(&rest.Config{Host: server.URL + "/behind/a/proxy"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,9 @@ func TestExecRunsAsTheCaller(t *testing.T) {
 		}
 		return utilexec.CodeExitError{Err: errors.New("exit 7"), Code: 7}
 	}}
-	e := newExec(t, api)
+	e := execOf(t, api)
 	var stdout, stderr bytes.Buffer
-	err := e.Exec(asAda(polltest.Context(t)), "coder", "coder.ada.dev", "main", remoteexec.Command{
+	err := e(asAda(polltest.Context(t)), "coder", "coder.ada.dev", "main", remoteexec.Command{
 		Args: []string{"echo", "a b", "&command=x"}, Stdin: strings.NewReader("in\x00"), Stdout: &stdout, Stderr: &stderr,
 	})
 	var exit utilexec.ExitError
@@ -102,12 +102,12 @@ func TestExecRunsAsTheCaller(t *testing.T) {
 
 func TestExecSendsNothingWithoutACallerOrToAnotherPath(t *testing.T) {
 	api := &execAPI{}
-	e := newExec(t, api)
-	if err := e.Exec(t.Context(), "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard}); !errors.Is(err, errNoCaller) {
+	e := execOf(t, api)
+	if err := e(t.Context(), "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard}); !errors.Is(err, errNoCaller) {
 		t.Errorf("without a caller: %v", err)
 	}
 	for _, name := range []string{"..", "a/b", "a?b", "", "a%2fb"} {
-		if err := e.Exec(asAda(t.Context()), "coder", name, "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard}); !apierrors.IsBadRequest(err) {
+		if err := e(asAda(t.Context()), "coder", name, "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard}); !apierrors.IsBadRequest(err) {
 			t.Errorf("workspace %q: %v", name, err)
 		}
 	}
@@ -118,8 +118,8 @@ func TestExecSendsNothingWithoutACallerOrToAnotherPath(t *testing.T) {
 
 func TestARefusalOfExecIsAStatus(t *testing.T) {
 	refusal := apierrors.NewForbidden(aggregationv1alpha1.Resource("coderworkspaces/exec"), "dev", errors.New("no role")).ErrStatus
-	e := newExec(t, &execAPI{status: &refusal})
-	err := e.Exec(asAda(polltest.Context(t)), "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard})
+	e := execOf(t, &execAPI{status: &refusal})
+	err := e(asAda(polltest.Context(t)), "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdout: io.Discard})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "no role") {
 		t.Errorf("the error is %v", err)
 	}
@@ -128,13 +128,13 @@ func TestARefusalOfExecIsAStatus(t *testing.T) {
 func TestExecIsLimitedForEachCaller(t *testing.T) {
 	release := make(chan struct{})
 	var running atomic.Int32
-	e := newExec(t, &execAPI{run: func(context.Context, io.Reader, io.Writer, io.Writer) error {
+	e := execOf(t, &execAPI{run: func(context.Context, io.Reader, io.Writer, io.Writer) error {
 		running.Add(1)
 		<-release
 		return nil
 	}})
 	run := func(ctx context.Context) error {
-		return e.Exec(ctx, "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
+		return e(ctx, "coder", "dev", "", remoteexec.Command{Args: []string{"true"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 	}
 	ctx := polltest.Context(t)
 	ended := make(chan error, maxExecs+1)

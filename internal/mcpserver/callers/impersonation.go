@@ -115,13 +115,7 @@ func Groups(u user.Info) []string {
 	if isServiceAccount(u.GetName()) {
 		return nil
 	}
-	var groups []string
-	for _, group := range u.GetGroups() {
-		if group != user.AllAuthenticated {
-			groups = append(groups, group)
-		}
-	}
-	return groups
+	return slices.DeleteFunc(slices.Clone(u.GetGroups()), func(group string) bool { return group == user.AllAuthenticated })
 }
 
 // Refused returns why no request may impersonate this user, or "". It rejects the

@@ -50,7 +50,7 @@ func TestNothingIsSentWithoutACaller(t *testing.T) {
 			if _, err := kube.Watch(ctx, &corev1.PodList{}); !errors.Is(err, errNoCaller) {
 				t.Errorf("Watch ended with %v", err)
 			}
-			if _, err := kube.Raw.Get(ctx, "/version", nil); !errors.Is(err, errNoCaller) {
+			if _, err := kube.Raw(ctx, "/version", nil); !errors.Is(err, errNoCaller) {
 				t.Errorf("a raw get ended with %v", err)
 			}
 		})
@@ -104,7 +104,7 @@ func TestEachRequestIsSentAsItsCaller(t *testing.T) {
 			if err := kube.List(ctx, &corev1.PodList{}); err != nil {
 				t.Fatal(err)
 			}
-			raw, err := kube.Raw.Get(ctx, "/version", nil)
+			raw, err := kube.Raw(ctx, "/version", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestCallersAtTheSameTimeStayApart(t *testing.T) {
 		name := []string{"alice", "bob"}[i%2]
 		group.Go(func() {
 			ctx := as(t.Context(), name, people[name]...)
-			raw, err := kube.Raw.Get(ctx, "/api/v1/namespaces/"+name, nil)
+			raw, err := kube.Raw(ctx, "/api/v1/namespaces/"+name, nil)
 			if err != nil {
 				t.Error(err)
 				return

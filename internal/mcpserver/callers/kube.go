@@ -28,11 +28,18 @@ import (
 type Kube struct {
 	// WithWatch reads and writes objects, and watches them.
 	client.WithWatch
-	// Raw reads data that is not an object: logs and archives.
-	Raw Getter
-	// Exec runs commands in workspaces.
-	Exec Executor
+	// Raw requests a path that is not an object, such as /api/v1/namespaces/coder/pods/x/log.
+	// For a response other than success, the error is one of
+	// k8s.io/apimachinery/pkg/api/errors. The caller must close the reader, which fails when
+	// the context ends.
+	Raw func(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
+	// Exec runs a command in a workspace, through the subresource exec.
+	Exec Exec
 }
+
+// Exec runs a command in a workspace with the caller's permissions. agent may be empty if the
+// workspace has only one agent. Errors are those of remoteexec.Run.
+type Exec func(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error
 
 // New creates the client that all callers share. The credentials in base need only the
 // permission to impersonate. The mapper must use another client, because discovery does not
@@ -47,11 +54,11 @@ func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, extr
 	if err != nil {
 		return nil, fmt.Errorf("making the client that acts as the caller: %w", err)
 	}
-	raw, err := newRawGetter(cfg, httpClient)
+	raw, err := newRaw(cfg, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("making the client that reads logs as the caller: %w", err)
 	}
-	exec, err := newExecutor(cfg)
+	exec, err := newExec(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making the client that runs commands as the caller: %w", err)
 	}
@@ -79,17 +86,9 @@ func impersonating(base *rest.Config, extra ...string) *rest.Config {
 	return cfg
 }
 
-// Getter reads paths of the Kubernetes API without decoding the response.
-type Getter interface {
-	// Get requests path, for example /api/v1/namespaces/coder/pods/x/log. For a response
-	// other than success, the error is one of k8s.io/apimachinery/pkg/api/errors. The
-	// caller must close the reader, which fails when the context ends.
-	Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
-}
-
-type rawGetter struct{ client rest.Interface }
-
-func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
+// newRaw returns the function for Kube.Raw. It rejects paths with invalid characters, because
+// a model chose some of the names in them.
+func newRaw(cfg *rest.Config, httpClient *http.Client) (func(context.Context, string, url.Values) (io.ReadCloser, error), error) {
 	cfg = rest.CopyConfig(cfg)
 	// Error responses are decoded as JSON; other responses are not decoded.
 	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "*/*"
@@ -98,22 +97,18 @@ func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rawGetter{client: c}, nil
-}
-
-// Get implements Getter. It rejects paths with invalid characters, because a model chose
-// some of the names in them.
-func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
-	if err := checkPath(apiPath); err != nil {
-		return nil, err
-	}
-	req := g.client.Get().AbsPath(apiPath)
-	for name, values := range query {
-		for _, value := range values {
-			req = req.Param(name, value)
+	return func(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
+		if err := checkPath(apiPath); err != nil {
+			return nil, err
 		}
-	}
-	return req.Stream(ctx)
+		req := c.Get().AbsPath(apiPath)
+		for name, values := range query {
+			for _, value := range values {
+				req = req.Param(name, value)
+			}
+		}
+		return req.Stream(ctx)
+	}, nil
 }
 
 // maxJSON limits the size of a JSON document that is read.
@@ -121,7 +116,7 @@ const maxJSON = 4 << 20
 
 // ReadJSON requests a path of the Kubernetes API and decodes the JSON document into into.
 func (k *Kube) ReadJSON(ctx context.Context, apiPath string, query url.Values, into any) error {
-	body, err := k.Raw.Get(ctx, apiPath, query)
+	body, err := k.Raw(ctx, apiPath, query)
 	if err != nil {
 		return err
 	}
@@ -139,8 +134,8 @@ func checkPath(apiPath string) error {
 	return nil
 }
 
-// SubresourcePath returns the API path of a subresource, for Getter. It does not escape the
-// names: Getter rejects paths with invalid characters.
+// SubresourcePath returns the API path of a subresource, for Kube.Raw. It does not escape
+// the names: Raw rejects paths with invalid characters.
 func SubresourcePath(group schema.GroupVersion, namespace, resource, name, subresource string) string {
 	root := "/apis/" + group.String()
 	if group.Group == "" {
@@ -153,44 +148,29 @@ func SubresourcePath(group schema.GroupVersion, namespace, resource, name, subre
 // replica.
 const maxExecs = 8
 
-// Executor runs commands in workspaces.
-type Executor interface {
-	// Exec runs a command in a workspace with the caller's permissions, through the
-	// subresource exec. agent may be empty if the workspace has only one agent. Errors are
-	// those of remoteexec.Run.
-	Exec(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error
-}
-
-type executor struct {
-	cfg   *rest.Config
-	base  *url.URL
-	quota *Quota
-}
-
-func newExecutor(cfg *rest.Config) (Executor, error) {
+func newExec(cfg *rest.Config) (Exec, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &executor{cfg: cfg, base: base, quota: NewQuota(maxExecs, 0)}, nil
-}
-
-func (e *executor) Exec(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error {
-	apiPath := SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, "coderworkspaces", workspace, "exec")
-	if err := checkPath(apiPath); err != nil {
-		return err
-	}
-	if strings.Contains(namespace+workspace, "/") {
-		return apierrors.NewBadRequest(fmt.Sprintf("%q in namespace %q is not a valid name of a workspace", workspace, namespace))
-	}
-	end, ok := e.quota.Begin(NameOf(ctx))
-	if !ok {
-		return apierrors.NewTooManyRequests(fmt.Sprintf("%d commands of this user are running, which is the limit: wait for one of them, or run a command in the background", maxExecs), 0)
-	}
-	defer end()
-	to := e.base.JoinPath(apiPath)
-	if agent != "" {
-		to.RawQuery = url.Values{"agent": {agent}}.Encode()
-	}
-	return remoteexec.Run(ctx, e.cfg, to, c)
+	quota := NewQuota(maxExecs, 0)
+	return func(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error {
+		apiPath := SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, "coderworkspaces", workspace, "exec")
+		if err := checkPath(apiPath); err != nil {
+			return err
+		}
+		if strings.Contains(namespace+workspace, "/") {
+			return apierrors.NewBadRequest(fmt.Sprintf("%q in namespace %q is not a valid name of a workspace", workspace, namespace))
+		}
+		end, ok := quota.Begin(NameOf(ctx))
+		if !ok {
+			return apierrors.NewTooManyRequests(fmt.Sprintf("%d commands of this user are running, which is the limit: wait for one of them, or run a command in the background", maxExecs), 0)
+		}
+		defer end()
+		to := base.JoinPath(apiPath)
+		if agent != "" {
+			to.RawQuery = url.Values{"agent": {agent}}.Encode()
+		}
+		return remoteexec.Run(ctx, cfg, to, c)
+	}, nil
 }

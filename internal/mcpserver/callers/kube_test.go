@@ -88,7 +88,7 @@ func TestRawGet(t *testing.T) {
 	api := newKubeAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s?%s", r.URL.Path, r.URL.Query().Encode())
 	})
-	reader, err := api.client(t).Raw.Get(as(t.Context(), "alice"), "/api/v1/namespaces/coder/pods/x/log",
+	reader, err := api.client(t).Raw(as(t.Context(), "alice"), "/api/v1/namespaces/coder/pods/x/log",
 		url.Values{"tailLines": {"200"}, "container": {"coder & more"}, "dryRun": {"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestRawGetFails(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			reader, err := newKubeAPI(t, tc.answer).client(t).Raw.Get(as(t.Context(), "alice"), "/api/v1/namespaces/coder/pods/x/log", nil)
+			reader, err := newKubeAPI(t, tc.answer).client(t).Raw(as(t.Context(), "alice"), "/api/v1/namespaces/coder/pods/x/log", nil)
 			if err == nil {
 				reader.Close()
 				t.Fatal("there is no error")
@@ -144,7 +144,7 @@ func TestRawGetRefusesPathsThatLeadElsewhere(t *testing.T) {
 	for _, path := range []string{
 		"", "version", "/api/v1/namespaces/coder/pods/../secrets/x", "/api//v1", "/api/v1/", "/x?y=z", "/x#y", "/x%2Fy", `/x\y`, "/..",
 	} {
-		if _, err := kube.Raw.Get(as(t.Context(), "alice"), path, nil); !apierrors.IsBadRequest(err) {
+		if _, err := kube.Raw(as(t.Context(), "alice"), path, nil); !apierrors.IsBadRequest(err) {
 			t.Errorf("%q ended with %v", path, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestRawReadingEndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(as(t.Context(), "alice"))
 	defer cancel()
-	reader, err := api.client(t).Raw.Get(ctx, "/api/v1/namespaces/coder/pods/x/log", url.Values{"follow": {"true"}})
+	reader, err := api.client(t).Raw(ctx, "/api/v1/namespaces/coder/pods/x/log", url.Values{"follow": {"true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestWhoeverCallsIsToldAtOnceThatAnAPIIsAway(t *testing.T) {
 		},
 		"a write": func(ctx context.Context, kube *Kube) error { return kube.Create(ctx, pod.DeepCopy()) },
 		"a raw get": func(ctx context.Context, kube *Kube) error {
-			_, err := kube.Raw.Get(ctx, "/version", nil)
+			_, err := kube.Raw(ctx, "/version", nil)
 			return err
 		},
 	} {

@@ -72,7 +72,7 @@ func (w *fixture) answer(ctx context.Context, kind string) error {
 	return w.errs[kind]
 }
 
-// Get implements callers.Getter.
+// Get is callers.Kube.Raw.
 func (w *fixture) Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	if err := w.answer(ctx, "log"); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (w *fixture) kube(t *testing.T) *callers.Kube {
 			return []string{value(o.(*aggregationv1alpha1.CoderTemplate).Status)}
 		})
 	}
-	return &callers.Kube{WithWatch: builder.Build(), Raw: w}
+	return &callers.Kube{WithWatch: builder.Build(), Raw: w.Get}
 }
 
 func asAlice(t *testing.T) context.Context {

@@ -40,7 +40,7 @@ func forEachShell(t *testing.T, test func(t *testing.T, w *mcptest.Workspace)) {
 }
 
 func in(w *mcptest.Workspace) inside.Workspace {
-	return inside.Workspace{Exec: w, Namespace: "coder", Name: "coder.ada.dev"}
+	return inside.Workspace{Exec: w.Exec, Namespace: "coder", Name: "coder.ada.dev"}
 }
 
 func command(line string) inside.Command {

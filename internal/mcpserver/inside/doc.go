@@ -1,7 +1,7 @@
 // Package inside implements the tools of toolset inside: it runs commands in a workspace,
 // and reads and writes its files.
 //
-// All operations run small sh scripts (scripts/) through callers.Executor, with the
+// All operations run small sh scripts (scripts/) through callers.Exec, with the
 // caller's permissions. Values from the caller are passed as arguments and are never part
 // of a script. A workspace needs sh, the usual small programs (cat, head, tail, wc, cksum,
 // cp, mv, mkdir, dd, sleep), and stat and find for lists; coreutils and BusyBox contain

@@ -146,7 +146,7 @@ func TestAWriteThatIsCutChangesNothing(t *testing.T) {
 	w := mcptest.NewWorkspace(t)
 	path := put(t, w, "file", "old", 0o600)
 	cut := &cutting{Workspace: w}
-	err := inside.Workspace{Exec: cut, Namespace: "coder", Name: "dev"}.Write(t.Context(), "file", []byte("new content"), "")
+	err := inside.Workspace{Exec: cut.Exec, Namespace: "coder", Name: "dev"}.Write(t.Context(), "file", []byte("new content"), "")
 	if err == nil || !strings.Contains(err.Error(), "not all of the content arrived") {
 		t.Errorf("the error is %v", err)
 	}

@@ -34,7 +34,7 @@ const (
 // Workspace is the workspace in which to work. Agent may be empty if there is only one
 // agent.
 type Workspace struct {
-	Exec                   callers.Executor
+	Exec                   callers.Exec
 	Namespace, Name, Agent string
 }
 
@@ -82,7 +82,7 @@ func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) 
 		}
 		args = append([]string{"sh", "-c", launch, "sh", text}, s.args...)
 	}
-	err = w.Exec.Exec(ctx, w.Namespace, w.Name, w.Agent, remoteexec.Command{
+	err = w.Exec(ctx, w.Namespace, w.Name, w.Agent, remoteexec.Command{
 		Args: args, Stdin: s.stdin, Stdout: stdout, Stderr: stderr,
 	})
 	var exit utilexec.ExitError

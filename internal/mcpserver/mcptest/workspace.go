@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// Workspace is a callers.Executor for one workspace. It ignores the name of the workspace.
+// Workspace is a workspace in which commands run on this machine. It ignores the name of the workspace.
 type Workspace struct {
 	// Home is the home directory, in which commands start.
 	Home string
@@ -35,7 +35,7 @@ func NewWorkspace(t testing.TB) *Workspace {
 	return &Workspace{Home: t.TempDir()}
 }
 
-// Exec implements callers.Executor. Like Coder's agent, it runs the command in its own
+// Exec is a callers.Exec. Like Coder's agent, it runs the command in its own
 // session and sends it SIGHUP when the client disconnects.
 func (w *Workspace) Exec(ctx context.Context, _, _, _ string, c remoteexec.Command) error {
 	if w.Fail != nil {

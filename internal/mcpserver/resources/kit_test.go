@@ -51,7 +51,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 }
 
-// Get implements callers.Getter.
+// Get is callers.Kube.Raw.
 func (w *world) Get(_ context.Context, path string, _ url.Values) (io.ReadCloser, error) {
 	if body, ok := w.raw[path]; ok {
 		return io.NopCloser(strings.NewReader(body)), nil
@@ -68,7 +68,7 @@ func (w *world) resources(t *testing.T) *Resources {
 	for _, kind := range []client.Object{&coderv1alpha1.CoderControlPlane{}, &aggregationv1alpha1.CoderWorkspace{}, &aggregationv1alpha1.CoderTemplate{}} {
 		builder = builder.WithIndex(kind, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} })
 	}
-	r := New(&callers.Kube{WithWatch: builder.Build(), Raw: w}, w.clock)
+	r := New(&callers.Kube{WithWatch: builder.Build(), Raw: w.Get}, w.clock)
 	r.jitter = func(time.Duration) time.Duration { return 0 }
 	return r
 }

@@ -50,7 +50,7 @@ func connectPrompts(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.C
 		},
 	}).Build()
 	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
-	RegisterPrompts(server, &callers.Kube{WithWatch: c, Raw: raw})
+	RegisterPrompts(server, &callers.Kube{WithWatch: c, Raw: raw.Get})
 	return mcptest.Connect(t, server, nil, nil)
 }
 

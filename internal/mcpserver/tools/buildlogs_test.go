@@ -102,9 +102,9 @@ func TestGetBuildLogsSaysWhatIsWrong(t *testing.T) {
 			kube := fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"))
 			switch {
 			case errors.Is(tt.raw, errReading):
-				kube.Raw = breaking{}
+				kube.Raw = breaking{}.Get
 			case tt.raw != nil:
-				kube.Raw = refusing{tt.raw}
+				kube.Raw = refusing{tt.raw}.Get
 			}
 			tt.in.Namespace = "coder"
 			_, err := getBuildLogs(t.Context(), &toolset.Call{Kube: kube}, tt.in)

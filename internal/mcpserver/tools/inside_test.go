@@ -31,7 +31,7 @@ func goInside(t *testing.T, env toolset.Env) *insideCall {
 	t.Helper()
 	w := mcptest.NewWorkspace(t)
 	env.Kube = fakeKube(t, interceptor.Funcs{}, nil, devWorkspace("Running"))
-	env.Kube.Exec = w
+	env.Kube.Exec = w.Exec
 	return &insideCall{ClientSession: connectTo(t, env, nil, addInside), workspace: w}
 }
 

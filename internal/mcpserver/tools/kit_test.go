@@ -43,7 +43,7 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 	for field, value := range eventFields {
 		builder.WithIndex(&corev1.Event{}, field, func(obj client.Object) []string { return []string{value(obj.(*corev1.Event))} })
 	}
-	return &callers.Kube{WithWatch: builder.Build(), Raw: raw, Exec: &mcptest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}}
+	return &callers.Kube{WithWatch: builder.Build(), Raw: raw.Get, Exec: (&mcptest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}).Exec}
 }
 
 // templateFields are the field selectors of templates.

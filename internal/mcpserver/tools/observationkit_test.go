@@ -77,16 +77,16 @@ func newPod(controlPlane, name string) *corev1.Pod {
 	}
 }
 
-// rawFunc is a callers.Getter.
+// rawFunc is callers.Kube.Raw without the context.
 type rawFunc func(path string, query url.Values) (io.ReadCloser, error)
 
 func (f rawFunc) Get(_ context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	return f(path, query)
 }
 
-// withRaw returns the API with another Getter.
+// withRaw returns the API with another Raw.
 func withRaw(kube *callers.Kube, raw rawFunc) *callers.Kube {
-	return &callers.Kube{WithWatch: kube.WithWatch, Raw: raw}
+	return &callers.Kube{WithWatch: kube.WithWatch, Raw: raw.Get}
 }
 
 func denied(verb string) error {

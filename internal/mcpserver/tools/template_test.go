@@ -104,7 +104,7 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
-			kube.Raw = refusing{tt.err}
+			kube.Raw = refusing{tt.err}.Get
 			out, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 			if err != nil || len(out.Template.Notes) != 2 || out.Template.Notes[1] != tt.want {
 				t.Errorf("the notes are %q, %v; want %q", out.Template.Notes, err, tt.want)
@@ -112,7 +112,7 @@ func TestGetTemplateWithoutItsParts(t *testing.T) {
 		})
 	}
 	kube := fakeKube(t, interceptor.Funcs{}, nil, dockerTemplate())
-	kube.Raw = refusing{context.Canceled}
+	kube.Raw = refusing{context.Canceled}.Get
 	_, err := getTemplate(t.Context(), &toolset.Call{Kube: kube}, getTemplateInput{Namespace: "coder", Name: dockerName})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that is cancelled ends with %v", err)

@@ -106,7 +106,7 @@ func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listO
 	if options.Continue != "" {
 		query.Set("continue", options.Continue)
 	}
-	body, err := call.Kube.Raw.Get(ctx, path+"/"+templatePlural, query)
+	body, err := call.Kube.Raw(ctx, path+"/"+templatePlural, query)
 	if err != nil {
 		return listOutput[template]{}, callError("list", templateResource, in.Namespace, "", err)
 	}

@@ -39,7 +39,7 @@ func (s Subresource) Open(ctx context.Context, kube *callers.Kube) (io.ReadClose
 	if err := RequireObject(s.namespace, s.object); err != nil {
 		return nil, err
 	}
-	body, err := kube.Raw.Get(ctx, s.Path(), s.query)
+	body, err := kube.Raw(ctx, s.Path(), s.query)
 	if err != nil {
 		return nil, s.Failed(err)
 	}

@@ -243,18 +243,12 @@ func fill(v reflect.Value) {
 		if v.IsNil() {
 			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		}
-		if isLeaf(v.Type().Elem()) {
-			return
-		}
 		for i := range v.Len() {
 			fill(v.Index(i))
 		}
 	case reflect.Map:
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
-		}
-		if isLeaf(v.Type().Elem()) {
-			return
 		}
 		// Values of a map are not addressable: fill a copy and store it.
 		for _, key := range v.MapKeys() {
@@ -263,15 +257,5 @@ func fill(v reflect.Value) {
 			fill(value)
 			v.SetMapIndex(key, value)
 		}
-	}
-}
-
-// isLeaf reports whether values of this type cannot contain nil slices or maps.
-func isLeaf(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
-		return false
-	default:
-		return true
 	}
 }
