@@ -12,11 +12,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,9 +77,10 @@ func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 	}
 }
 
-// kinds is the scheme of the fake clusters.
-var kinds = kubetest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme,
-	gatewayv1.Install, monitoringv1.AddToScheme)
+// kinds is the scheme of the fake clusters. A fake cluster iterates over all its kinds at each write,
+// so they are only those of the groups that the operator uses.
+var kinds = kubetest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+	rbacv1.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
 
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {
