@@ -28,22 +28,22 @@ func TestUsersExist(t *testing.T) {
 		t.Errorf("account %q %q", creds.username, creds.email)
 	}
 	job := &batchv1.Job{}
-	if !f.Get(jobName, job) || !metav1.IsControlledBy(job, f.cp) {
+	if !f.Has(jobName, job) || !metav1.IsControlledBy(job, f.cp) {
 		t.Fatalf("Job owners %v", job.OwnerReferences)
 	}
 
-	f.Writes = 0
+	f.TakeWrites()
 	got = f.pass()
 	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
-	if f.Writes != 0 || len(got.Events) != 0 {
-		t.Errorf("waiting makes %d writes, events %v", f.Writes, got.Events)
+	if f.Writes() != 0 || len(got.Events) != 0 {
+		t.Errorf("waiting makes %d writes, events %v", f.Writes(), got.Events)
 	}
 
 	f.runJob()
 	got = f.pass()
 	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
 	f.checkWhole()
-	if f.Get(jobName, job) || f.HasSecret("dev-initial-admin") {
+	if f.Has(jobName, job) || f.HasSecret("dev-initial-admin") {
 		t.Error("the Job or an initial admin is there")
 	}
 }
@@ -80,7 +80,7 @@ func TestAdminJobFails(t *testing.T) {
 				f.Create(podOf(c.said))
 			}
 			job := &batchv1.Job{}
-			f.Get(jobName, job)
+			f.Has(jobName, job)
 			f.endJob(job, batchv1.JobFailed)
 			got := f.pass()
 			f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
@@ -99,11 +99,11 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 	f.addAda()
 	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		got := f.pass()
-		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !f.Get(jobName, &batchv1.Job{}) {
+		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !f.Has(jobName, &batchv1.Job{}) {
 			got = f.pass()
 		}
 		job := &batchv1.Job{}
-		f.Get(jobName, job)
+		f.Has(jobName, job)
 		f.endJob(job, batchv1.JobFailed)
 		got = f.pass()
 		f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
@@ -111,10 +111,10 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
 		}
 		f.Coder.Asked()
-		f.Writes = 0
+		f.TakeWrites()
 		again := f.pass()
-		if again.Message != got.Message || len(again.Events) != 0 || f.Writes != 0 || f.Coder.Asked() > 1 {
-			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, f.Writes)
+		if again.Message != got.Message || len(again.Events) != 0 || f.Writes() != 0 || f.Coder.Asked() > 1 {
+			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, f.Writes())
 		}
 		f.Forward(want)
 	}
@@ -122,13 +122,13 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 	f.pass()
 	f.pass()
 	job := &batchv1.Job{}
-	f.Get(jobName, job)
+	f.Has(jobName, job)
 	f.endJob(job, batchv1.JobFailed)
 	f.pass()
 	f.cp.Generation++
 	f.pass()
 	f.pass()
-	if !f.Get(jobName, job) || jobEnd(job) != "" {
+	if !f.Has(jobName, job) || jobEnd(job) != "" {
 		t.Error("the Job was not started again after a change of the spec")
 	}
 	f.settle()
@@ -140,7 +140,7 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 	f.addAda()
 	f.pass()
 	job := &batchv1.Job{}
-	f.Get(jobName, job)
+	f.Has(jobName, job)
 	f.endJob(job, batchv1.JobComplete)
 	got := f.pass()
 	f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
@@ -154,7 +154,7 @@ func TestJobOfSomebodyElse(t *testing.T) {
 	f.addAda()
 	f.Create(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: jobName}})
 	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNotOwned)
-	if !f.Get(jobName, &batchv1.Job{}) {
+	if !f.Has(jobName, &batchv1.Job{}) {
 		t.Error("the Job was deleted")
 	}
 }
@@ -172,7 +172,7 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	f.Must(err)
 	f.revoke()
 	f.cp.UID = "second"
-	f.Delete(f.Secret("dev-initial-admin"))
+	f.Remove(f.Secret("dev-initial-admin"))
 	f.restart()
 	got := f.settle()
 	f.checkWhole()
@@ -236,14 +236,14 @@ func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
 	f.addAda()
 	f.pass()
 	first := &batchv1.Job{}
-	f.Get(jobName, first)
+	f.Has(jobName, first)
 	f.endJob(first, batchv1.JobFailed)
-	f.Delete(f.Secret("dev-operator-credentials"))
+	f.Remove(f.Secret("dev-operator-credentials"))
 	got := f.pass()
 	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
 	f.settle()
 	f.checkWhole()
-	if now := (&batchv1.Job{}); f.Get(jobName, now) {
+	if now := (&batchv1.Job{}); f.Has(jobName, now) {
 		t.Error("the Job is left")
 	}
 }

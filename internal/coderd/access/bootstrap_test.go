@@ -76,11 +76,11 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 	f.pass()
 	for i, want := range []int{1, 0, 0} {
 		f.Coder.Asked()
-		f.Writes = 0
+		f.TakeWrites()
 		got := f.pass()
 		f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-		if asked := f.Coder.Asked(); asked != want || f.Writes != 0 || len(got.Events) != 0 {
-			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, f.Writes, got.Events)
+		if asked := f.Coder.Asked(); asked != want || f.Writes() != 0 || len(got.Events) != 0 {
+			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, f.Writes(), got.Events)
 		}
 	}
 	f.Forward(time.Minute)
@@ -113,7 +113,7 @@ func TestInitialAdminDisabledAndLaterWanted(t *testing.T) {
 func TestInitialAdminIsMadeOnce(t *testing.T) {
 	f := newFixture(t)
 	f.pass()
-	f.Delete(f.Secret("dev-initial-admin"))
+	f.Remove(f.Secret("dev-initial-admin"))
 	f.cp.Spec.InitialAdmin.Username = "other"
 	f.Forward(trust)
 	f.Coder.Asked()

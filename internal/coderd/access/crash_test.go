@@ -38,7 +38,7 @@ func scenarios() map[string]scenario {
 		"deleted token Secret": {
 			prepare: func(f *fixture) {
 				f.settle()
-				f.Delete(f.Secret("dev-operator-token"))
+				f.Remove(f.Secret("dev-operator-token"))
 			},
 			check: whole,
 		},
@@ -50,7 +50,7 @@ func scenarios() map[string]scenario {
 				if got := f.Coder.Usernames(); !slices.Equal(got, []string{"ada", creds.username}) {
 					f.T.Errorf("users %q, want ada and the operator", got)
 				}
-				if f.Get(jobName, &batchv1.Job{}) {
+				if f.Has(jobName, &batchv1.Job{}) {
 					f.T.Error("the Job is still there")
 				}
 			},

@@ -53,7 +53,7 @@ func newFixture(t *testing.T, opts ...coderdtest.Option) *fixture {
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
 	f.manager = &Manager{
-		Client: f.Client, Clock: f.Clock,
+		Client: f.Cluster, Clock: f.Clock,
 		Random: func() (string, error) {
 			f.random++
 			password := fmt.Sprintf("P4ssw0rdThatNobodyMaySee%04d", f.random)
@@ -136,7 +136,7 @@ func (f *fixture) addUser(username, email, password string, roles ...string) err
 func (f *fixture) runJob() {
 	f.T.Helper()
 	job := &batchv1.Job{}
-	if !f.Get(jobName, job) || jobEnd(job) != "" {
+	if !f.Has(jobName, job) || jobEnd(job) != "" {
 		return
 	}
 	creds := readAccount(f.Secret(job.Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name))
@@ -152,7 +152,7 @@ func (f *fixture) endJob(job *batchv1.Job, outcome batchv1.JobConditionType) {
 	job.Status.Conditions = []batchv1.JobCondition{{
 		Type: outcome, Status: corev1.ConditionTrue, Message: "Job has reached the specified backoff limit",
 	}}
-	f.Must(f.Client.Status().Update(f.Ctx, job))
+	f.Must(f.Cluster.Status().Update(f.Ctx, job))
 }
 
 // token returns the token in the operator's Secret.

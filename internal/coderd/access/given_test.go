@@ -83,7 +83,7 @@ func TestGivenToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			c.prepare(f)
-			f.Writes = 0
+			f.TakeWrites()
 			before := f.Coder.TokenNames(Username)
 			got := f.pass()
 			f.WantState(got.Result, c.state, c.reason)
@@ -91,8 +91,8 @@ func TestGivenToken(t *testing.T) {
 				t.Errorf("message %q does not say %q", got.Message, c.says)
 			}
 			after := f.Coder.TokenNames(Username)
-			if f.Writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
-				t.Errorf("%d writes, tokens %q -> %q, events %v", f.Writes, before, after, got.Events)
+			if f.Writes() != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
+				t.Errorf("%d writes, tokens %q -> %q, events %v", f.Writes(), before, after, got.Events)
 			}
 			if (got.TokenRef != nil) != (c.state == Ready) {
 				t.Errorf("token ref %v", got.TokenRef)
@@ -112,10 +112,10 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
 	f.Coder.Asked()
-	f.Writes = 0
+	f.TakeWrites()
 	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 {
-		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, f.Writes)
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes() != 0 {
+		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, f.Writes())
 	}
 	// After removing the reference, the operator's account is used again.
 	f.cp.Spec.OperatorAccess.TokenSecretRef = nil

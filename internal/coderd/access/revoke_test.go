@@ -34,7 +34,7 @@ func TestRevoke(t *testing.T) {
 		"where nothing ever was":  {prepare: func(*fixture) {}},
 		"a token that Coder lost": {prepare: func(f *fixture) { f.pass(); f.Coder.RevokeToken(f.token()) }},
 		"a token without its Secret": {
-			prepare: func(f *fixture) { f.pass(); f.Delete(f.Secret("dev-operator-token")) }, events: "TokenRevoked",
+			prepare: func(f *fixture) { f.pass(); f.Remove(f.Secret("dev-operator-token")) }, events: "TokenRevoked",
 		},
 		"a suspended account": {prepare: func(f *fixture) {
 			f.pass()
@@ -54,14 +54,14 @@ func TestRevoke(t *testing.T) {
 				t.Errorf("events %q, want %q", ensuretest.Reasons(got.Events), c.events)
 			}
 			f.checkGone()
-			if f.Get(jobName, &batchv1.Job{}) {
+			if f.Has(jobName, &batchv1.Job{}) {
 				t.Error("the Job is left")
 			}
 			f.Coder.Asked()
-			f.Writes = 0
+			f.TakeWrites()
 			again := f.revoke()
-			if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 || len(again.Events) != 0 {
-				t.Errorf("once more: %d requests, %d writes, events %v", asked, f.Writes, again.Events)
+			if asked := f.Coder.Asked(); asked != 0 || f.Writes() != 0 || len(again.Events) != 0 {
+				t.Errorf("once more: %d requests, %d writes, events %v", asked, f.Writes(), again.Events)
 			}
 		})
 	}
@@ -93,10 +93,10 @@ func TestDisabled(t *testing.T) {
 	f.checkGone()
 	f.checkAdmin()
 	f.Coder.Asked()
-	f.Writes = 0
+	f.TakeWrites()
 	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonDisabled)
-	if asked := f.Coder.Asked(); asked != 0 || f.Writes != 0 {
-		t.Errorf("once more: %d requests, %d writes", asked, f.Writes)
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes() != 0 {
+		t.Errorf("once more: %d requests, %d writes", asked, f.Writes())
 	}
 	f.cp.Spec.OperatorAccess.Disabled = false
 	f.addAda()

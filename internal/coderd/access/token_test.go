@@ -103,7 +103,7 @@ func TestTokenOfANewLeaderIsNotDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.pass()
-			f.Delete(f.Secret("dev-operator-token"))
+			f.Remove(f.Secret("dev-operator-token"))
 			paused := f.manager
 			f.restart()
 			newLeader, led := f.manager, false
@@ -163,16 +163,16 @@ func TestRefusedCredentials(t *testing.T) {
 	f.Coder.SuspendUser(Username)
 	f.restart()
 	for range 2 {
-		f.Writes = 0
+		f.TakeWrites()
 		got := f.pass()
 		f.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
-		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || f.Writes != 0 || got.TokenRef != nil {
-			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, f.Writes, got.TokenRef)
+		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || f.Writes() != 0 || got.TokenRef != nil {
+			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, f.Writes(), got.TokenRef)
 		}
 	}
 	// The remedy from the message.
 	f.addAda()
-	f.Delete(f.Secret("dev-operator-credentials"))
+	f.Remove(f.Secret("dev-operator-credentials"))
 	f.settle()
 	f.checkWhole()
 }
@@ -194,13 +194,13 @@ func TestUnreachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			prepare(f)
-			f.Writes = 0
+			f.TakeWrites()
 			up := f.Coder.Fail(coderdtest.Fault{Status: 502})
 			for range 3 {
 				got := f.pass()
 				f.WantState(got.Result, Waiting, coderv1alpha1.ReasonUnreachable)
-				if len(got.Events) != 0 || f.Writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
-					t.Errorf("events %v, %d writes, requeue after %v", got.Events, f.Writes, got.RequeueAfter)
+				if len(got.Events) != 0 || f.Writes() != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
+					t.Errorf("events %v, %d writes, requeue after %v", got.Events, f.Writes(), got.RequeueAfter)
 				}
 				if kept := got.TokenRef != nil; kept != (name == "with token") {
 					t.Errorf("token ref %v", got.TokenRef)

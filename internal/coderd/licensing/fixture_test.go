@@ -146,7 +146,7 @@ func (f *fixture) wantHeld(held, ours []string) {
 	}
 }
 
-func identityOf(t *testing.T, text string) string {
+func identityOf(t testing.TB, text string) string {
 	t.Helper()
 	claims, err := coderd.ParseLicense(text)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,11 +14,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -45,36 +42,22 @@ type Options[O client.Object] struct {
 	Further func(*fake.ClientBuilder)
 }
 
-// Fixture runs a controller for objects of type O.
+// Fixture runs a controller for objects of type O. Its cluster contains the objects of Build.
 type Fixture[O client.Object] struct {
-	T       testing.TB
+	*kubetest.Fixture
 	Options Options[O]
-	Cluster client.WithWatch
-	Clock   *clocktesting.FakePassiveClock
 	Events  *Events
 	// Reconciler is the controller.
 	Reconciler reconcile.Reconciler
-	// Fault disturbs the controller's writes.
-	Fault *kubetest.Fault
 	// World does the work of Kubernetes during Settle, and reports whether it changed something. It
 	// may be nil.
 	World func() bool
-	// RejectApply makes an apply fail. It may be nil.
-	RejectApply func(client.Object) error
-	// AfterWrite is called after each write. It may be nil.
-	AfterWrite func()
-
-	mu     sync.Mutex
-	writes []string
-	uids   int
 }
 
 // New returns a fixture without a cluster. Build creates it.
 func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
-	return &Fixture[O]{
-		T: t, Options: options, Events: &Events{}, Fault: &kubetest.Fault{},
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
-	}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	return &Fixture[O]{Fixture: kubetest.NewFixture(t, options.Name.Namespace, now), Options: options, Events: &Events{}}
 }
 
 // kinds is the scheme of the fake clusters. A fake cluster iterates over all its kinds at each write,
@@ -85,7 +68,7 @@ var kinds = kubetest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, batchv1.Add
 // Build creates the cluster with objects.
 func (f *Fixture[O]) Build(objects ...client.Object) {
 	f.T.Helper()
-	f.Cluster = f.NewCluster().WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
+	f.Fixture.Build(f.NewCluster().WithObjects(objects...))
 }
 
 // NewCluster returns a builder of a cluster with the indexes of the manager's cache.
@@ -138,90 +121,12 @@ func (f *Fixture[O]) world() (busy bool) {
 	return busy
 }
 
-// TakeWrites returns the writes since the last call.
-func (f *Fixture[O]) TakeWrites() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	writes := f.writes
-	f.writes = nil
-	return writes
-}
-
-// Forward advances the clock.
-func (f *Fixture[O]) Forward(d time.Duration) { f.Clock.SetTime(f.Clock.Now().Add(d)) }
-
-// Must fails the test if there is an error.
-func (f *Fixture[O]) Must(err error) {
-	f.T.Helper()
-	if err != nil {
-		f.T.Fatal(err)
-	}
-}
-
 func (f *Fixture[O]) key(name []string) types.NamespacedName {
 	key := f.Options.Name
 	if len(name) > 0 {
 		key.Name = name[0]
 	}
 	return key
-}
-
-// Find reads an object, and reports whether it exists.
-func (f *Fixture[O]) Find(namespace, name string, obj client.Object) bool {
-	f.T.Helper()
-	err := f.Cluster.Get(f.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, obj)
-	f.Must(client.IgnoreNotFound(err))
-	return !apierrors.IsNotFound(err)
-}
-
-// Has is Find in the namespace of the object under test.
-func (f *Fixture[O]) Has(name string, obj client.Object) bool {
-	f.T.Helper()
-	return f.Find(f.Options.Name.Namespace, name, obj)
-}
-
-// Get reads an object that exists, in the namespace of the object under test.
-func (f *Fixture[O]) Get(name string, obj client.Object) {
-	f.T.Helper()
-	f.GetIn(f.Options.Name.Namespace, name, obj)
-}
-
-// GetIn is Get in any namespace.
-func (f *Fixture[O]) GetIn(namespace, name string, obj client.Object) {
-	f.T.Helper()
-	if !f.Find(namespace, name, obj) {
-		f.T.Fatalf("%T %s/%s does not exist", obj, namespace, name)
-	}
-}
-
-// List reads all objects of a kind.
-func (f *Fixture[O]) List(list client.ObjectList) {
-	f.T.Helper()
-	f.Must(f.Cluster.List(f.T.Context(), list))
-}
-
-// Create creates an object like a user.
-func (f *Fixture[O]) Create(obj client.Object) {
-	f.T.Helper()
-	f.Fault.Without(func() { f.Must(f.Cluster.Create(f.T.Context(), obj)) })
-}
-
-// Update updates an object like a user.
-func (f *Fixture[O]) Update(obj client.Object) {
-	f.T.Helper()
-	f.Fault.Without(func() { f.Must(f.Cluster.Update(f.T.Context(), obj)) })
-}
-
-// Remove deletes an object like a user.
-func (f *Fixture[O]) Remove(obj client.Object) {
-	f.T.Helper()
-	f.Fault.Without(func() { f.Must(f.Cluster.Delete(f.T.Context(), obj)) })
-}
-
-// UpdateStatus updates the status of an object like its controller.
-func (f *Fixture[O]) UpdateStatus(obj client.Object) {
-	f.T.Helper()
-	f.Fault.Without(func() { f.Must(f.Cluster.SubResource("status").Update(f.T.Context(), obj)) })
 }
 
 // Object returns the object under test, or another one of the kind.

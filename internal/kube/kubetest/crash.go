@@ -1,17 +1,13 @@
 package kubetest
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // mostSteps is more than the number of steps of any test.
@@ -169,33 +165,6 @@ func (f *Fault) RoundTrip(req *http.Request) (*http.Response, error) {
 		res = nil
 	}
 	return res, err
-}
-
-// Cluster returns interceptors for the fake client's builder. They count creations, updates and
-// deletions, apply the fault to each, and set the uid of created objects like an API server.
-func (f *Fault) Cluster(writes *int) interceptor.Funcs {
-	uids := 0
-	write := func(do func() error) error {
-		*writes++
-		return f.Around(do)
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return write(func() error {
-				uids++
-				if obj.GetUID() == "" {
-					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
-				}
-				return c.Create(ctx, obj, opts...)
-			})
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return write(func() error { return c.Update(ctx, obj, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return write(func() error { return c.Delete(ctx, obj, opts...) })
-		},
-	}
 }
 
 // EachStep crashes at each step until crashAt reports that there was no such step. It fails if there

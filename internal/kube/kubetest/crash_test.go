@@ -5,16 +5,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // TestFault writes three times and checks which writes were executed, and which of them the process
@@ -91,12 +90,9 @@ func TestBothSides(t *testing.T) {
 	heard := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard++ }))
 	defer server.Close()
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	f, writes := &Fault{}, 0
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(f.Cluster(&writes)).Build()
+	fixture := NewFixture(t, "team", time.Now())
+	fixture.Build(KindsOf(corev1.AddToScheme).Cluster(t))
+	f, cluster := fixture.Fault, fixture.Cluster
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "s"}}
 	f.Set(3, true)
 	if err := errors.Join(cluster.Create(t.Context(), secret), cluster.Update(t.Context(), secret)); err != nil || secret.UID == "" {
@@ -113,8 +109,8 @@ func TestBothSides(t *testing.T) {
 	if !errors.Is(err, errDead) || heard != 1 {
 		t.Errorf("the request: %v, heard %d times", err, heard)
 	}
-	if err := cluster.Delete(t.Context(), secret); !errors.Is(err, errDead) || writes != 3 {
-		t.Errorf("the deletion by the dead: %v, after %d writes", err, writes)
+	if err := cluster.Delete(t.Context(), secret); !errors.Is(err, errDead) || fixture.Writes() != 3 {
+		t.Errorf("the deletion by the dead: %v, after %d writes", err, fixture.Writes())
 	}
 }
 

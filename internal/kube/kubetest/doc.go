@@ -2,6 +2,7 @@
 // hack/testcluster import it.
 //
 //   - Kinds: controller-runtime's fake client, which handles server-side apply like an API server.
+//   - Fixture: such a cluster with a clock and a process whose writes are recorded and may fail.
 //   - Fault and EachStep: a crash at each write and request of a process, once before the server
 //     receives it, and once after. A test can then continue with a new process. A single write or
 //     request can also fail in a process that continues.

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -23,43 +20,24 @@ const Namespace = "team"
 
 // Fixture is a cluster, a Coder and a clock. A package adds its Manager and its object.
 type Fixture struct {
-	T      *testing.T
-	Ctx    context.Context //nolint:containedctx // It is that of the test.
-	Coder  *coderdtest.Server
-	Client client.Client
-	Clock  *clocktesting.FakePassiveClock
-	// Fault is the crash of the process. It counts the requests of NewClient and the writes of
-	// Client.
-	Fault *kubetest.Fault
-	// Writes is the number of writes to the cluster.
-	Writes int
+	// The Fault is the crash of the process. It counts the requests of NewClient and the writes to the
+	// cluster.
+	*kubetest.Fixture
+	Ctx   context.Context //nolint:containedctx // It is that of the test.
+	Coder *coderdtest.Server
 }
 
 // New returns a Fixture with an empty cluster of these kinds, and a Coder with the same clock. Without
 // kinds there is no cluster.
 func New(t *testing.T, kinds *kubetest.Kinds, options ...coderdtest.Option) *Fixture {
 	t.Helper()
-	f := &Fixture{
-		T: t, Ctx: t.Context(), Fault: &kubetest.Fault{},
-		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-	}
+	f := &Fixture{Fixture: kubetest.NewFixture(t, Namespace, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), Ctx: t.Context()}
 	f.Coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(f.Clock)}, options...)...)
 	if kinds != nil {
-		f.Client = kinds.Cluster(t).WithInterceptorFuncs(f.Fault.Cluster(&f.Writes)).Build()
+		f.Build(kinds.Cluster(t))
 	}
 	return f
 }
-
-// Must fails the test if err is not nil.
-func (f *Fixture) Must(err error) {
-	f.T.Helper()
-	if err != nil {
-		f.T.Fatal(err)
-	}
-}
-
-// Forward moves the clock.
-func (f *Fixture) Forward(d time.Duration) { f.Clock.SetTime(f.Clock.Now().Add(d)) }
 
 // NewClient returns a client of the process that may crash.
 func (f *Fixture) NewClient(cfg coderd.Config) (*coderd.Client, error) {
@@ -75,48 +53,18 @@ func (f *Fixture) As(url, token string) *coderd.Client {
 	return c
 }
 
-// Get reads an object, and reports whether it exists.
-func (f *Fixture) Get(name string, obj client.Object) bool {
-	f.T.Helper()
-	err := f.Client.Get(f.Ctx, client.ObjectKey{Namespace: Namespace, Name: name}, obj)
-	if !apierrors.IsNotFound(err) {
-		f.Must(err)
-	}
-	return err == nil
-}
-
 // Secret reads a Secret that must exist.
 func (f *Fixture) Secret(name string) *corev1.Secret {
 	f.T.Helper()
 	secret := &corev1.Secret{}
-	if !f.Get(name, secret) {
-		f.T.Fatalf("Secret %q does not exist", name)
-	}
+	f.Get(name, secret)
 	return secret
 }
 
 // HasSecret reports whether a Secret exists.
 func (f *Fixture) HasSecret(name string) bool {
 	f.T.Helper()
-	return f.Get(name, &corev1.Secret{})
-}
-
-// Create creates an object.
-func (f *Fixture) Create(obj client.Object) {
-	f.T.Helper()
-	f.Must(f.Client.Create(f.Ctx, obj))
-}
-
-// Update updates an object.
-func (f *Fixture) Update(obj client.Object) {
-	f.T.Helper()
-	f.Must(f.Client.Update(f.Ctx, obj))
-}
-
-// Delete deletes an object.
-func (f *Fixture) Delete(obj client.Object) {
-	f.T.Helper()
-	f.Must(f.Client.Delete(f.Ctx, obj))
+	return f.Has(name, &corev1.Secret{})
 }
 
 // WantState fails the test if a pass did not end like this.

@@ -47,7 +47,7 @@ func scenarios() map[string]scenario {
 		"Secret deleted": {
 			prepare: func(f *fixture) {
 				f.settle()
-				f.Delete(f.Secret(secretName))
+				f.Remove(f.Secret(secretName))
 			},
 			check: whole("gpu-2"),
 		},

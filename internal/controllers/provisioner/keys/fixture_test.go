@@ -59,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 	f.Coder.SetFeature(feature, "entitled")
 	f.token = f.Coder.AddUser("operator", "owner")
 	f.Create(f.cr.DeepCopy())
-	f.Writes = 0
+	f.TakeWrites()
 	f.restart()
 	return f
 }
@@ -67,7 +67,7 @@ func newFixture(t *testing.T) *fixture {
 // restart creates a new Manager with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	f.manager = &Manager{Client: f.Client, Metadata: f.Client, Clock: f.Clock, Connect: f.connect}
+	f.manager = &Manager{Client: f.Cluster, Metadata: f.Cluster, Clock: f.Clock, Connect: f.connect}
 }
 
 func (f *fixture) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
@@ -131,8 +131,8 @@ func (f *fixture) settle() Result {
 	f.T.Helper()
 	var result Result
 	for range 12 {
-		before := f.Writes
-		if result = f.pass(); result.Key.Status == metav1.ConditionTrue && f.Writes == before {
+		before := f.Writes()
+		if result = f.pass(); result.Key.Status == metav1.ConditionTrue && f.Writes() == before {
 			return result
 		}
 		if result.Key.Status != metav1.ConditionTrue {

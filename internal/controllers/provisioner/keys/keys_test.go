@@ -28,18 +28,18 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 	}
 
 	f.Coder.Asked()
-	before := f.Writes
+	before := f.Writes()
 	f.Forward(59 * time.Minute)
 	if again := f.pass(); again.RequeueAfter != time.Minute {
 		t.Errorf("it is looked at again after %v", again.RequeueAfter)
 	}
-	if asked := f.Coder.Asked(); asked != 0 || f.Writes != before {
-		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, f.Writes-before)
+	if asked := f.Coder.Asked(); asked != 0 || f.Writes() != before {
+		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, f.Writes()-before)
 	}
 	f.Forward(time.Minute)
 	f.pass()
-	if asked := f.Coder.Asked(); asked == 0 || asked > 3 || f.Writes != before {
-		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, f.Writes-before)
+	if asked := f.Coder.Asked(); asked == 0 || asked > 3 || f.Writes() != before {
+		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, f.Writes()-before)
 	}
 }
 
@@ -47,16 +47,16 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 // in Coder, and no later object could use its name.
 func TestNoKeyIsMadeForAProvisionerThatIsGone(t *testing.T) {
 	for name, change := range map[string]func(*fixture){
-		"gone": func(f *fixture) { f.Delete(f.cr.DeepCopy()) },
+		"gone": func(f *fixture) { f.Remove(f.cr.DeepCopy()) },
 		"being deleted": func(f *fixture) {
 			held := &coderv1alpha1.CoderProvisioner{}
-			f.Get(testName, held)
+			f.Has(testName, held)
 			held.Finalizers = []string{"test/hold"}
 			f.Update(held)
-			f.Delete(held)
+			f.Remove(held)
 		},
 		"created again": func(f *fixture) {
-			f.Delete(f.cr.DeepCopy())
+			f.Remove(f.cr.DeepCopy())
 			next := f.cr.DeepCopy()
 			next.UID = "next"
 			f.Create(next)
@@ -246,8 +246,8 @@ func TestWithoutALicenseNothingIsMade(t *testing.T) {
 	f.Coder.SetFeature(feature, "not_entitled")
 	result := f.pass()
 	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
-	if f.Writes != 0 || !result.Stalled {
-		t.Errorf("%d writes, stalled %v", f.Writes, result.Stalled)
+	if f.Writes() != 0 || !result.Stalled {
+		t.Errorf("%d writes, stalled %v", f.Writes(), result.Stalled)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestWhatCoderMayAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.settle()
-			before := f.Writes
+			before := f.Writes()
 			f.Forward(time.Hour)
 			f.Coder.Fail(c.fault)
 			result := f.pass()
@@ -298,8 +298,8 @@ func TestWhatCoderMayAnswer(t *testing.T) {
 			f.Forward(result.RequeueAfter)
 			f.settle()
 			f.checkWhole("gpu")
-			if f.Writes != before {
-				t.Errorf("%d writes because of it", f.Writes-before)
+			if f.Writes() != before {
+				t.Errorf("%d writes because of it", f.Writes()-before)
 			}
 		})
 	}
@@ -476,7 +476,7 @@ func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
 	f.slow = true
 	f.cr.Spec.Tags = nil
 	f.pass()
-	f.Delete(f.Secret(secretName))
+	f.Remove(f.Secret(secretName))
 	f.pods = []string{first, f.cr.Status.ProvisionerKeyID}
 	f.pass()
 	f.pods = []string{f.cr.Status.ProvisionerKeyID}
@@ -575,7 +575,7 @@ func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
 func TestAKeyWithoutItsSecretIsTold(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
-	f.Delete(f.Secret(secretName))
+	f.Remove(f.Secret(secretName))
 	f.cr.Spec.ControlPlaneRef.Name = "next"
 	f.bringKey("mine")
 	result := f.run(f.manager.Release)
@@ -696,7 +696,7 @@ func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
 	f.pass()
 	f.cr.Spec.Tags = nil
 	f.pass()
-	f.Delete(f.Secret("elsewhere"))
+	f.Remove(f.Secret("elsewhere"))
 	f.pass()
 	f.pods = []string{f.cr.Status.ProvisionerKeyID}
 	f.pass()

@@ -144,8 +144,8 @@ func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
 	f.settle()
 	f.proxy.Spec.ControlPlaneRef.Name = "next"
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.Get("dev", cp)
-	f.Delete(cp)
+	f.Has("dev", cp)
+	f.Remove(cp)
 	result := f.pass()
 	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 	if !strings.Contains(ensuretest.Reasons(result.Events), "UnregistrationSkipped") {
@@ -251,7 +251,7 @@ func TestK19DeletionUnregisters(t *testing.T) {
 	for name, prepare := range map[string]func(f *fixture){
 		"control plane": func(*fixture) {},
 		"bootstrap":     func(f *fixture) { f.viaBootstrap() },
-		"lost Secret":   func(f *fixture) { f.settle(); f.Delete(f.Secret(tokenSecret)) },
+		"lost Secret":   func(f *fixture) { f.settle(); f.Remove(f.Secret(tokenSecret)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -296,8 +296,8 @@ func TestDeletionSaysWhatIsLeftBehind(t *testing.T) {
 	}
 	end()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	f.Get("dev", cp)
-	f.Delete(cp)
+	f.Has("dev", cp)
+	f.Remove(cp)
 	result = f.remove()
 	f.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `no CoderControlPlane "dev"`) {

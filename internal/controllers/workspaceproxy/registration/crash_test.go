@@ -53,7 +53,7 @@ func scenarios() map[string]scenario {
 		"lost Secret": {
 			prepare: func(f *fixture) {
 				f.settle()
-				f.Delete(f.Secret(tokenSecret))
+				f.Remove(f.Secret(tokenSecret))
 			},
 			check: whole,
 		},

@@ -98,7 +98,7 @@ func bytesOf(data map[string]string) map[string][]byte {
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
 	f.manager = &Manager{
-		Client: f.Client, Reader: f.Client, Clock: f.Clock, NewClient: f.NewClient, Refused: func(types.NamespacedName) {},
+		Client: f.Cluster, Reader: f.Cluster, Clock: f.Clock, NewClient: f.NewClient, Refused: func(types.NamespacedName) {},
 	}
 }
 
@@ -149,8 +149,8 @@ func (f *fixture) settle() Result {
 	f.T.Helper()
 	var result Result
 	for range 12 {
-		before := f.Writes
-		if result = f.pass(); result.State == Ready && f.Writes == before {
+		before := f.Writes()
+		if result = f.pass(); result.State == Ready && f.Writes() == before {
 			return result
 		}
 	}
@@ -162,7 +162,7 @@ func (f *fixture) settle() Result {
 func (f *fixture) checkSilence(result Result, err error) {
 	f.T.Helper()
 	list, values := &corev1.SecretList{}, map[string]bool{}
-	f.Must(f.Client.List(f.Ctx, list))
+	f.Must(f.Cluster.List(f.Ctx, list))
 	for _, secret := range list.Items {
 		for _, value := range secret.Data {
 			values[string(value)] = true

@@ -39,7 +39,7 @@ func TestRegistersAndThenRests(t *testing.T) {
 	}
 
 	f.Coder.Asked()
-	writes := f.Writes
+	writes := f.Writes()
 	for range 5 {
 		f.Forward(10 * time.Minute)
 		again := f.pass()
@@ -47,13 +47,13 @@ func TestRegistersAndThenRests(t *testing.T) {
 			t.Errorf("at rest: %q, Events %q", again.Message, ensuretest.Reasons(again.Events))
 		}
 	}
-	if n := f.Coder.Asked(); n != 0 || f.Writes != writes {
-		t.Errorf("%d requests and %d writes at rest", n, f.Writes-writes)
+	if n := f.Coder.Asked(); n != 0 || f.Writes() != writes {
+		t.Errorf("%d requests and %d writes at rest", n, f.Writes()-writes)
 	}
 	f.Forward(10 * time.Minute)
 	f.pass()
-	if n := f.Coder.Asked(); n != 2 || f.Writes != writes {
-		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, f.Writes-writes)
+	if n := f.Coder.Asked(); n != 2 || f.Writes() != writes {
+		t.Errorf("%d requests and %d writes after an hour, want 2 and none", n, f.Writes()-writes)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	if got := f.only(f.Coder); got != theirs {
 		t.Errorf("their proxy is %+v, was %+v", got, theirs)
 	}
-	if f.Writes != 0 && f.HasSecret(tokenSecret) {
+	if f.Writes() != 0 && f.HasSecret(tokenSecret) {
 		t.Error("a Secret was made for nothing")
 	}
 	// Names are compared without regard to case.
@@ -255,7 +255,7 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 	}
 	// When the older one is deleted, the younger one gets the name.
 	f.remove()
-	f.Delete(f.proxy.DeepCopy())
+	f.Remove(f.proxy.DeepCopy())
 	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
@@ -267,9 +267,9 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 // because no later pass would remove it.
 func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
-		"gone": func(f *fixture) { f.Delete(f.proxy.DeepCopy()) },
+		"gone": func(f *fixture) { f.Remove(f.proxy.DeepCopy()) },
 		"another one": func(f *fixture) {
-			f.Delete(f.proxy.DeepCopy())
+			f.Remove(f.proxy.DeepCopy())
 			again := newProxy()
 			again.UID = "another-uid"
 			f.Create(again)
@@ -305,7 +305,7 @@ func TestALostSecretIsMadeAgain(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
 	id := f.only(f.Coder).ID
-	f.Delete(f.Secret(tokenSecret))
+	f.Remove(f.Secret(tokenSecret))
 	result := f.pass()
 	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
 	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
@@ -421,7 +421,7 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 			f := newFixture(t)
 			f.settle()
 			cp := &coderv1alpha1.CoderControlPlane{}
-			f.Get("dev", cp)
+			f.Has("dev", cp)
 			c.change(cp)
 			f.Update(cp)
 			f.Coder.Asked()
