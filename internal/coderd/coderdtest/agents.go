@@ -10,12 +10,8 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Agent is an agent of a running workspace.
-type Agent struct {
-	Name, Status, LifecycleState string
-	Version, Directory           string
-	Apps                         []codersdk.WorkspaceApp
-}
+// Agent is an agent of a running workspace. The server sets its id and its health.
+type Agent = codersdk.WorkspaceAgent
 
 // agentLog is the output of an agent's scripts.
 type agentLog struct {
@@ -26,19 +22,9 @@ type agentLog struct {
 // agentID returns the id of an agent. Each build has new agent ids.
 func agentID(build uuid.UUID, name string) uuid.UUID { return uuid.NewSHA1(build, []byte(name)) }
 
-// agentSDK converts an agent. The health follows db2sdk.WorkspaceAgent of Coder.
-func (s *Server) agentSDK(build uuid.UUID, a Agent) codersdk.WorkspaceAgent {
-	out := codersdk.WorkspaceAgent{
-		ID:              agentID(build, a.Name),
-		Name:            a.Name,
-		Status:          codersdk.WorkspaceAgentStatus(a.Status),
-		LifecycleState:  codersdk.WorkspaceAgentLifecycle(a.LifecycleState),
-		Version:         a.Version,
-		OperatingSystem: "linux",
-		Architecture:    "amd64",
-		Directory:       a.Directory,
-		Apps:            a.Apps,
-	}
+// agentSDK completes an agent. The health follows db2sdk.WorkspaceAgent of Coder.
+func (s *Server) agentSDK(build uuid.UUID, out Agent) Agent {
+	out.ID, out.OperatingSystem, out.Architecture = agentID(build, out.Name), "linux", "amd64"
 	switch {
 	case out.Status != codersdk.WorkspaceAgentConnected && out.LifecycleState == codersdk.WorkspaceAgentLifecycleOff:
 		out.Health.Reason = "agent is not running"
@@ -62,7 +48,7 @@ func (s *Server) agentSDK(build uuid.UUID, a Agent) codersdk.WorkspaceAgent {
 // WriteAgentLog adds lines to the log of a script, for an agent of the newest build.
 func (s *Server) WriteAgentLog(id uuid.UUID, agent, script string, lines ...string) {
 	s.change(id, func(w *workspace) {
-		of := agentID(w.latest().id, agent)
+		of := agentID(w.latest().ID, agent)
 		log := s.agentLogs[of]
 		if log == nil {
 			log = &agentLog{}
@@ -103,17 +89,17 @@ func (s *Server) getAgentLogs(r *request) {
 }
 
 // pathAgent returns the agent in the path. Agents of older builds are not found.
-func (s *Server) pathAgent(r *request) (*workspace, codersdk.WorkspaceAgent) {
+func (s *Server) pathAgent(r *request) (*workspace, Agent) {
 	id := r.id("agent")
 	for _, w := range s.index.workspaces {
 		for _, a := range w.agents {
-			if agentID(w.latest().id, a.Name) == id && w.visibleTo(r.user) {
-				return w, s.agentSDK(w.latest().id, a)
+			if agentID(w.latest().ID, a.Name) == id && w.visibleTo(r.user) {
+				return w, s.agentSDK(w.latest().ID, a)
 			}
 		}
 	}
 	notFound()
-	return nil, codersdk.WorkspaceAgent{}
+	return nil, Agent{}
 }
 
 func (s *Server) agentLinesAfter(agent uuid.UUID, after int64) []codersdk.WorkspaceAgentLog {
@@ -135,6 +121,6 @@ func (s *Server) followAgentLogs(r *request, id, agent uuid.UUID, after int64) {
 			messages, after = append(messages, lines), lines[len(lines)-1].ID
 		}
 		w := s.index.workspaces[id]
-		return messages, w == nil || !slices.ContainsFunc(w.agents, func(a Agent) bool { return agentID(w.latest().id, a.Name) == agent })
+		return messages, w == nil || !slices.ContainsFunc(w.agents, func(a Agent) bool { return agentID(w.latest().ID, a.Name) == agent })
 	})
 }

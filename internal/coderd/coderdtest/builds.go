@@ -12,16 +12,11 @@ import (
 )
 
 type build struct {
-	id         uuid.UUID
-	number     int32
-	version    uuid.UUID
+	codersdk.WorkspaceBuild
 	preset     uuid.UUID
 	parameters []codersdk.WorkspaceBuildParameter
-	transition codersdk.WorkspaceTransition
 	job        *job
 	initiator  *user
-	createdAt  time.Time
-	deadline   codersdk.NullTime
 }
 
 func (s *Server) getBuild(r *request) {
@@ -106,7 +101,7 @@ func (s *Server) postBuild(r *request) {
 	}
 	versionID := body.TemplateVersionID
 	if versionID == uuid.Nil {
-		versionID = w.latest().version
+		versionID = w.latest().TemplateVersionID
 	}
 	used := s.index.versions[versionID]
 	if used == nil {
@@ -124,27 +119,27 @@ func (s *Server) postBuild(r *request) {
 	if body.Transition == codersdk.WorkspaceTransitionStart {
 		w.DormantAt = nil
 	}
-	added := s.startBuild(r, w, build{transition: body.Transition, version: versionID, parameters: parameters, preset: preset})
+	added := s.startBuild(r, w, newBuild(body.Transition, versionID, parameters, preset))
 	r.write(http.StatusCreated, s.buildSDK(w, added))
 }
 
-func (s *Server) startBuild(r *request, w *workspace, wanted build) *build {
+func (s *Server) startBuild(r *request, w *workspace, wanted *build) *build {
 	b := s.appendBuild(w, wanted)
 	b.initiator = r.user
-	used := s.index.versions[b.version]
+	used := s.index.versions[b.TemplateVersionID]
 	b.job = s.enqueue(r, w.Name, job{
 		ProvisionerJob: codersdk.ProvisionerJob{
 			FileID: used.job.FileID, OrganizationID: w.template.OrganizationID, Tags: used.job.Tags,
-			Type: codersdk.ProvisionerJobTypeWorkspaceBuild, Input: codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.id},
+			Type: codersdk.ProvisionerJobTypeWorkspaceBuild, Input: codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.ID},
 		},
 		workspace: w,
-		versionID: b.version,
+		versionID: b.TemplateVersionID,
 		succeeded: func() {
 			switch {
-			case b.transition == codersdk.WorkspaceTransitionDelete:
+			case b.Transition == codersdk.WorkspaceTransitionDelete:
 				s.markDeleted(w)
-			case b.transition == codersdk.WorkspaceTransitionStart && w.TTLMillis != nil:
-				b.deadline = codersdk.NewNullTime(s.now().Add(time.Duration(*w.TTLMillis)*time.Millisecond), true)
+			case b.Transition == codersdk.WorkspaceTransitionStart && w.TTLMillis != nil:
+				b.Deadline = codersdk.NewNullTime(s.now().Add(time.Duration(*w.TTLMillis)*time.Millisecond), true)
 			}
 		},
 	})
@@ -153,61 +148,53 @@ func (s *Server) startBuild(r *request, w *workspace, wanted build) *build {
 
 // doneBuild adds a build that has already succeeded, as initial state of a test.
 func (s *Server) doneBuild(w *workspace, transition codersdk.WorkspaceTransition) {
-	wanted := build{transition: transition, version: w.template.ActiveVersionID}
+	wanted := newBuild(transition, w.template.ActiveVersionID, nil, uuid.Nil)
 	if len(w.builds) > 0 {
-		wanted.version, wanted.parameters, wanted.preset = w.latest().version, w.latest().parameters, w.latest().preset
+		wanted = newBuild(transition, w.latest().TemplateVersionID, w.latest().parameters, w.latest().preset)
 	} else {
-		wanted.parameters = defaultsOf(s.index.versions[wanted.version])
+		wanted.parameters = defaultsOf(s.index.versions[wanted.TemplateVersionID])
 	}
 	b := s.appendBuild(w, wanted)
 	b.initiator = w.owner
-	b.job = s.done(s.index.versions[b.version].job.FileID, w.template.OrganizationID, w.owner.ID)
+	b.job = s.done(s.index.versions[b.TemplateVersionID].job.FileID, w.template.OrganizationID, w.owner.ID)
 	if transition == codersdk.WorkspaceTransitionDelete {
 		s.markDeleted(w)
 	}
 }
 
-func (s *Server) appendBuild(w *workspace, wanted build) *build {
-	b := &wanted
-	b.id, b.number, b.createdAt = uuid.New(), int32(len(w.builds)+1), s.now()
+func newBuild(transition codersdk.WorkspaceTransition, version uuid.UUID, parameters buildParameters, preset uuid.UUID) *build {
+	return &build{
+		WorkspaceBuild: codersdk.WorkspaceBuild{Transition: transition, TemplateVersionID: version}, parameters: parameters, preset: preset,
+	}
+}
+
+func (s *Server) appendBuild(w *workspace, b *build) *build {
+	b.ID, b.BuildNumber, b.CreatedAt = uuid.New(), int32(len(w.builds)+1), s.now()
 	w.builds = append(w.builds, b)
-	s.index.builds[b.id] = w
+	s.index.builds[b.ID] = w
 	s.index.order = nil
 	return b
 }
 
 func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
-	out := codersdk.WorkspaceBuild{
-		ID:                 b.id,
-		CreatedAt:          b.createdAt,
-		UpdatedAt:          b.job.updatedAt(),
-		WorkspaceID:        w.ID,
-		WorkspaceName:      w.Name,
-		WorkspaceOwnerID:   w.owner.ID,
-		WorkspaceOwnerName: w.owner.Username,
-		TemplateVersionID:  b.version,
-		BuildNumber:        b.number,
-		Transition:         b.transition,
-		InitiatorID:        b.job.InitiatorID,
-		Job:                b.job.ProvisionerJob,
-		Reason:             codersdk.BuildReasonInitiator,
-		Resources:          []codersdk.WorkspaceResource{},
-		Deadline:           b.deadline,
-		Status:             codersdk.ConvertWorkspaceStatus(b.job.Status, b.transition),
-	}
+	out := b.WorkspaceBuild
+	out.WorkspaceID, out.WorkspaceName, out.WorkspaceOwnerID, out.WorkspaceOwnerName = w.ID, w.Name, w.owner.ID, w.owner.Username
+	out.UpdatedAt, out.Job, out.InitiatorID = b.job.updatedAt(), b.job.ProvisionerJob, b.job.InitiatorID
+	out.Reason, out.Resources = codersdk.BuildReasonInitiator, []codersdk.WorkspaceResource{}
+	out.Status = codersdk.ConvertWorkspaceStatus(b.job.Status, b.Transition)
 	if b.initiator != nil {
 		out.InitiatorUsername = b.initiator.Username
 	}
 	if b.preset != uuid.Nil {
 		out.TemplateVersionPresetID = &b.preset
 	}
-	if v := s.index.versions[b.version]; v != nil {
+	if v := s.index.versions[b.TemplateVersionID]; v != nil {
 		out.TemplateVersionName = v.Name
 	}
 	if out.Status == codersdk.WorkspaceStatusRunning && len(w.agents) > 0 {
-		resource := codersdk.WorkspaceResource{ID: b.id, JobID: b.job.ID, Transition: b.transition, Type: "fake", Name: "main"}
+		resource := codersdk.WorkspaceResource{ID: b.ID, JobID: b.job.ID, Transition: b.Transition, Type: "fake", Name: "main"}
 		for _, a := range w.agents {
-			resource.Agents = append(resource.Agents, s.agentSDK(b.id, a))
+			resource.Agents = append(resource.Agents, s.agentSDK(b.ID, a))
 		}
 		out.Resources = append(out.Resources, resource)
 	}

@@ -23,8 +23,8 @@ func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {
 	s.change(id, func(w *workspace) {
 		s.doneBuild(w, codersdk.WorkspaceTransition(transition))
 		b := w.latest()
-		b.job.workspace, b.job.versionID = w, b.version
-		b.job.Type, b.job.Input = codersdk.ProvisionerJobTypeWorkspaceBuild, codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.id}
+		b.job.workspace, b.job.versionID = w, b.TemplateVersionID
+		b.job.Type, b.job.Input = codersdk.ProvisionerJobTypeWorkspaceBuild, codersdk.ProvisionerJobInput{WorkspaceBuildID: &b.ID}
 		s.jobs = append(s.jobs, b.job)
 	})
 }
@@ -96,10 +96,20 @@ func (s *Server) Transitions(id uuid.UUID) []string {
 	var out []string
 	s.change(id, func(w *workspace) {
 		for _, b := range w.builds {
-			out = append(out, string(b.transition))
+			out = append(out, string(b.Transition))
 		}
 	})
 	return out
+}
+
+// Initiators returns the builds of a workspace, as transition and username of the initiator.
+func (s *Server) Initiators(id uuid.UUID) (all []string) {
+	s.change(id, func(w *workspace) {
+		for _, b := range w.builds {
+			all = append(all, string(b.Transition)+" "+b.initiator.Username)
+		}
+	})
+	return all
 }
 
 // WorkspaceStatus returns the status of a workspace's latest build, for example running. It returns
@@ -107,7 +117,7 @@ func (s *Server) Transitions(id uuid.UUID) []string {
 func (s *Server) WorkspaceStatus(id uuid.UUID) string {
 	status := ""
 	s.change(id, func(w *workspace) {
-		status = string(codersdk.ConvertWorkspaceStatus(w.latest().job.Status, w.latest().transition))
+		status = string(codersdk.ConvertWorkspaceStatus(w.latest().job.Status, w.latest().Transition))
 	})
 	return status
 }

@@ -173,7 +173,7 @@ func (s *Server) inUse(v *version) bool {
 		return true
 	}
 	for _, w := range s.index.workspaces {
-		if b := w.latest(); b.version == v.ID && b.transition != codersdk.WorkspaceTransitionDelete {
+		if b := w.latest(); b.TemplateVersionID == v.ID && b.Transition != codersdk.WorkspaceTransitionDelete {
 			return true
 		}
 	}

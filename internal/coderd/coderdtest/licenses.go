@@ -37,16 +37,13 @@ type License struct {
 
 // HeldLicense is a license that was added to the server.
 type HeldLicense struct {
-	ID   int32
-	UUID uuid.UUID
+	codersdk.License
 	Text string
 }
 
 type license struct {
 	HeldLicense
-	uploadedAt time.Time
-	claims     licenseClaims
-	raw        map[string]any
+	claims licenseClaims
 }
 
 // licenseClaims are the claims of Coder's licenses, version 3.
@@ -161,7 +158,7 @@ func (s *Server) routeLicenses(open route) {
 		var v validation
 		v.check(body.License != "", "license", "required", body.License)
 		v.refuse()
-		r.write(http.StatusCreated, s.insertLicense(body.License).sdk())
+		r.write(http.StatusCreated, s.insertLicense(body.License).License)
 	})
 	closed("DELETE /api/v2/licenses/{license}", s.deleteLicense)
 }
@@ -171,7 +168,7 @@ func (s *Server) getLicenses(r *request) {
 	var out []codersdk.License
 	for _, l := range s.licenses {
 		if r.user.has("owner") {
-			out = append(out, l.sdk())
+			out = append(out, l.License)
 		}
 	}
 	r.write(http.StatusOK, out)
@@ -206,7 +203,8 @@ func (s *Server) insertLicense(text string) *license {
 		id = uuid.New()
 	}
 	s.lastLicense++
-	l := &license{HeldLicense: HeldLicense{ID: s.lastLicense, UUID: id, Text: text}, uploadedAt: s.now(), claims: claims, raw: raw}
+	held := HeldLicense{License: codersdk.License{ID: s.lastLicense, UUID: id, UploadedAt: s.now(), Claims: raw}, Text: text}
+	l := &license{HeldLicense: held, claims: claims}
 	s.licenses = append(s.licenses, l)
 	return l
 }
@@ -248,8 +246,4 @@ func (s *Server) checkLicense(text string) (claims licenseClaims, raw map[string
 		unusable("license must contain valid account ID")
 	}
 	return claims, raw
-}
-
-func (l *license) sdk() codersdk.License {
-	return codersdk.License{ID: l.ID, UUID: l.UUID, UploadedAt: l.uploadedAt, Claims: l.raw}
 }

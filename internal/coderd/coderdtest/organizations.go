@@ -87,15 +87,3 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 	}
 	return check.Object.ResourceType == codersdk.ResourceWorkspace && owner == u.ID.String()
 }
-
-// Initiators returns the builds of a workspace, as transition and username of the initiator.
-func (s *Server) Initiators(id uuid.UUID) (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.index.workspaces[id]; w != nil {
-		for _, b := range w.builds {
-			all = append(all, string(b.transition)+" "+b.initiator.Username)
-		}
-	}
-	return all
-}

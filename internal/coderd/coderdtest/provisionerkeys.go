@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -14,17 +13,9 @@ import (
 
 // ProvisionerKey is a provisioner key of the server.
 type ProvisionerKey struct {
-	ID   uuid.UUID
-	Name string
-	Tags map[string]string
+	codersdk.ProvisionerKey
 	// Text is the key that a provisioner presents. Coder itself stores only a hash of it.
 	Text string
-}
-
-type provisionerKey struct {
-	ProvisionerKey
-	orgID     uuid.UUID
-	createdAt time.Time
 }
 
 // ProvisionerKeys returns the keys of an organization, the oldest first.
@@ -34,7 +25,7 @@ func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
 	var out []ProvisionerKey
 	if org := s.organizationNamed(organization); org != nil {
 		for _, k := range s.keysOf(org.ID) {
-			out = append(out, k.ProvisionerKey)
+			out = append(out, *k)
 		}
 	}
 	return out
@@ -67,35 +58,34 @@ func (s *Server) RemoveProvisionerKey(organization, name string) bool {
 	return k != nil
 }
 
-func (s *Server) keysOf(org uuid.UUID) []*provisionerKey {
-	var out []*provisionerKey
+func (s *Server) keysOf(org uuid.UUID) []*ProvisionerKey {
+	var out []*ProvisionerKey
 	for _, k := range s.provisionerKeys {
-		if k.orgID == org {
+		if k.OrganizationID == org {
 			out = append(out, k)
 		}
 	}
 	return out
 }
 
-func (s *Server) keyNamed(org uuid.UUID, name string) *provisionerKey {
-	return first(s.keysOf(org), func(k *provisionerKey) bool { return strings.EqualFold(k.Name, name) })
+func (s *Server) keyNamed(org uuid.UUID, name string) *ProvisionerKey {
+	return first(s.keysOf(org), func(k *ProvisionerKey) bool { return strings.EqualFold(k.Name, name) })
 }
 
-func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[string]string) *provisionerKey {
+func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[string]string) *ProvisionerKey {
 	if tags == nil {
 		tags = map[string]string{}
 	}
-	k := &provisionerKey{
-		ProvisionerKey: ProvisionerKey{ID: uuid.New(), Name: strings.ToLower(name), Tags: tags, Text: secretOf(43)},
-		orgID:          org, createdAt: s.now(),
-	}
+	k := &ProvisionerKey{Text: secretOf(43), ProvisionerKey: codersdk.ProvisionerKey{
+		ID: uuid.New(), Name: strings.ToLower(name), Tags: tags, OrganizationID: org, CreatedAt: s.now(),
+	}}
 	s.provisionerKeys = append(s.provisionerKeys, k)
 	return k
 }
 
 // removeProvisionerKey also removes the daemons of the key, as Coder's database does.
-func (s *Server) removeProvisionerKey(k *provisionerKey) {
-	s.provisionerKeys = slices.DeleteFunc(s.provisionerKeys, func(other *provisionerKey) bool { return other == k })
+func (s *Server) removeProvisionerKey(k *ProvisionerKey) {
+	s.provisionerKeys = slices.DeleteFunc(s.provisionerKeys, func(other *ProvisionerKey) bool { return other == k })
 	s.daemons = slices.DeleteFunc(s.daemons, func(d *codersdk.ProvisionerDaemon) bool { return d.KeyID == k.ID })
 }
 
@@ -120,7 +110,7 @@ func (s *Server) getProvisionerKeys(r *request, org *codersdk.Organization) {
 	out := []codersdk.ProvisionerKey{}
 	for _, k := range s.keysOf(org.ID) {
 		if r.mayProvision() {
-			out = append(out, k.sdk())
+			out = append(out, k.ProvisionerKey)
 		}
 	}
 	r.write(http.StatusOK, out)
@@ -170,13 +160,9 @@ func (s *Server) getOwnProvisionerKey(r *request) {
 	case len(text) != 43:
 		refuseDetailed(http.StatusBadRequest, "provisioner daemon key invalid", "must be 43 characters")
 	}
-	k := first(s.provisionerKeys, func(k *provisionerKey) bool { return k.Text == text })
+	k := first(s.provisionerKeys, func(k *ProvisionerKey) bool { return k.Text == text })
 	if k == nil {
 		refuse(http.StatusUnauthorized, "provisioner daemon key invalid")
 	}
-	r.write(http.StatusOK, k.sdk())
-}
-
-func (k *provisionerKey) sdk() codersdk.ProvisionerKey {
-	return codersdk.ProvisionerKey{ID: k.ID, CreatedAt: k.createdAt, OrganizationID: k.orgID, Name: k.Name, Tags: k.Tags}
+	r.write(http.StatusOK, k.ProvisionerKey)
 }

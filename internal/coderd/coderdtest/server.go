@@ -54,7 +54,7 @@ type Server struct {
 	licenses        []*license
 	lastLicense     int32
 	features        map[codersdk.FeatureName]codersdk.Entitlement
-	provisionerKeys []*provisionerKey
+	provisionerKeys []*ProvisionerKey
 	daemons         []*codersdk.ProvisionerDaemon
 	proxies         []*proxy
 

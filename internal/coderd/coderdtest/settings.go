@@ -55,7 +55,7 @@ func (s *Server) putTTL(r *request) {
 	}
 	w.TTLMillis = ttl
 	if ttl == nil {
-		w.latest().deadline = codersdk.NullTime{}
+		w.latest().Deadline = codersdk.NullTime{}
 	}
 	r.w.WriteHeader(http.StatusNoContent)
 }

@@ -150,7 +150,6 @@ func (s *Server) postTemplate(r *request) {
 	v.check(len(body.Description) < 128, "description", "lt", body.Description)
 	v.check(body.VersionID != uuid.Nil, "template_version_id", "required", body.VersionID)
 	v.refuse()
-	r.needsRole("owner", "template-admin")
 	s.checkNewPolicy(body)
 	if s.templateNamed(org.ID, body.Name) != nil {
 		taken(fmt.Sprintf("Template with name %q already exists.", body.Name))

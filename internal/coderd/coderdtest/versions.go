@@ -86,7 +86,6 @@ func (s *Server) postVersion(r *request) {
 	if file == nil {
 		refuse(http.StatusNotFound, "File not found.")
 	}
-	r.needsRole("owner", "template-admin")
 	if body.Name != "" && body.TemplateID != uuid.Nil && s.versionNamed(body.TemplateID, body.Name) != nil {
 		taken(fmt.Sprintf("A template version with name %q already exists for this template.", body.Name))
 	}

@@ -44,7 +44,7 @@ func (r *request) visible(w *workspace) *workspace {
 
 // build returns the build with an id, or nil.
 func (w *workspace) build(id uuid.UUID) *build {
-	return first(w.builds, func(b *build) bool { return b.id == id })
+	return first(w.builds, func(b *build) bool { return b.ID == id })
 }
 
 func (w *workspace) visibleTo(u *user) bool {
@@ -147,12 +147,12 @@ func (r *request) ids(q string) map[uuid.UUID]bool {
 
 // hasAgent reports whether a started workspace has an agent with the given status.
 func (w *workspace) hasAgent(status string) bool {
-	return w.latest().transition == codersdk.WorkspaceTransitionStart &&
-		slices.ContainsFunc(w.agents, func(a Agent) bool { return a.Status == status })
+	return w.latest().Transition == codersdk.WorkspaceTransitionStart &&
+		slices.ContainsFunc(w.agents, func(a Agent) bool { return string(a.Status) == status })
 }
 
 func (w *workspace) rank() int {
-	if b := w.latest(); b.transition == codersdk.WorkspaceTransitionStart && b.job.Status == codersdk.ProvisionerJobSucceeded {
+	if b := w.latest(); b.Transition == codersdk.WorkspaceTransitionStart && b.job.Status == codersdk.ProvisionerJobSucceeded {
 		return 1
 	}
 	return 0
@@ -222,7 +222,7 @@ func (s *Server) postWorkspace(r *request) {
 	if body.AutostartSchedule != nil && *body.AutostartSchedule != "" {
 		w.AutostartSchedule = body.AutostartSchedule
 	}
-	s.startBuild(r, w, build{transition: codersdk.WorkspaceTransitionStart, version: first.ID, parameters: parameters, preset: preset})
+	s.startBuild(r, w, newBuild(codersdk.WorkspaceTransitionStart, first.ID, parameters, preset))
 	r.write(http.StatusCreated, s.workspaceSDK(w))
 }
 
@@ -279,7 +279,7 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 	out.Outdated = out.LatestBuild.TemplateVersionID != t.ActiveVersionID
 	out.Health = codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}}
 	for _, a := range w.agents {
-		if !s.agentSDK(w.latest().id, a).Health.Healthy {
+		if !s.agentSDK(w.latest().ID, a).Health.Healthy {
 			out.Health.Healthy = false
 		}
 	}

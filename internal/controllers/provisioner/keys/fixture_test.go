@@ -2,7 +2,7 @@ package keys
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +187,7 @@ func (f *fixture) checkWhole(name string) {
 		f.T.Errorf("something is unfinished: %v", secret.Annotations)
 	case len(secret.Data) != 1:
 		f.T.Errorf("the Secret has %d keys", len(secret.Data))
-	case fmt.Sprint(k.Tags) != fmt.Sprint(f.cr.Spec.Tags):
+	case !maps.Equal(k.Tags, f.cr.Spec.Tags):
 		f.T.Errorf("the key has the tags %v, want %v", k.Tags, f.cr.Spec.Tags)
 	}
 }
