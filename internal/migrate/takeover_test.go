@@ -277,7 +277,7 @@ func newServer(t *testing.T) *server {
 func run(t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
+	kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		a.cache = mgr.GetCache()
 		optional, err := workload.NewOptionalKinds(mgr, a.clock)
 		a.Must(err)
-		kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
+		kit, err := workload.New(mgr, workload.Options{Optional: optional, CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return errors.Join(New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))
 	})
@@ -184,7 +184,7 @@ func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
 	config := kubetest.Shared(t, controllertest.CRDs)
 	a := controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config))
 	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
-		kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
+		kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return New(kit).SetupWithManager(ctx, mgr)
 	})

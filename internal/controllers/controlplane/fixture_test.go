@@ -22,6 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
@@ -41,8 +42,8 @@ type fixture struct {
 	late *lateCache
 	// kinds are the optional kinds that the cluster serves.
 	kinds kindList
-	// authors checks the author of grants.
-	authors workload.Authors
+	// checkAuthor checks the author of grants.
+	checkAuthor func(context.Context, client.Object, author.Grant) error
 	// watch is called before each request to Coder, if set. It may change the request.
 	watch func(*http.Request)
 	// anyPort allows calls of Coder on other ports than 80.
@@ -69,7 +70,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 				b.WithIndex(&coderv1alpha1.CoderControlPlane{}, workload.IndexReferences, workload.IndexByReferences(references))
 			},
 		}),
-		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},
+		coder: coderdtest.New(t), logs: &fakeLogs{}, reads: &kubetest.Fault{}, kinds: kindList{}, checkAuthor: kubetest.AnyAuthor,
 	}
 	f.Build(objects...)
 	f.restart()
@@ -88,7 +89,7 @@ func (f *fixture) restart() {
 	live := interceptor.NewClient(f.Cluster, f.readers(false))
 	cached := interceptor.NewClient(f.Cluster, f.readers(true))
 	kit := workload.NewWith(cached, live, f.Events, workload.Options{
-		Clock: f.Clock, Logs: f.logs, Optional: f.kinds, Authors: f.authors, NewClient: connect,
+		Clock: f.Clock, Logs: f.logs.Tail, Optional: f.kinds, CheckAuthor: f.checkAuthor, NewClient: connect,
 	})
 	kit.Uncached = live
 	f.r = New(kit)

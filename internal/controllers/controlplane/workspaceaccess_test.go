@@ -106,7 +106,7 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
 			authors := &authorTest{refused: author.RefusedError{Unknown: unknown, Message: "tenant does not hold get secrets"}}
-			f.authors = authors
+			f.checkAuthor = authors.Check
 			f.restart()
 			f.Settle()
 			if len(authors.asked) == 0 || authors.asked[0].Granted != nil {
@@ -145,7 +145,7 @@ func TestRightsStayUntilOthersReplaceThem(t *testing.T) {
 	f.Settle()
 	cp := f.Object()
 	role, binding := roleName(cp), bindingName(cp)
-	f.authors = &authorTest{refused: author.RefusedError{Message: "tenant left"}, all: true}
+	f.checkAuthor = (&authorTest{refused: author.RefusedError{Message: "tenant left"}, all: true}).Check
 	f.restart()
 	cp.Spec.ServiceAccount.Name = "terraform"
 	f.Update(cp)
@@ -172,7 +172,7 @@ func TestRightsStayUntilOthersReplaceThem(t *testing.T) {
 func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 	authors := &authorTest{}
-	f.authors = authors
+	f.checkAuthor = authors.Check
 	f.restart()
 	f.Settle()
 	binding := &rbacv1.RoleBinding{}

@@ -35,7 +35,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	a := &apiServer{controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config)), coderdtest.New(t, coderdtest.WithLicensing())}
 	a.coder.SetFeature(feature, "entitled")
 	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
-		kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
+		kit, err := workload.New(mgr, workload.Options{CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		r := New(kit, func(types.NamespacedName) {})
 		return r.SetupWithManager(ctx, mgr)

@@ -77,7 +77,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
 	kit := workload.NewWith(f.Cluster, f.Cluster, f.Events, workload.Options{
-		Clock: f.Clock, Metadata: bareMetadata{f.Cluster, f.behind}, Authors: kubetest.AnyAuthor{},
+		Clock: f.Clock, Metadata: bareMetadata{f.Cluster, f.behind}, CheckAuthor: kubetest.AnyAuthor,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			if cfg.URL != coderURL {
 				return nil, fmt.Errorf("the controller calls %q, want %q", cfg.URL, coderURL)

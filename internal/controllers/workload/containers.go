@@ -96,7 +96,7 @@ func (t *Toolkit) lastOutput(ctx context.Context, pod *corev1.Pod, status *corev
 // a log yet.
 func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest) string {
 	request.Namespace, request.Pod = pod.Namespace, pod.Name
-	text, err := t.Logs.Tail(ctx, request)
+	text, err := t.Logs(ctx, request)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Could not read the log of a container", "reason", Redact(err.Error()))
 		return ""
@@ -108,11 +108,6 @@ const (
 	tailLines = 60
 	tailBytes = 64 * 1024
 )
-
-// PodLogs reads the last lines of a container's log.
-type PodLogs interface {
-	Tail(ctx context.Context, request LogRequest) (string, error)
-}
 
 // LogRequest names a part of a container's log.
 type LogRequest struct {
@@ -126,8 +121,7 @@ type LogRequest struct {
 // podLogs reads logs from the API server.
 type podLogs struct{ client kubernetes.Interface }
 
-// Tail implements PodLogs.
-func (p podLogs) Tail(ctx context.Context, request LogRequest) (string, error) {
+func (p podLogs) tail(ctx context.Context, request LogRequest) (string, error) {
 	options := &corev1.PodLogOptions{
 		Container:  request.Container,
 		Previous:   request.Previous,
@@ -143,12 +137,6 @@ func (p podLogs) Tail(ctx context.Context, request LogRequest) (string, error) {
 	}
 	return string(text), nil
 }
-
-// noLogs is a PodLogs that returns no logs.
-type noLogs struct{}
-
-// Tail implements PodLogs.
-func (noLogs) Tail(context.Context, LogRequest) (string, error) { return "", nil }
 
 // longestQuote is the maximum length of a quoted text in a condition.
 const longestQuote = 400

@@ -81,7 +81,7 @@ func (f *fixture) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	f.options.Clock, f.options.Logs, f.options.Optional, f.options.Authors = f.Clock, f.logs, f.kinds, kubetest.AnyAuthor{}
+	f.options.Clock, f.options.Logs, f.options.Optional, f.options.CheckAuthor = f.Clock, f.logs.Tail, f.kinds, kubetest.AnyAuthor
 	f.kit = NewWith(f.Cluster, live, f.Events, f.options)
 }
 

@@ -57,8 +57,9 @@ type Options struct {
 	// Metadata reads the metadata of Secrets and ConfigMaps. New sets it to the manager's cache. Nil
 	// means the client.
 	Metadata client.Reader
-	// Logs reads the logs of pods. New sets it to those of the API server. Nil means none.
-	Logs PodLogs
+	// Logs reads the last lines of a container's log. New sets it to those of the API server. Nil means
+	// none.
+	Logs func(context.Context, LogRequest) (string, error)
 	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
 	// Optional reports which optional kinds the cluster serves. Nil means none.
@@ -72,14 +73,9 @@ type Options struct {
 	resources.Cluster
 	// Namespaces are the namespaces that the operator watches. Empty means all.
 	Namespaces []string
-	// Authors checks whether the author of spec.rbac may grant those permissions. Nil means an
-	// author.Checker that asks the API server.
-	Authors Authors
-}
-
-// Authors returns an error unless the author of an object may grant permissions.
-type Authors interface {
-	Check(ctx context.Context, obj client.Object, grant author.Grant) error
+	// CheckAuthor returns an error unless the author of an object may grant permissions with spec.rbac.
+	// Nil means an author.Checker that asks the API server.
+	CheckAuthor func(context.Context, client.Object, author.Grant) error
 }
 
 // Toolkit provides the dependencies of the controllers of all kinds. Use New to create one. It is
@@ -106,7 +102,7 @@ func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for logs: %w", err)
 	}
-	options.Logs, options.Metadata = podLogs{client: clientset}, mgr.GetCache()
+	options.Logs, options.Metadata = podLogs{client: clientset}.tail, mgr.GetCache()
 	uncached, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 	})
@@ -124,7 +120,7 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 		options.Metadata = c
 	}
 	if options.Logs == nil {
-		options.Logs = noLogs{}
+		options.Logs = func(context.Context, LogRequest) (string, error) { return "", nil }
 	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
@@ -132,8 +128,8 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 	if options.Optional == nil {
 		options.Optional = noKinds{}
 	}
-	if options.Authors == nil {
-		options.Authors = author.Checker{Client: c}
+	if options.CheckAuthor == nil {
+		options.CheckAuthor = author.Checker{Client: c}.Check
 	}
 	if options.Metrics == nil {
 		options.Metrics = unregisteredMetrics()

@@ -82,7 +82,7 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 		return err
 	}
 	grant := author.Grant{Namespace: namespace, Role: role.Name, Rules: role.Rules, Granted: granted}
-	if err := t.Authors.Check(ctx, p.Object, grant); err != nil {
+	if err := t.CheckAuthor(ctx, p.Object, grant); err != nil {
 		return err
 	}
 	// Rules that are already granted were not checked. The version makes the apply fail if they

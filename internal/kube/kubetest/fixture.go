@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
 // Fixture is a fake cluster, a clock, and a process whose writes may fail. Packages that support tests
@@ -201,3 +203,7 @@ func (f *Fixture) UpdateStatus(obj client.Object) {
 	f.T.Helper()
 	f.Fault.Without(func() { f.Must(f.Cluster.SubResource("status").Update(f.T.Context(), obj)) })
 }
+
+// AnyAuthor allows every author to grant everything. It is for tests without the admission policy
+// that records authors.
+func AnyAuthor(context.Context, client.Object, author.Grant) error { return nil }
