@@ -201,7 +201,7 @@ func (c *contract) nobody(t *testing.T) {
 }
 
 func (c *contract) firstUser(t *testing.T) {
-	first := coderd.FirstUser{Username: contractUser, Email: contractEmail, Name: "Contract", Password: contractPassword}
+	first := coderd.NewUser{Username: contractUser, Email: contractEmail, Name: "Contract", Password: contractPassword}
 	if !must[bool](t)(c.anonymous.HasFirstUser(t.Context())) {
 		wrong := first
 		wrong.Username = "not a name"

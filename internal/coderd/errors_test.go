@@ -347,7 +347,7 @@ func TestNoErrorTellsASecret(t *testing.T) {
 	for _, fault := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {Status: 401}, {Status: 404, HTML: true}, {Status: 400}} {
 		remove := server.Fail(fault)
 		errs := []error{
-			client.CreateFirstUser(ctx, coderd.FirstUser{Username: "ada", Email: "a@b", Password: password}),
+			client.CreateFirstUser(ctx, coderd.NewUser{Username: "ada", Email: "a@b", Password: password}),
 			client.Logout(ctx),
 			transit(ctx, client, id, coderd.TransitionStop),
 		}

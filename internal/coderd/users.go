@@ -17,12 +17,7 @@ import (
 // Me is the name of the token's own user in requests for a user.
 const Me = "me"
 
-// FirstUser is the first account of a new deployment.
-type FirstUser struct {
-	Username, Email, Name, Password string
-}
-
-// NewUser describes a new account. Coder requires at least one organization.
+// NewUser describes a new account. Coder requires at least one organization, except for the first user.
 type NewUser struct {
 	Username, Email, Name, Password string
 	// LoginType defaults to password. Accounts with another type have no password.
@@ -79,7 +74,7 @@ func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 
 // CreateFirstUser creates the first account, an owner. If any account exists, the error is a
 // conflict.
-func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
+func (c *Client) CreateFirstUser(ctx context.Context, user NewUser) error {
 	return c.callWithoutToken(ctx, "creating the first user of Coder", func(ctx context.Context) error {
 		_, err := c.sdk.CreateFirstUser(ctx, codersdk.CreateFirstUserRequest{
 			Username: user.Username,

@@ -12,6 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -19,7 +20,7 @@ func TestUsersExist(t *testing.T) {
 	f := newFixture(t)
 	f.addAda()
 	got := f.pass()
-	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	f.WantState(got.Result, ensure.Waiting, coderv1alpha1.ReasonAdminJobRunning)
 	if ensuretest.Reasons(got.Events) != "AdminJobRunning" {
 		t.Errorf("events %v", got.Events)
 	}
@@ -34,14 +35,14 @@ func TestUsersExist(t *testing.T) {
 
 	f.TakeWrites()
 	got = f.pass()
-	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	f.WantState(got.Result, ensure.Waiting, coderv1alpha1.ReasonAdminJobRunning)
 	if f.Writes() != 0 || len(got.Events) != 0 {
 		t.Errorf("waiting makes %d writes, events %v", f.Writes(), got.Events)
 	}
 
 	f.runJob()
 	got = f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	f.checkWhole()
 	if f.Has(jobName, job) || f.HasSecret("dev-initial-admin") {
 		t.Error("the Job or an initial admin is there")
@@ -83,7 +84,7 @@ func TestAdminJobFails(t *testing.T) {
 			f.Has(jobName, job)
 			f.endJob(job, batchv1.JobFailed)
 			got := f.pass()
-			f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
+			f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonAdminJobFailed)
 			if !strings.Contains(got.Message, c.says) || (c.saysNot != "" && strings.Contains(got.Message, c.saysNot)) {
 				t.Errorf("message %q, want %q and not %q", got.Message, c.says, c.saysNot)
 			}
@@ -106,7 +107,7 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 		f.Has(jobName, job)
 		f.endJob(job, batchv1.JobFailed)
 		got = f.pass()
-		f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
+		f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonAdminJobFailed)
 		if got.RequeueAfter != want {
 			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
 		}
@@ -143,7 +144,7 @@ func TestAdminJobInAnotherDatabase(t *testing.T) {
 	f.Has(jobName, job)
 	f.endJob(job, batchv1.JobComplete)
 	got := f.pass()
-	f.WantState(got.Result, Failed, coderv1alpha1.ReasonAdminJobFailed)
+	f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonAdminJobFailed)
 	if !strings.HasSuffix(got.Message, `the connection URL is key "url" of Secret "db"`) {
 		t.Errorf("message %q", got.Message)
 	}
@@ -153,7 +154,7 @@ func TestJobOfSomebodyElse(t *testing.T) {
 	f := newFixture(t)
 	f.addAda()
 	f.Create(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: jobName}})
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNotOwned)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
 	if !f.Has(jobName, &batchv1.Job{}) {
 		t.Error("the Job was deleted")
 	}
@@ -193,14 +194,14 @@ func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 	for name, prepare := range map[string]func(f *fixture){
 		"between two passes": func(f *fixture) {
 			remove := f.Coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
-			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonUnreachable)
+			f.WantState(f.pass().Result, ensure.Waiting, coderv1alpha1.ReasonUnreachable)
 			remove()
 			f.addAda()
 		},
 		"within a pass": func(f *fixture) {
 			f.addAda()
 			f.Coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
-			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
+			f.WantState(f.pass().Result, ensure.Waiting, coderv1alpha1.ReasonWaiting)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
 	f.endJob(first, batchv1.JobFailed)
 	f.Remove(f.Secret("dev-operator-credentials"))
 	got := f.pass()
-	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	f.WantState(got.Result, ensure.Waiting, coderv1alpha1.ReasonAdminJobRunning)
 	f.settle()
 	f.checkWhole()
 	if now := (&batchv1.Job{}); f.Has(jobName, now) {

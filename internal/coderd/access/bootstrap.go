@@ -80,7 +80,7 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	if err != nil {
 		return nil, err
 	}
-	err = anonymous.CreateFirstUser(ctx, coderd.FirstUser{
+	err = anonymous.CreateFirstUser(ctx, coderd.NewUser{
 		Username: creds.username, Email: creds.email, Name: "Coder Kubernetes operator", Password: creds.password,
 	})
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -47,7 +48,7 @@ func (f *fixture) checkAdmin() {
 func TestFreshDeployment(t *testing.T) {
 	f := newFixture(t)
 	got := f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	f.checkWhole()
 	f.checkAdmin()
 	if n := f.Coder.Sessions(Username); n != 0 {
@@ -78,7 +79,7 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 		f.Coder.Asked()
 		f.TakeWrites()
 		got := f.pass()
-		f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+		f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 		if asked := f.Coder.Asked(); asked != want || f.Writes() != 0 || len(got.Events) != 0 {
 			t.Errorf("pass %d: %d requests (want %d), %d writes, events %v", i, asked, want, f.Writes(), got.Events)
 		}
@@ -98,7 +99,7 @@ func TestPassThatChangesNothingIsQuiet(t *testing.T) {
 func TestInitialAdminDisabledAndLaterWanted(t *testing.T) {
 	f := newFixture(t)
 	f.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Disabled: true, Username: "root", Email: "root@example.com"}
-	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if len(f.Coder.Usernames()) != 1 || f.HasSecret("dev-initial-admin") {
 		t.Fatalf("users %q", f.Coder.Usernames())
 	}
@@ -117,7 +118,7 @@ func TestInitialAdminIsMadeOnce(t *testing.T) {
 	f.cp.Spec.InitialAdmin.Username = "other"
 	f.Forward(trust)
 	f.Coder.Asked()
-	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if f.Coder.Asked() != 1 || f.HasSecret("dev-initial-admin") {
 		t.Error("the initial admin was looked at again")
 	}
@@ -131,7 +132,7 @@ func TestInitialAdminExists(t *testing.T) {
 	f.cp.Spec.InitialAdmin = coderv1alpha1.InitialAdminSpec{Username: "ada", Email: "someone@example.com"}
 	for range 2 {
 		got := f.pass()
-		f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+		f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 		if !strings.Contains(got.Message, "no initial admin was created") || len(got.Events) != 0 {
 			t.Errorf("message %q, events %v", got.Message, got.Events)
 		}
@@ -148,7 +149,7 @@ func TestInitialAdminThatCoderDoesNotAccept(t *testing.T) {
 	f := newFixture(t)
 	f.cp.Spec.InitialAdmin.Username = "new"
 	got := f.pass()
-	f.WantState(got.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonInvalidSpec)
 	if !strings.Contains(got.Message, "spec.initialAdmin") || got.TokenRef == nil {
 		t.Errorf("message %q, token ref %v", got.Message, got.TokenRef)
 	}
@@ -181,7 +182,7 @@ func TestSecretNames(t *testing.T) {
 func TestALoginThatFailsAfterItsSessionBeganEndsTheSession(t *testing.T) {
 	f := newFixture(t)
 	f.Coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/me", Status: 500, Times: 1})
-	if got := f.pass(); got.State == Ready {
+	if got := f.pass(); got.State == ensure.Ready {
 		t.Fatalf("the pass is %+v", got.Result)
 	}
 	if n := f.Coder.Sessions(Username); n != 0 {

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -92,7 +93,7 @@ func TestCrash(t *testing.T) {
 				for range 6 {
 					result, err := f.manager.Ensure(f.Ctx, f.request())
 					f.CheckSilence(f.secrets, result.Events, result.Message, err)
-					if f.Fault.Struck() || result.State == Ready {
+					if f.Fault.Struck() || result.State == ensure.Ready {
 						break
 					}
 					f.runJob()

@@ -13,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -98,7 +99,7 @@ func (f *fixture) settle() Result {
 	f.T.Helper()
 	var result Result
 	for range 12 {
-		if result = f.pass(); result.State == Ready {
+		if result = f.pass(); result.State == ensure.Ready {
 			return result
 		}
 		f.runJob()

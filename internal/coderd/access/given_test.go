@@ -40,44 +40,44 @@ func TestGivenToken(t *testing.T) {
 				f.addAda()
 				f.giveToken(f.ada)
 			},
-			state: Ready, reason: coderv1alpha1.ReasonTokenAccepted,
+			state: ensure.Ready, reason: coderv1alpha1.ReasonTokenAccepted,
 		},
 		"of somebody else": {
 			prepare: func(f *fixture) {
 				f.giveToken(f.Coder.AddUser("bob", "template-admin"))
 			},
-			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `"bob" does not have the role owner`,
+			state: ensure.Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `"bob" does not have the role owner`,
 		},
 		"that Coder does not know": {
 			prepare: func(f *fixture) { f.giveToken("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb") },
-			state:   Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `key "api" of Secret "mine"`,
+			state:   ensure.Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `key "api" of Secret "mine"`,
 		},
 		"in a Secret that does not exist": {
 			prepare: func(f *fixture) {
 				f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "gone"}
 			},
-			state: Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `Secret "gone"`,
+			state: ensure.Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `Secret "gone"`,
 		},
 		"in a key that does not exist": {
 			prepare: func(f *fixture) {
 				f.giveToken("x")
 				f.cp.Spec.OperatorAccess.TokenSecretRef.Key = "other"
 			},
-			state: Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `key "other"`,
+			state: ensure.Failed, reason: coderv1alpha1.ReasonTokenSecretMissing, says: `key "other"`,
 		},
 		"that the operator made itself": {
 			prepare: func(f *fixture) {
 				f.pass()
 				f.cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "dev-operator-token"}
 			},
-			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator created itself",
+			state: ensure.Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: "the operator created itself",
 		},
 		"that was copied from the operator's Secret": {
 			prepare: func(f *fixture) {
 				f.pass()
 				f.giveToken(f.token())
 			},
-			state: Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: `in Secret "dev-operator-token"`,
+			state: ensure.Failed, reason: coderv1alpha1.ReasonInvalidSpec, says: `in Secret "dev-operator-token"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestGivenToken(t *testing.T) {
 			if f.Writes() != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
 				t.Errorf("%d writes, tokens %q -> %q, events %v", f.Writes(), before, after, got.Events)
 			}
-			if (got.TokenRef != nil) != (c.state == Ready) {
+			if (got.TokenRef != nil) != (c.state == ensure.Ready) {
 				t.Errorf("token ref %v", got.TokenRef)
 			}
 		})
@@ -107,19 +107,19 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	f.addAda()
 	f.giveToken(f.ada)
 	got := f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if names := f.Coder.TokenNames(Username); ensuretest.Reasons(got.Events) != "TokenRevoked" || f.HasSecret("dev-operator-token") || len(names) != 0 {
 		t.Errorf("events %q, tokens %v", ensuretest.Reasons(got.Events), names)
 	}
 	f.Coder.Asked()
 	f.TakeWrites()
-	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if asked := f.Coder.Asked(); asked != 0 || f.Writes() != 0 {
 		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, f.Writes())
 	}
 	// After removing the reference, the operator's account is used again.
 	f.cp.Spec.OperatorAccess.TokenSecretRef = nil
-	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	f.checkWhole()
 	if names := f.Coder.TokenNames("ada"); len(names) != 1 {
 		t.Errorf("ada has tokens %q", names)
@@ -135,7 +135,7 @@ func TestGivenTokenIsReplaced(t *testing.T) {
 	secret := f.Secret("mine")
 	secret.Data["api"] = []byte("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb")
 	f.Update(secret)
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // The operator cannot renew a given token, so its expiry is reported early.
@@ -146,14 +146,14 @@ func TestGivenTokenThatExpires(t *testing.T) {
 	f.giveToken(token)
 	expires := f.Clock.Now().Add(30 * day)
 	got := f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(expires) {
 		t.Errorf("expires at %v, want %v", got.ExpiresAt, expires)
 	}
 
 	f.Forward(20*day - time.Second)
 	got = f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if got.RequeueAfter != time.Second {
 		t.Errorf("looks again after %s, want the begin of the warning", got.RequeueAfter)
 	}
@@ -162,7 +162,7 @@ func TestGivenTokenThatExpires(t *testing.T) {
 	// The verification is cached: no request is made.
 	f.Coder.Asked()
 	got = f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenExpiring)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenExpiring)
 	if want := `Secret "mine"`; !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "2026-03-31T12:00:00Z") {
 		t.Errorf("message %q does not name %s and the time", got.Message, want)
 	}
@@ -171,13 +171,13 @@ func TestGivenTokenThatExpires(t *testing.T) {
 	}
 
 	f.Forward(10*day + time.Second)
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
 // A token whose expiry Coder does not return is used without a warning. An outage is not treated
 // this way.
 func TestGivenTokenOfUnknownLife(t *testing.T) {
-	for status, want := range map[int]ensure.State{403: Ready, 404: Ready, 500: Waiting} {
+	for status, want := range map[int]ensure.State{403: ensure.Ready, 404: ensure.Ready, 500: ensure.Waiting} {
 		f := newFixture(t)
 		f.addAda()
 		f.giveToken(f.ada)

@@ -30,13 +30,6 @@ const (
 	warnBefore = 14 * 24 * time.Hour
 )
 
-// The states of a pass.
-const (
-	Ready   = ensure.Ready
-	Waiting = ensure.Waiting
-	Failed  = ensure.Failed
-)
-
 // Manager manages the operator's access to Coder. All fields except Random are required. One Manager
 // serves all control planes and is safe for concurrent use with different control planes.
 type Manager struct {

@@ -7,6 +7,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -49,7 +50,7 @@ func TestRevoke(t *testing.T) {
 			f := newFixture(t)
 			c.prepare(f)
 			got := f.revoke()
-			f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenRevoked)
+			f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenRevoked)
 			if ensuretest.Reasons(got.Events) != c.events {
 				t.Errorf("events %q, want %q", ensuretest.Reasons(got.Events), c.events)
 			}
@@ -72,12 +73,12 @@ func TestRevokeWaitsForCoder(t *testing.T) {
 	f.pass()
 	f.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	got := f.revoke()
-	f.WantState(got.Result, Waiting, coderv1alpha1.ReasonUnreachable)
+	f.WantState(got.Result, ensure.Waiting, coderv1alpha1.ReasonUnreachable)
 	if !f.HasSecret("dev-operator-token") {
 		t.Error("the Secret is gone, and with it the way to try again")
 	}
 	f.Coder.ClearFaults()
-	f.WantState(f.revoke().Result, Ready, coderv1alpha1.ReasonTokenRevoked)
+	f.WantState(f.revoke().Result, ensure.Ready, coderv1alpha1.ReasonTokenRevoked)
 	f.checkGone()
 }
 
@@ -86,7 +87,7 @@ func TestDisabled(t *testing.T) {
 	f.pass()
 	f.cp.Spec.OperatorAccess.Disabled = true
 	got := f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonDisabled)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonDisabled)
 	if got.TokenRef != nil || got.ExpiresAt != nil || ensuretest.Reasons(got.Events) != "TokenRevoked" {
 		t.Errorf("token ref %v, events %v", got.TokenRef, got.Events)
 	}
@@ -94,7 +95,7 @@ func TestDisabled(t *testing.T) {
 	f.checkAdmin()
 	f.Coder.Asked()
 	f.TakeWrites()
-	f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonDisabled)
+	f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonDisabled)
 	if asked := f.Coder.Asked(); asked != 0 || f.Writes() != 0 {
 		t.Errorf("once more: %d requests, %d writes", asked, f.Writes())
 	}

@@ -31,7 +31,7 @@ func TestRotationAtTwoThirds(t *testing.T) {
 
 	f.Forward(time.Second)
 	got = f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if ensuretest.Reasons(got.Events) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
 		t.Errorf("events %v", got.Events)
 	}
@@ -60,7 +60,7 @@ func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	f.pass()
 	f.Forward(8 * day)
 	got := f.pass()
-	f.WantState(got.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(got.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if ensuretest.Reasons(got.Events) != "TokenMinted" {
 		t.Errorf("events %v", got.Events)
 	}
@@ -74,7 +74,7 @@ func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 			f := newFixture(t, coderdtest.WithRelease(release))
 			f.pass()
 			f.Forward(8 * day)
-			f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+			f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 			f.checkWhole()
 		})
 	}
@@ -88,7 +88,7 @@ func TestTokenOfATakenName(t *testing.T) {
 			f.Coder.Fail(coderdtest.Fault{
 				Method: "POST", PathPrefix: "/api/v2/users/me/keys/tokens", Status: 409, Processed: processed, Times: 1,
 			})
-			f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+			f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 			f.checkWhole()
 		})
 	}
@@ -111,13 +111,13 @@ func TestTokenOfANewLeaderIsNotDeleted(t *testing.T) {
 				cfg.Transport = transportFunc(func(req *http.Request) (*http.Response, error) {
 					if !led && req.Method == http.MethodPost && req.URL.Path == path {
 						led = true
-						f.WantState(f.run(newLeader.Ensure).Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+						f.WantState(f.run(newLeader.Ensure).Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 					}
 					return http.DefaultTransport.RoundTrip(req)
 				})
 				return coderd.New(cfg)
 			}
-			f.WantState(f.run(paused.Ensure).Result, Waiting, coderv1alpha1.ReasonWaiting)
+			f.WantState(f.run(paused.Ensure).Result, ensure.Waiting, coderv1alpha1.ReasonWaiting)
 			if !led {
 				t.Fatal("the process was not paused")
 			}
@@ -165,7 +165,7 @@ func TestRefusedCredentials(t *testing.T) {
 	for range 2 {
 		f.TakeWrites()
 		got := f.pass()
-		f.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
+		f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonCredentialsRefused)
 		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || f.Writes() != 0 || got.TokenRef != nil {
 			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, f.Writes(), got.TokenRef)
 		}
@@ -180,7 +180,7 @@ func TestRefusedCredentials(t *testing.T) {
 func TestPasswordLoginDisabled(t *testing.T) {
 	f := newFixture(t, coderdtest.WithPasswordLoginDisabled())
 	got := f.pass()
-	f.WantState(got.Result, Failed, coderv1alpha1.ReasonCredentialsRefused)
+	f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonCredentialsRefused)
 	if !strings.Contains(got.Message, "CODER_DISABLE_PASSWORD_AUTH") {
 		t.Errorf("message %q", got.Message)
 	}
@@ -198,7 +198,7 @@ func TestUnreachable(t *testing.T) {
 			up := f.Coder.Fail(coderdtest.Fault{Status: 502})
 			for range 3 {
 				got := f.pass()
-				f.WantState(got.Result, Waiting, coderv1alpha1.ReasonUnreachable)
+				f.WantState(got.Result, ensure.Waiting, coderv1alpha1.ReasonUnreachable)
 				if len(got.Events) != 0 || f.Writes() != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
 					t.Errorf("events %v, %d writes, requeue after %v", got.Events, f.Writes(), got.RequeueAfter)
 				}
@@ -223,11 +223,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		"too many requests": {
 			fault: coderdtest.Fault{PathPrefix: "/api/v2/users/login", Status: 429, RetryAfter: 42 * time.Second},
-			state: Waiting, reason: coderv1alpha1.ReasonWaiting, after: 42 * time.Second,
+			state: ensure.Waiting, reason: coderv1alpha1.ReasonWaiting, after: 42 * time.Second,
 		},
 		"no token may be made": {
 			fault: coderdtest.Fault{PathPrefix: tokens, Method: "POST", Status: 403},
-			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, after: time.Minute,
+			state: ensure.Failed, reason: coderv1alpha1.ReasonTokenRefused, after: time.Minute,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 				}
 				f.Create(theirs)
 				got := f.pass()
-				f.WantState(got.Result, Failed, coderv1alpha1.ReasonNotOwned)
+				f.WantState(got.Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
 				if !strings.Contains(got.Message, name) {
 					t.Errorf("message %q", got.Message)
 				}
@@ -282,5 +282,5 @@ func TestSecretOfAnEarlierControlPlane(t *testing.T) {
 			APIVersion: coderv1alpha1.GroupVersion.String(), Kind: "CoderControlPlane", Name: testName, UID: "earlier", Controller: new(true),
 		}},
 	}})
-	f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonWaiting)
+	f.WantState(f.pass().Result, ensure.Waiting, coderv1alpha1.ReasonWaiting)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -101,7 +102,7 @@ func (f *fixture) pass() Result {
 }
 
 // want sets the Secret and runs a pass that must end with this state.
-func (f *fixture) want(license string, state State, reason string) Result {
+func (f *fixture) want(license string, state ensure.State, reason string) Result {
 	f.T.Helper()
 	f.license = license
 	result := f.pass()

@@ -12,6 +12,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -22,7 +23,7 @@ func TestReplacedLicensesGo(t *testing.T) {
 	theirs, first, second := license(400), license(100), license(200)
 	f.Coder.AddLicense(theirs)
 
-	result := f.want("\n"+first+"\n", Ready, coderv1alpha1.ReasonApplied)
+	result := f.want("\n"+first+"\n", ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.wantHeld([]string{theirs, first}, []string{first})
 	if !result.Applied || result.Hash != hash(first) || !result.ExpiresAt.Equal(begin.AddDate(0, 0, 100)) || !result.AppliedAt.Truncate(time.Second).Equal(begin) {
 		t.Errorf("%+v", result)
@@ -30,12 +31,12 @@ func TestReplacedLicensesGo(t *testing.T) {
 	if ensuretest.Reasons(result.Events) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "expires on 2026-08-12") {
 		t.Errorf("events %+v", result.Events)
 	}
-	if result = f.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
+	if result = f.want(first, ensure.Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
 		t.Errorf("again: %+v", result)
 	}
 
 	f.Forward(time.Minute)
-	result = f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	result = f.want(second, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.wantHeld([]string{theirs, second}, []string{second})
 	if ensuretest.Reasons(result.Events) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
 		t.Errorf("%+v", result)
@@ -54,12 +55,12 @@ func TestReplacedLicensesGo(t *testing.T) {
 func TestTheNewLicenseIsThereBeforeTheOldOneGoes(t *testing.T) {
 	f := newLicensedFixture(t)
 	first, second := license(100), license(200)
-	f.want(first, Ready, coderv1alpha1.ReasonApplied)
+	f.want(first, ensure.Ready, coderv1alpha1.ReasonApplied)
 	remove := f.Coder.Fail(coderdtest.Fault{Method: "DELETE"})
-	f.want(second, Waiting, coderv1alpha1.ReasonError)
+	f.want(second, ensure.Waiting, coderv1alpha1.ReasonError)
 	f.wantHeld([]string{first, second}, []string{first, second})
 	remove()
-	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.want(second, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.wantHeld([]string{second}, []string{second})
 }
 
@@ -67,7 +68,7 @@ func TestALicenseOfAPersonStays(t *testing.T) {
 	f := newLicensedFixture(t)
 	theirs := license(100)
 	f.Coder.AddLicense(theirs)
-	result := f.want(theirs, Ready, coderv1alpha1.ReasonApplied)
+	result := f.want(theirs, ensure.Ready, coderv1alpha1.ReasonApplied)
 	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "the operator did not add it") {
 		t.Errorf("%+v", result)
 	}
@@ -92,7 +93,7 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 			return &late{Coder: coder, arrive: func() { f.Coder.AddLicense(text) }}, err
 		}
 		result, err := f.manager.Ensure(t.Context(), req)
-		if err != nil || result.State != Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
+		if err != nil || result.State != ensure.Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
 			t.Errorf("recorded before: %t: %+v, %v", lost, result, err)
 		}
 	}
@@ -101,10 +102,10 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
 	f := newLicensedFixture(t)
 	text := license(100)
-	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.Coder.RemoveLicense(f.Coder.Licenses()[0].ID)
 	f.Forward(DefaultRest)
-	if result := f.want(text, Ready, coderv1alpha1.ReasonApplied); !result.Applied {
+	if result := f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied); !result.Applied {
 		t.Errorf("%+v", result)
 	}
 	f.wantHeld([]string{text}, []string{text})
@@ -120,8 +121,8 @@ func TestLicensesWithoutAnIDAreTold(t *testing.T) {
 	// Coder generates a random UUID for a license without one. The record therefore contains an id
 	// that is derived from the claims.
 	first, second := noUUID(begin.AddDate(1, 0, 0)), noUUID(begin.AddDate(2, 0, 0))
-	f.want(first, Ready, coderv1alpha1.ReasonApplied)
-	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.want(first, ensure.Ready, coderv1alpha1.ReasonApplied)
+	f.want(second, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.wantHeld([]string{second}, []string{second})
 }
 
@@ -130,8 +131,8 @@ func TestAReissuedLicenseOfTheSameID(t *testing.T) {
 	id := uuid.New()
 	first := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(1, 0, 0)})
 	second := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(2, 0, 0)})
-	f.want(first, Ready, coderv1alpha1.ReasonApplied)
-	f.want(second, Ready, coderv1alpha1.ReasonApplied)
+	f.want(first, ensure.Ready, coderv1alpha1.ReasonApplied)
+	f.want(second, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.wantHeld([]string{second}, []string{second})
 	f.want("", None, "")
 	f.wantHeld(nil, nil)
@@ -150,8 +151,8 @@ func TestRefusedLicenses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newLicensedFixture(t)
-			f.want(old, Ready, coderv1alpha1.ReasonApplied)
-			result := f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			f.want(old, ensure.Ready, coderv1alpha1.ReasonApplied)
+			result := f.want(test.text, ensure.Failed, coderv1alpha1.ReasonInvalidLicense)
 			if !strings.Contains(result.Message, test.said) || strings.Contains(result.Message, test.text) || result.Hash != "" || result.AppliedAt != nil {
 				t.Errorf("%+v", result)
 			}
@@ -162,18 +163,18 @@ func TestRefusedLicenses(t *testing.T) {
 			// stays.
 			records := f.records
 			f.asked()
-			if again := f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
+			if again := f.want(test.text, ensure.Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
 				t.Errorf("%q, then %q", result.Message, again.Message)
 			}
 			f.wantAsked("")
 			f.Forward(DefaultRest)
-			f.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			f.want(test.text, ensure.Failed, coderv1alpha1.ReasonInvalidLicense)
 			if got := texts(f.Coder); !slices.Equal(got, []string{old}) || f.records != records {
 				t.Errorf("licenses %q, %d records", got, f.records-records)
 			}
 			// A valid license resolves it.
 			good := license(300)
-			f.want(good, Ready, coderv1alpha1.ReasonApplied)
+			f.want(good, ensure.Ready, coderv1alpha1.ReasonApplied)
 			f.wantHeld([]string{good}, []string{good})
 		})
 	}
@@ -182,7 +183,7 @@ func TestRefusedLicenses(t *testing.T) {
 func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
 	f := newLicensedFixture(t)
 	text := license(100)
-	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.unread = true
 	f.Forward(DefaultRest)
 	f.asked()
@@ -196,21 +197,21 @@ func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
 func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
 	f := newFixture(t)
 	none := Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled", HighAvailability: "not_entitled"}
-	result := f.want(license(100), Failed, coderv1alpha1.ReasonNotSupported)
+	result := f.want(license(100), ensure.Failed, coderv1alpha1.ReasonNotSupported)
 	if result.Allowance == nil || *result.Allowance != none || result.RequeueAfter != DefaultRest || len(result.Events)+len(result.Own) != 0 {
 		t.Errorf("%+v", result)
 	}
 	f.asked()
-	f.want(f.license, Failed, coderv1alpha1.ReasonNotSupported)
+	f.want(f.license, ensure.Failed, coderv1alpha1.ReasonNotSupported)
 	f.wantAsked("")
 	// A build that supports licenses replaces it.
 	licensed := newLicensedFixture(t)
 	f.Coder, f.token, f.instance = licensed.Coder, licensed.token, "v2"
-	f.want(f.license, Ready, coderv1alpha1.ReasonApplied)
+	f.want(f.license, ensure.Ready, coderv1alpha1.ReasonApplied)
 	// And back again: the operator's license is not forgotten.
 	f.Coder = coderdtest.New(t)
 	f.token, f.instance = f.Coder.AddUser("ada", "owner"), "v3"
-	if result := f.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
+	if result := f.want("", ensure.Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
 		t.Errorf("%+v", result)
 	}
 }
@@ -219,42 +220,42 @@ func TestAnswersThatAreNone(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		fault  coderdtest.Fault
-		state  State
+		state  ensure.State
 		reason string
 		after  time.Duration
 	}{
-		{"401", coderdtest.Fault{Status: 401}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
-		{"403", coderdtest.Fault{Status: 403}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
-		{"404", coderdtest.Fault{Status: 404}, Failed, coderv1alpha1.ReasonError, time.Minute},
-		{"429", coderdtest.Fault{Status: 429, RetryAfter: 42 * time.Second}, Waiting, coderv1alpha1.ReasonPending, 42 * time.Second},
-		{"429 at once", coderdtest.Fault{Status: 429}, Waiting, coderv1alpha1.ReasonPending, soon},
-		{"500", coderdtest.Fault{Status: 500}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
-		{"garbage", coderdtest.Fault{Status: 200, HTML: true}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
-		{"nothing", coderdtest.Fault{DropConnection: true}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+		{"401", coderdtest.Fault{Status: 401}, ensure.Failed, coderv1alpha1.ReasonForbidden, time.Minute},
+		{"403", coderdtest.Fault{Status: 403}, ensure.Failed, coderv1alpha1.ReasonForbidden, time.Minute},
+		{"404", coderdtest.Fault{Status: 404}, ensure.Failed, coderv1alpha1.ReasonError, time.Minute},
+		{"429", coderdtest.Fault{Status: 429, RetryAfter: 42 * time.Second}, ensure.Waiting, coderv1alpha1.ReasonPending, 42 * time.Second},
+		{"429 at once", coderdtest.Fault{Status: 429}, ensure.Waiting, coderv1alpha1.ReasonPending, soon},
+		{"500", coderdtest.Fault{Status: 500}, ensure.Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+		{"garbage", coderdtest.Fault{Status: 200, HTML: true}, ensure.Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+		{"nothing", coderdtest.Fault{DropConnection: true}, ensure.Waiting, coderv1alpha1.ReasonError, retryUnreachable},
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			t.Run(method+" "+test.name, func(t *testing.T) {
 				f := newLicensedFixture(t)
 				first, second := license(100), license(200)
-				f.want(first, Ready, coderv1alpha1.ReasonApplied)
+				f.want(first, ensure.Ready, coderv1alpha1.ReasonApplied)
 				fault := test.fault
 				fault.Method, fault.PathPrefix = method, "/api/v2/licenses"
 				remove := f.Coder.Fail(fault)
 				reason, state := test.reason, test.state
 				if method == "DELETE" && test.name == "404" {
-					state, reason = Ready, coderv1alpha1.ReasonApplied
+					state, reason = ensure.Ready, coderv1alpha1.ReasonApplied
 				}
 				result := f.want(second, state, reason)
-				if state != Ready && result.RequeueAfter != test.after {
+				if state != ensure.Ready && result.RequeueAfter != test.after {
 					t.Errorf("looks again after %s, want %s", result.RequeueAfter, test.after)
 				}
 				message := result.Message
-				if again := f.want(second, state, reason); again.Message != message && state != Ready {
+				if again := f.want(second, state, reason); again.Message != message && state != ensure.Ready {
 					t.Errorf("%q, then %q", message, again.Message)
 				}
 				remove()
-				f.want(second, Ready, coderv1alpha1.ReasonApplied)
-				if state != Ready {
+				f.want(second, ensure.Ready, coderv1alpha1.ReasonApplied)
+				if state != ensure.Ready {
 					f.wantHeld([]string{second}, []string{second})
 				}
 			})

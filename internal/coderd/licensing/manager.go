@@ -22,18 +22,8 @@ const (
 	retryFailed      = time.Minute
 )
 
-// State is the result of a pass.
-type State = ensure.State
-
-// The states of a pass.
-const (
-	// None means that no license is requested and none of the operator's licenses is left.
-	None State = ""
-
-	Ready   = ensure.Ready
-	Waiting = ensure.Waiting
-	Failed  = ensure.Failed
-)
+// None is the state of a pass if no license is requested and none of the operator's licenses is left.
+const None ensure.State = ""
 
 const mustOwn = "Coder does not let the operator manage licenses; its account needs the role owner: %s"
 

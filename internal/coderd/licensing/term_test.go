@@ -11,6 +11,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -34,13 +35,13 @@ func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
 func TestTwoCallsAnHourAtRest(t *testing.T) {
 	f := newLicensedFixture(t)
 	text := license(400)
-	f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 	f.asked()
 	records := f.records
 	for range 3 {
 		// Passes with other causes make no request.
 		for range 4 {
-			result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+			result := f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 			if result.Allowance == nil || result.Hash == "" {
 				t.Errorf("%+v", result)
 			}
@@ -63,7 +64,7 @@ func TestTwoCallsAnHourAtRest(t *testing.T) {
 func TestAChangeIsSeenAtOnce(t *testing.T) {
 	f := newLicensedFixture(t)
 	f.want("", None, "")
-	if result := f.want(license(100), Ready, coderv1alpha1.ReasonApplied); result.Allowance.Tier != "premium" {
+	if result := f.want(license(100), ensure.Ready, coderv1alpha1.ReasonApplied); result.Allowance.Tier != "premium" {
 		t.Errorf("added: %+v", result.Allowance)
 	}
 	if result := f.want("", None, ""); result.Allowance.Tier != "none" {
@@ -86,13 +87,13 @@ func TestCoderThatDoesNotSayWhatIsAllowed(t *testing.T) {
 	f.Coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/entitlements", Status: 429, RetryAfter: time.Minute, Times: 1})
 	text := license(100)
 	for _, after := range []time.Duration{retryUnreachable, time.Minute} {
-		result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+		result := f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 		if result.Allowance != nil || result.AllowanceErr == nil || result.RequeueAfter != after {
 			t.Errorf("%+v, want another look after %s", result, after)
 		}
 		f.Forward(after)
 	}
-	result := f.want(text, Ready, coderv1alpha1.ReasonApplied)
+	result := f.want(text, ensure.Ready, coderv1alpha1.ReasonApplied)
 	if result.Allowance == nil || result.AllowanceErr != nil || result.RequeueAfter != DefaultRest-retryUnreachable-time.Minute {
 		t.Errorf("%+v", result)
 	}
@@ -104,7 +105,7 @@ const day = 24 * time.Hour
 func TestExpiryIsTold(t *testing.T) {
 	type moment struct {
 		at     time.Duration
-		state  State
+		state  ensure.State
 		reason string
 		tier   string
 	}
@@ -114,16 +115,16 @@ func TestExpiryIsTold(t *testing.T) {
 		moments []moment
 	}{
 		"bought": {false, []moment{
-			{0, Ready, coderv1alpha1.ReasonApplied, "premium"},
-			{end - 30*day - time.Second, Ready, coderv1alpha1.ReasonApplied, "premium"},
-			{end - 30*day, Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
-			{end - time.Second, Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
-			{end + time.Second, Ready, coderv1alpha1.ReasonLicenseInGracePeriod, "premium"},
-			{end + 10*day, Failed, coderv1alpha1.ReasonLicenseExpired, "none"},
+			{0, ensure.Ready, coderv1alpha1.ReasonApplied, "premium"},
+			{end - 30*day - time.Second, ensure.Ready, coderv1alpha1.ReasonApplied, "premium"},
+			{end - 30*day, ensure.Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
+			{end - time.Second, ensure.Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
+			{end + time.Second, ensure.Ready, coderv1alpha1.ReasonLicenseInGracePeriod, "premium"},
+			{end + 10*day, ensure.Failed, coderv1alpha1.ReasonLicenseExpired, "none"},
 		}},
 		"trial": {true, []moment{
-			{end - 8*day, Ready, coderv1alpha1.ReasonApplied, "trial"},
-			{end - 7*day, Ready, coderv1alpha1.ReasonLicenseExpiring, "trial"},
+			{end - 8*day, ensure.Ready, coderv1alpha1.ReasonApplied, "trial"},
+			{end - 7*day, ensure.Ready, coderv1alpha1.ReasonLicenseExpiring, "trial"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
 	for _, due := range []time.Duration{70 * day, 100 * day, 110 * day} {
 		f.Clock.SetTime(begin.Add(due - time.Minute))
 		f.restart()
-		before := f.want(orElse(f.license, license(100)), Ready, f.reasonNow())
+		before := f.want(orElse(f.license, license(100)), ensure.Ready, f.reasonNow())
 		if before.RequeueAfter != time.Minute {
 			t.Errorf("%s: looks again after %s, want a minute", due, before.RequeueAfter)
 		}
@@ -172,18 +173,18 @@ func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
 	f := newLicensedFixture(t)
 	old := license(100)
 	next := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium", NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0)})
-	f.want(old, Ready, coderv1alpha1.ReasonApplied)
-	result := f.want(next, Ready, coderv1alpha1.ReasonApplied)
+	f.want(old, ensure.Ready, coderv1alpha1.ReasonApplied)
+	result := f.want(next, ensure.Ready, coderv1alpha1.ReasonApplied)
 	if !strings.Contains(result.Message, "becomes valid later; the previous license stays until then") || result.Allowance.Tier != "premium" {
 		t.Errorf("%+v", result)
 	}
 	f.wantHeld([]string{old, next}, []string{old, next})
 	f.Forward(DefaultRest)
-	if result = f.want(next, Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
+	if result = f.want(next, ensure.Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	f.Forward(result.RequeueAfter)
-	if result = f.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || ensuretest.Reasons(result.Events) != "LicenseRemoved" {
+	if result = f.want(next, ensure.Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || ensuretest.Reasons(result.Events) != "LicenseRemoved" {
 		t.Errorf("%+v", result)
 	}
 	f.wantHeld([]string{next}, []string{next})

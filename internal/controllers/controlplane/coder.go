@@ -91,7 +91,7 @@ func (r *Reconciler) rememberAnswer(s *scope) {
 	switch {
 	case !s.believed.IsZero():
 		return
-	case s.build == nil || s.access == nil || s.access.State != access.Ready || !s.Available():
+	case s.build == nil || s.access == nil || s.access.State != ensure.Ready || !s.Available():
 		r.answers.Forget(key)
 		return
 	}

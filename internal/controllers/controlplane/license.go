@@ -16,7 +16,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
@@ -178,10 +177,10 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 			"unset it, or remove spec.licenseSecretRef and manage the licenses in Coder"
 	case s.license.missing != nil:
 		c.Reason, c.Message = s.license.missing.Reason, s.license.missing.Message
-	case result == nil && s.access != nil && s.access.State == access.Ready:
+	case result == nil && s.access != nil && s.access.State == ensure.Ready:
 		c.Message = "the license is not checked yet"
 	case result == nil:
-	case result.State == licensing.Ready:
+	case result.State == ensure.Ready:
 		c = workload.ConditionTrue(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
 	default:
 		c.Reason, c.Message = result.Reason, workload.Redact(result.Message)
@@ -227,5 +226,5 @@ func licenseStalled(s *scope) bool {
 	if s.accessDisabled() {
 		return true
 	}
-	return s.license.missing == nil && s.license.result != nil && s.license.result.State == licensing.Failed
+	return s.license.missing == nil && s.license.result != nil && s.license.result.State == ensure.Failed
 }

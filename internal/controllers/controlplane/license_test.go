@@ -361,7 +361,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	want := f.Object().Status
 
 	s := f.r.newScope(stale.DeepCopy())
-	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: access.Ready}, TokenRef: want.OperatorTokenSecretRef}
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: ensure.Ready}, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
 	f.Get("coder", s.Deployment)
 	if err := f.r.ensureLicense(t.Context(), s); err != nil {
@@ -381,7 +381,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	f.putLicense(f.licenseFor(200))
 	f.coder.ResetRequests()
 	s = f.r.newScope(stale.DeepCopy())
-	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: access.Ready}, TokenRef: want.OperatorTokenSecretRef}
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{Result: ensure.Result{State: ensure.Ready}, TokenRef: want.OperatorTokenSecretRef}
 	s.Deployment = &appsv1.Deployment{}
 	if err := f.r.ensureLicense(t.Context(), s); ensure.Stopped(err) == nil || f.coder.Writes() != 0 || len(s.cp.Status.LicenseUUIDs) != 0 {
 		t.Errorf("%v; %d writes to Coder; %q", err, f.coder.Writes(), s.cp.Status.LicenseUUIDs)
@@ -394,7 +394,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 }
 
 func TestTheLicenseInReady(t *testing.T) {
-	result := func(state licensing.State, reason string, own ...string) func(*scope) {
+	result := func(state ensure.State, reason string, own ...string) func(*scope) {
 		return func(s *scope) {
 			s.license.result = &licensing.Result{Result: ensure.Result{State: state, Reason: reason, Message: "m"}, Own: own}
 		}
@@ -408,13 +408,13 @@ func TestTheLicenseInReady(t *testing.T) {
 	}{
 		"none":                   {false, result(licensing.None, ""), "", "Ready", ""},
 		"not looked at":          {true, func(*scope) {}, "False Pending", "Pending", "Reconciling"},
-		"applied":                {true, result(licensing.Ready, "Applied", "a"), "True Applied", "Ready", ""},
-		"about to expire":        {true, result(licensing.Ready, "LicenseExpiring", "a"), "True LicenseExpiring", "Ready", ""},
-		"expired":                {true, result(licensing.Failed, "LicenseExpired", "a"), "False LicenseExpired", "LicenseExpired", "Stalled"},
-		"refused":                {true, result(licensing.Failed, "InvalidLicense"), "False InvalidLicense", "InvalidLicense", "Stalled"},
-		"no answer":              {true, result(licensing.Waiting, "Error"), "False Error", "Error", "Reconciling"},
-		"not supported":          {true, result(licensing.Failed, "NotSupported"), "False NotSupported", "Ready", ""},
-		"ours is left":           {false, result(licensing.Waiting, "Error", "a"), "False Error", "Ready", ""},
+		"applied":                {true, result(ensure.Ready, "Applied", "a"), "True Applied", "Ready", ""},
+		"about to expire":        {true, result(ensure.Ready, "LicenseExpiring", "a"), "True LicenseExpiring", "Ready", ""},
+		"expired":                {true, result(ensure.Failed, "LicenseExpired", "a"), "False LicenseExpired", "LicenseExpired", "Stalled"},
+		"refused":                {true, result(ensure.Failed, "InvalidLicense"), "False InvalidLicense", "InvalidLicense", "Stalled"},
+		"no answer":              {true, result(ensure.Waiting, "Error"), "False Error", "Error", "Reconciling"},
+		"not supported":          {true, result(ensure.Failed, "NotSupported"), "False NotSupported", "Ready", ""},
+		"ours is left":           {false, result(ensure.Waiting, "Error", "a"), "False Error", "Ready", ""},
 		"asked, but no access":   {true, disable, "False Disabled", "Disabled", "Stalled"},
 		"not asked, no access":   {false, disable, "", "Ready", ""},
 		"ours is left, disabled": {false, func(s *scope) { disable(s); s.cp.Status.LicenseUUIDs = []string{"a"} }, "False Disabled", "Ready", ""},
@@ -458,7 +458,7 @@ func TestNoAnswerKeepsTheRecord(t *testing.T) {
 	s.cp.Status.LicenseLastApplied, s.cp.Status.LicenseExpiresAt = &at, &at
 	for name, result := range map[string]*licensing.Result{
 		"not asked": nil,
-		"no answer": {Result: ensure.Result{State: licensing.Waiting, Reason: "Error"}, Own: []string{"a"}, ExpiresAt: ptr.To(s.Now)},
+		"no answer": {Result: ensure.Result{State: ensure.Waiting, Reason: "Error"}, Own: []string{"a"}, ExpiresAt: ptr.To(s.Now)},
 	} {
 		s.license.result = result
 		got := statusOf(s)

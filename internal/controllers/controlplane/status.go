@@ -8,7 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
@@ -68,7 +68,7 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
-				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == access.Failed ||
+				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == ensure.Failed ||
 				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
 		},
 	}
@@ -92,13 +92,13 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	switch {
 	case s.accessDisabled():
 		status.OperatorAccessReady = false
-		if s.access == nil && s.Outcome.Succeeded(stepRevoke) || s.access != nil && s.access.State == access.Ready {
+		if s.access == nil && s.Outcome.Succeeded(stepRevoke) || s.access != nil && s.access.State == ensure.Ready {
 			status.OperatorTokenSecretRef, status.OperatorTokenExpiresAt = nil, nil
 		}
 	case s.Deleting(), s.ServiceForeign, s.DeploymentForeign:
 		status.OperatorAccessReady = false
 	case s.access == nil:
-	case s.access.TokenRef == nil && s.access.State == access.Waiting &&
+	case s.access.TokenRef == nil && s.access.State == ensure.Waiting &&
 		(s.access.Reason == coderv1alpha1.ReasonUnreachable || s.access.Reason == coderv1alpha1.ReasonWaiting):
 		// Coder did not answer about the token.
 	default:
@@ -157,13 +157,13 @@ func coderReachable(s *scope) metav1.Condition {
 func operatorAccess(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionOperatorAccess
 	switch {
-	case s.accessDisabled() && s.access != nil && s.access.State != access.Ready:
+	case s.accessDisabled() && s.access != nil && s.access.State != ensure.Ready:
 		return workload.ConditionFalse(kind, s.access.Reason, "the operator's token is not revoked yet: "+workload.Redact(s.access.Message))
 	case s.accessDisabled():
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case s.access == nil:
 		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonWaiting, "waiting until Coder responds")
-	case s.access.State == access.Ready:
+	case s.access.State == ensure.Ready:
 		return workload.ConditionTrue(kind, s.access.Reason, workload.Redact(s.access.Message))
 	}
 	return workload.ConditionFalse(kind, s.access.Reason, workload.Redact(s.access.Message))

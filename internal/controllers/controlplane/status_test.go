@@ -34,7 +34,7 @@ func working() *scope {
 	}}
 	s.build = &coderd.BuildInfo{Version: "v2.30.0"}
 	s.access = &access.Result{
-		Result:   ensure.Result{State: access.Ready, Reason: coderv1alpha1.ReasonTokenAccepted, Message: "accepted"},
+		Result:   ensure.Result{State: ensure.Ready, Reason: coderv1alpha1.ReasonTokenAccepted, Message: "accepted"},
 		TokenRef: &coderv1alpha1.TokenSecretReference{Name: "coder-operator-token", Key: "token"}, ExpiresAt: &expires,
 	}
 	return s
@@ -81,10 +81,10 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 			s.coderErr = &coderd.Error{Op: "asking", Message: "redirect", StatusCode: 302}
 		}, coderv1alpha1.ReasonUnreachable, coderv1alpha1.ConditionReconciling},
 		"access is on its way": {func(s *scope) {
-			s.access = &access.Result{Result: ensure.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}}
+			s.access = &access.Result{Result: ensure.Result{State: ensure.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}}
 		}, coderv1alpha1.ReasonAdminJobRunning, coderv1alpha1.ConditionReconciling},
 		"access needs somebody": {func(s *scope) {
-			s.access = &access.Result{Result: ensure.Result{State: access.Failed, Reason: coderv1alpha1.ReasonCredentialsRefused}}
+			s.access = &access.Result{Result: ensure.Result{State: ensure.Failed, Reason: coderv1alpha1.ReasonCredentialsRefused}}
 		}, coderv1alpha1.ReasonCredentialsRefused, coderv1alpha1.ConditionStalled},
 		"workspace rights do not count": {func(s *scope) {
 			s.Grants = []workload.Problem{{Reason: coderv1alpha1.ReasonGrantForbidden, Message: "no"}}
@@ -140,13 +140,13 @@ func TestTheTokenInTheStatus(t *testing.T) {
 		"given by a person": {func(s *scope) { s.access.ExpiresAt = nil }, token{Ref: true, Ready: true}},
 		"nobody asked":      {func(s *scope) { s.access = nil }, token{true, true, true}},
 		"Coder gave no answer": {func(s *scope) {
-			s.access = &access.Result{Result: ensure.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonUnreachable}}
+			s.access = &access.Result{Result: ensure.Result{State: ensure.Waiting, Reason: coderv1alpha1.ReasonUnreachable}}
 		}, token{true, true, true}},
 		"refused": {func(s *scope) {
-			s.access = &access.Result{Result: ensure.Result{State: access.Failed, Reason: coderv1alpha1.ReasonTokenRefused}}
+			s.access = &access.Result{Result: ensure.Result{State: ensure.Failed, Reason: coderv1alpha1.ReasonTokenRefused}}
 		}, token{}},
 		"the Service is foreign":  {func(s *scope) { s.access, s.ServiceForeign = nil, true }, token{Ref: true, Expiry: true}},
-		"disabled, not revoked":   {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access.State = access.Waiting }, token{Ref: true, Expiry: true}},
+		"disabled, not revoked":   {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access.State = ensure.Waiting }, token{Ref: true, Expiry: true}},
 		"disabled and revoked":    {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true }, token{}},
 		"disabled, nothing there": {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access = nil }, token{}},
 	} {
@@ -163,7 +163,7 @@ func TestTheTokenInTheStatus(t *testing.T) {
 // TestEverServed checks that the value stays true once it is true.
 func TestEverServed(t *testing.T) {
 	waits := func(s *scope) {
-		s.access = &access.Result{Result: ensure.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}}
+		s.access = &access.Result{Result: ensure.Result{State: ensure.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}}
 	}
 	for name, c := range map[string]struct {
 		before coderv1alpha1.CoderControlPlaneStatus

@@ -88,7 +88,7 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 		return ensure.Waits(coderv1alpha1.ReasonDeleting, min(removalRetry, left), "%v", err)
 	case err != nil:
 		result.LeftBehind = append(result.LeftBehind, "the registrations in Coder could not be read: "+err.Error())
-	case result.State != registration.Ready && left > 0:
+	case result.State != ensure.Ready && left > 0:
 		s.waits = "until its registration is removed from Coder, for at most one minute: " + workload.Redact(result.Message)
 		return ensure.Waits(coderv1alpha1.ReasonDeleting, min(removalRetry, left), "%s", result.Message)
 	}

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
@@ -62,7 +63,7 @@ func registered(s *scope) *metav1.Condition {
 	switch {
 	case result == nil:
 		return new(workload.ConditionUnknown(kind, coderv1alpha1.ReasonReconciling, "the registration is not checked yet"))
-	case result.State == registration.Ready:
+	case result.State == ensure.Ready:
 		return new(workload.ConditionTrue(kind, result.Reason, workload.Redact(result.Message)))
 	case result.State == registration.Unverified:
 		return new(workload.ConditionUnknown(kind, result.Reason, workload.Redact(result.Message)))
@@ -79,7 +80,7 @@ func (s *scope) stalled(part *metav1.Condition) bool {
 	case coderv1alpha1.ConditionControlPlaneReady:
 		return part.Reason == coderv1alpha1.ReasonOperatorAccessDisabled
 	case coderv1alpha1.ConditionRegistered:
-		return s.registration != nil && s.registration.State == registration.Failed && part.Reason != coderv1alpha1.ReasonTokenSecretMissing
+		return s.registration != nil && s.registration.State == ensure.Failed && part.Reason != coderv1alpha1.ReasonTokenSecretMissing
 	}
 	return false
 }

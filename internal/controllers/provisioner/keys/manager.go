@@ -73,9 +73,6 @@ const (
 	typeSecret   = coderv1alpha1.ConditionProvisionerKeySecretReady
 )
 
-// Event is an event to record for the provisioner.
-type Event = ensure.Event
-
 // Result is the result of a pass. Its messages do not change from pass to pass, and contain no
 // secret.
 type Result struct {

@@ -42,7 +42,7 @@ func (m *Manager) Withdraw(ctx context.Context, req Request) (Result, error) {
 }
 
 // Abandon returns Events which report that keys are left behind.
-func (m *Manager) Abandon(req Request, left []Record, why string) []Event {
+func (m *Manager) Abandon(req Request, left []Record, why string) ensure.Events {
 	p := m.newPass(req)
 	for _, r := range left {
 		p.leftBehind(r, why)

@@ -10,6 +10,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -20,7 +21,7 @@ func TestTheNewRegistrationComesFirst(t *testing.T) {
 	f.proxy.Spec.ControlPlaneRef.Name = "next"
 	theirs := f.other.AddProxy("sydney", "Theirs", "/x.png")
 	result := f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNameTaken)
 	if result.TokenRef == nil || result.AccessURL != accessURL || f.token() != old || len(f.Coder.Proxies()) != 1 {
 		t.Errorf("the old registration is gone before there is a new one: %+v", result)
 	}
@@ -85,7 +86,7 @@ func TestAFormerCoderThatIsAwayIsTriedForAnHour(t *testing.T) {
 	f.proxy.Spec.ControlPlaneRef.Name = "next"
 	end := f.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	if result.RequeueAfter != time.Minute || !strings.Contains(result.Message, "not removed yet") {
 		t.Errorf("result %+v", result)
 	}
@@ -95,7 +96,7 @@ func TestAFormerCoderThatIsAwayIsTriedForAnHour(t *testing.T) {
 	}
 	f.Forward(time.Minute)
 	result = f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	if ensuretest.Reasons(result.Events) != "UnregistrationSkipped" || !strings.Contains(result.Events[0].Message, f.Coder.URL) {
 		t.Errorf("Events %+v", result.Events)
 	}
@@ -147,7 +148,7 @@ func TestAFormerControlPlaneThatIsGoneIsTold(t *testing.T) {
 	f.Has("dev", cp)
 	f.Remove(cp)
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	if !strings.Contains(ensuretest.Reasons(result.Events), "UnregistrationSkipped") {
 		t.Errorf("Events %q", ensuretest.Reasons(result.Events))
 	}
@@ -159,7 +160,7 @@ func TestAnOwnTokenRegistersNothing(t *testing.T) {
 	f.giveToken()
 	f.Coder.ResetRequests()
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonTokenAccepted)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonTokenAccepted)
 	if result.TokenRef.Name != "mine" || result.ProxyID != "" || !ptr.Deref(result.Registered, false) || f.Coder.Writes() != 0 {
 		t.Errorf("result %+v", result)
 	}
@@ -182,13 +183,13 @@ func TestAnOwnTokenReplacesARegistrationOnlyIfCoderTakesIt(t *testing.T) {
 	for name, reason := range map[string]string{"absent": coderv1alpha1.ReasonTokenSecretMissing, "bad": coderv1alpha1.ReasonTokenRefused} {
 		f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: name, Key: "token"}
 		result := f.pass()
-		f.WantState(result.Result, Failed, reason)
+		f.WantState(result.Result, ensure.Failed, reason)
 		if len(f.Coder.Proxies()) != 1 || ptr.Deref(result.Registered, true) {
 			t.Errorf("%s: %d proxies, result %+v", name, len(f.Coder.Proxies()), result)
 		}
 	}
 	f.proxy.Spec.ProxySessionTokenSecretRef.Name = tokenSecret
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonInvalidSpec)
 	f.giveToken()
 	f.settle()
 	if got := f.only(f.Coder); got.Name != "by-hand" {
@@ -225,7 +226,7 @@ func TestTheOperatorsOwnSecretIsNoHandover(t *testing.T) {
 	f.settle()
 	f.proxy.Spec.ControlPlaneRef = nil
 	f.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: tokenSecret}
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonInvalidSpec)
 	f.remove()
 	f.checkNone(f.Coder.Proxies())
 }
@@ -260,13 +261,13 @@ func TestK19DeletionUnregisters(t *testing.T) {
 				f.settle()
 			}
 			result := f.remove()
-			f.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
+			f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonUnregistered)
 			if ensuretest.Reasons(result.Events) != "Unregistered" || len(result.LeftBehind) != 0 {
 				t.Errorf("result %+v", result)
 			}
 			f.checkNone(f.Coder.Proxies())
 			f.checkNone(f.other.Proxies())
-			f.WantState(f.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+			f.WantState(f.remove().Result, ensure.Ready, coderv1alpha1.ReasonUnregistered)
 		})
 	}
 }
@@ -275,13 +276,13 @@ func TestDeletionLeavesProxiesOfOthersAlone(t *testing.T) {
 	f := newFixture(t)
 	f.Coder.AddProxy("sydney", "Theirs", "/x.png")
 	f.pass()
-	f.WantState(f.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	f.WantState(f.remove().Result, ensure.Ready, coderv1alpha1.ReasonUnregistered)
 	f.only(f.Coder)
 
 	own := newFixture(t)
 	own.giveToken()
 	own.settle()
-	own.WantState(own.remove().Result, Ready, coderv1alpha1.ReasonUnregistered)
+	own.WantState(own.remove().Result, ensure.Ready, coderv1alpha1.ReasonUnregistered)
 	own.only(own.Coder)
 }
 
@@ -290,7 +291,7 @@ func TestDeletionSaysWhatIsLeftBehind(t *testing.T) {
 	f.settle()
 	end := f.Coder.Fail(coderdtest.Fault{DropConnection: true})
 	result := f.remove()
-	f.WantState(result.Result, Waiting, coderv1alpha1.ReasonUnreachable)
+	f.WantState(result.Result, ensure.Waiting, coderv1alpha1.ReasonUnreachable)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `"sydney"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}
@@ -299,7 +300,7 @@ func TestDeletionSaysWhatIsLeftBehind(t *testing.T) {
 	f.Has("dev", cp)
 	f.Remove(cp)
 	result = f.remove()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonUnregistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonUnregistered)
 	if len(result.LeftBehind) != 1 || !strings.Contains(result.LeftBehind[0], `no CoderControlPlane "dev"`) {
 		t.Errorf("left behind: %q", result.LeftBehind)
 	}

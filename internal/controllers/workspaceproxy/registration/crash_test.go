@@ -7,6 +7,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
@@ -187,7 +188,7 @@ func (s scenario) run(f *fixture) {
 	for range 3 {
 		if s.deleted {
 			_, _ = f.manager.Remove(f.Ctx, Request{Proxy: f.proxy})
-		} else if result, err := f.try(); err == nil && result.State == Ready {
+		} else if result, err := f.try(); err == nil && result.State == ensure.Ready {
 			return
 		}
 	}

@@ -115,7 +115,7 @@ func (f *fixture) try() (Result, error) {
 	f.T.Helper()
 	request := Request{Proxy: f.proxy, AccessURL: f.accessURL(), Healthy: f.healthy}
 	result, err := f.manager.Ensure(f.Ctx, request)
-	if err == nil && (result.State == Ready || result.State == Unverified) && result.Replaced && !f.slow {
+	if err == nil && (result.State == ensure.Ready || result.State == Unverified) && result.Replaced && !f.slow {
 		var retired Result
 		retired, err = f.manager.Retire(f.Ctx, request)
 		result.Events, result.Message = append(result.Events, retired.Events...), result.Message+retired.Message
@@ -150,7 +150,7 @@ func (f *fixture) settle() Result {
 	var result Result
 	for range 12 {
 		before := f.Writes()
-		if result = f.pass(); result.State == Ready && f.Writes() == before {
+		if result = f.pass(); result.State == ensure.Ready && f.Writes() == before {
 			return result
 		}
 	}

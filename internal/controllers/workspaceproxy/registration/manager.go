@@ -36,15 +36,9 @@ const (
 	retryLicense = 5 * time.Minute
 )
 
-// The states of a pass.
-const (
-	Ready   = ensure.Ready
-	Waiting = ensure.Waiting
-	Failed  = ensure.Failed
-	// Unverified means that there is a token that could not be checked, because the access URL does
-	// not answer the operator. The pods may still reach it.
-	Unverified ensure.State = "Unverified"
-)
+// Unverified is the state of a pass with a token that could not be checked, because the access URL
+// does not answer the operator. The pods may still reach it.
+const Unverified ensure.State = "Unverified"
 
 // Manager registers workspace proxies. All fields are required. One Manager serves all proxies. It is
 // safe for concurrent use with different proxies.

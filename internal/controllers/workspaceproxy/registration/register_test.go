@@ -21,7 +21,7 @@ import (
 func TestRegistersAndThenRests(t *testing.T) {
 	f := newFixture(t)
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	if got := ensuretest.Reasons(result.Events); got != "Registered" {
 		t.Errorf("Events %q", got)
 	}
@@ -84,7 +84,7 @@ func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 	f.regenerate()
 	f.restart()
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	if got := ensuretest.Reasons(result.Events); got != "TokenRegenerated" {
 		t.Errorf("Events %q", got)
 	}
@@ -117,7 +117,7 @@ func TestTokenOfANewLeaderStaysValid(t *testing.T) {
 					res, err := http.DefaultTransport.RoundTrip(req)
 					if !led && strings.HasPrefix(req.URL.Path, path) {
 						led = true
-						f.WantState(f.pass().Result, Ready, coderv1alpha1.ReasonRegistered)
+						f.WantState(f.pass().Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 					}
 					return res, err
 				})
@@ -129,7 +129,7 @@ func TestTokenOfANewLeaderStaysValid(t *testing.T) {
 			}
 			f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 			f.Must(err)
-			f.WantState(result.Result, Waiting, coderv1alpha1.ReasonWaiting)
+			f.WantState(result.Result, ensure.Waiting, coderv1alpha1.ReasonWaiting)
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	} {
 		step()
 		result := f.pass()
-		f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+		f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 		if got := ensuretest.Reasons(result.Events); got != "RegistrationChanged" {
 			t.Errorf("Events %q", got)
 		}
@@ -192,7 +192,7 @@ func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	theirs := f.Coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
 	for range 3 {
 		result := f.pass()
-		f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+		f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNameTaken)
 		if result.TokenRef != nil || result.RequeueAfter < time.Minute || !strings.Contains(result.Message, `"sydney"`) {
 			t.Errorf("result %+v", result)
 		}
@@ -207,9 +207,9 @@ func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	// Names are compared without regard to case.
 	f.Coder.RemoveProxy("sydney")
 	f.Coder.AddProxy("SYDNEY", "Theirs", "/x.png")
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNameTaken)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonNameTaken)
 	f.Coder.RemoveProxy("SYDNEY")
-	f.WantState(f.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(f.settle().Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestARenameDoesNotSeizeEither(t *testing.T) {
@@ -219,7 +219,7 @@ func TestARenameDoesNotSeizeEither(t *testing.T) {
 	f.proxy.Spec.Bootstrap.ProxyName = "oceania"
 	f.Coder.ResetRequests()
 	result := f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNameTaken)
 	if result.TokenRef == nil || !ptr.Deref(result.Registered, false) || result.ProxyName != "sydney" {
 		t.Errorf("what works is not told: %+v", result)
 	}
@@ -245,7 +245,7 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.WantState(result.Result, Failed, coderv1alpha1.ReasonNameTaken)
+		f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNameTaken)
 		if !strings.Contains(result.Message, `"sydney"`) || f.Coder.Writes() != 0 {
 			t.Errorf("message %q, %d writes to Coder", result.Message, f.Coder.Writes())
 		}
@@ -260,7 +260,7 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 }
 
 // TestACacheThatIsBehindCreatesNothing checks that nothing is registered for a deleted object,
@@ -278,7 +278,7 @@ func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			change(f)
-			f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonDeleting)
+			f.WantState(f.pass().Result, ensure.Waiting, coderv1alpha1.ReasonDeleting)
 			if len(f.Coder.Proxies()) != 0 || f.HasSecret(tokenSecret) {
 				t.Error("something was made")
 			}
@@ -298,7 +298,7 @@ func TestOneNameInTwoCodersIsNoConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 }
 
 func TestALostSecretIsMadeAgain(t *testing.T) {
@@ -307,7 +307,7 @@ func TestALostSecretIsMadeAgain(t *testing.T) {
 	id := f.only(f.Coder).ID
 	f.Remove(f.Secret(tokenSecret))
 	result := f.pass()
-	f.WantState(result.Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(result.Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	if f.only(f.Coder).ID != id || ensuretest.Reasons(result.Events) != "TokenRegenerated" {
 		t.Errorf("made anew, or Events %q", ensuretest.Reasons(result.Events))
@@ -346,7 +346,7 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	f.secret(tokenSecret, map[string]string{"token": "theirs"})
 	f.Coder.Asked()
 	result := f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
 	if !result.SecretForeign || result.TokenRef != nil || f.token() != "theirs" || f.Coder.Asked() != 0 {
 		t.Errorf("result %+v", result)
 	}
@@ -355,7 +355,7 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	f.settle()
 	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
 	result = f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotOwned)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
 	if result.TokenRef == nil || result.TokenRef.Name != "free" {
 		t.Errorf("the token in use is %v", result.TokenRef)
 	}
@@ -396,12 +396,12 @@ func TestBootstrapNeedsItsToken(t *testing.T) {
 	f.viaBootstrap()
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "absent"
 	result := f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonTokenSecretMissing)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonTokenSecretMissing)
 	if !strings.Contains(result.Message, `"absent"`) || !strings.Contains(result.Message, "credentialsSecretRef") {
 		t.Errorf("message %q", result.Message)
 	}
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
-	f.WantState(f.settle().Result, Ready, coderv1alpha1.ReasonRegistered)
+	f.WantState(f.settle().Result, ensure.Ready, coderv1alpha1.ReasonRegistered)
 	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
@@ -411,11 +411,11 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 		state  ensure.State
 		reason string
 	}{
-		"no address":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, Waiting, coderv1alpha1.ReasonWaiting},
-		"no token":     {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef = nil }, Waiting, coderv1alpha1.ReasonWaiting},
-		"no access":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, Waiting, coderv1alpha1.ReasonWaiting},
-		"disabled":     {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }, Failed, coderv1alpha1.ReasonOperatorAccessDisabled},
-		"not readable": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef.Name = "absent" }, Waiting, coderv1alpha1.ReasonWaiting},
+		"no address":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, ensure.Waiting, coderv1alpha1.ReasonWaiting},
+		"no token":     {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef = nil }, ensure.Waiting, coderv1alpha1.ReasonWaiting},
+		"no access":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, ensure.Waiting, coderv1alpha1.ReasonWaiting},
+		"disabled":     {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }, ensure.Failed, coderv1alpha1.ReasonOperatorAccessDisabled},
+		"not readable": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorTokenSecretRef.Name = "absent" }, ensure.Waiting, coderv1alpha1.ReasonWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -435,7 +435,7 @@ func TestControlPlanesThatCannotBeUsed(t *testing.T) {
 	t.Run("missing", func(t *testing.T) {
 		f := newFixture(t)
 		f.proxy.Spec.ControlPlaneRef.Name = "none"
-		f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
+		f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonControlPlaneUnavailable)
 	})
 }
 
@@ -444,7 +444,7 @@ func TestNamesThatCoderCannotHave(t *testing.T) {
 		f := newFixture(t)
 		f.proxy.Spec.Bootstrap.ProxyName = name
 		result := f.pass()
-		f.WantState(result.Result, Failed, coderv1alpha1.ReasonInvalidSpec)
+		f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonInvalidSpec)
 		if !strings.Contains(result.Message, "spec.bootstrap.proxyName") || len(f.Coder.Proxies()) != 0 {
 			t.Errorf("message %q", result.Message)
 		}
@@ -460,15 +460,15 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 		reason string
 		after  time.Duration
 	}{
-		"401":       {coderdtest.Fault{Status: 401}, Waiting, coderv1alpha1.ReasonTokenRefused, time.Minute},
-		"403":       {coderdtest.Fault{Status: 403}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
-		"license":   {coderdtest.Fault{Status: 403, Message: "Workspace Proxy is a Premium feature. Contact sales!"}, Failed, coderv1alpha1.ReasonNotEntitled, 5 * time.Minute},
-		"no route":  {coderdtest.Fault{Status: 404, Message: "Route not found."}, Failed, coderv1alpha1.ReasonNotSupported, 5 * time.Minute},
-		"418":       {coderdtest.Fault{Status: 418}, Failed, coderv1alpha1.ReasonCoderRefused, time.Minute},
-		"429":       {coderdtest.Fault{Status: 429, RetryAfter: 90 * time.Second}, Waiting, coderv1alpha1.ReasonRateLimited, 90 * time.Second},
-		"500":       {coderdtest.Fault{Status: 500}, Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
-		"garbage":   {coderdtest.Fault{HTML: true, Status: 200}, Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
-		"no answer": {coderdtest.Fault{DropConnection: true}, Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
+		"401":       {coderdtest.Fault{Status: 401}, ensure.Waiting, coderv1alpha1.ReasonTokenRefused, time.Minute},
+		"403":       {coderdtest.Fault{Status: 403}, ensure.Failed, coderv1alpha1.ReasonForbidden, time.Minute},
+		"license":   {coderdtest.Fault{Status: 403, Message: "Workspace Proxy is a Premium feature. Contact sales!"}, ensure.Failed, coderv1alpha1.ReasonNotEntitled, 5 * time.Minute},
+		"no route":  {coderdtest.Fault{Status: 404, Message: "Route not found."}, ensure.Failed, coderv1alpha1.ReasonNotSupported, 5 * time.Minute},
+		"418":       {coderdtest.Fault{Status: 418}, ensure.Failed, coderv1alpha1.ReasonCoderRefused, time.Minute},
+		"429":       {coderdtest.Fault{Status: 429, RetryAfter: 90 * time.Second}, ensure.Waiting, coderv1alpha1.ReasonRateLimited, 90 * time.Second},
+		"500":       {coderdtest.Fault{Status: 500}, ensure.Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
+		"garbage":   {coderdtest.Fault{HTML: true, Status: 200}, ensure.Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
+		"no answer": {coderdtest.Fault{DropConnection: true}, ensure.Waiting, coderv1alpha1.ReasonUnreachable, 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fresh := newFixture(t)
@@ -508,7 +508,7 @@ func TestAnAnswerThatIsLostMakesNoSecondProxy(t *testing.T) {
 		f := newFixture(t)
 		fault.Method, fault.Processed, fault.Times = "POST", true, 1
 		f.Coder.Fail(fault)
-		if result := f.pass(); result.State == Ready {
+		if result := f.pass(); result.State == ensure.Ready {
 			t.Fatalf("%+v", result)
 		}
 		f.settle()
@@ -521,7 +521,7 @@ func TestTheBuildWithoutLicensesIsNotSupported(t *testing.T) {
 	agpl := coderdtest.New(t)
 	f.controlPlane("agpl", agpl)
 	f.proxy.Spec.ControlPlaneRef.Name = "agpl"
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonNotSupported)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonNotSupported)
 }
 
 func TestALicenseThatEndsLosesNothing(t *testing.T) {
@@ -530,7 +530,7 @@ func TestALicenseThatEndsLosesNothing(t *testing.T) {
 	f.Coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
 	f.restart()
 	result := f.pass()
-	f.WantState(result.Result, Failed, coderv1alpha1.ReasonNotEntitled)
+	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNotEntitled)
 	if result.TokenRef == nil || result.Registered != nil {
 		t.Errorf("result %+v", result)
 	}
@@ -552,7 +552,7 @@ func TestARefusalWakesTheControlPlane(t *testing.T) {
 	}
 	f.Coder.RevokeToken(string(f.Secret("dev-operator-token").Data["token"]))
 	f.Forward(time.Hour)
-	f.WantState(f.pass().Result, Waiting, coderv1alpha1.ReasonTokenRefused)
+	f.WantState(f.pass().Result, ensure.Waiting, coderv1alpha1.ReasonTokenRefused)
 	if len(told) != 1 || told[0] != "team/dev" {
 		t.Errorf("told of %q", told)
 	}
@@ -563,7 +563,7 @@ func TestAGivenTokenThatCoderRefusesNeedsAPerson(t *testing.T) {
 	f.viaBootstrap()
 	f.secret("old", map[string]string{"token": "old-token-of-nobody"})
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "old"
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonTokenRefused)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonTokenRefused)
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
 	f.settle()
 	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
@@ -574,7 +574,7 @@ func TestAMemberMayNotRegister(t *testing.T) {
 	f.viaBootstrap()
 	f.secret("member", map[string]string{"token": f.other.AddUser("bob")})
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "member"
-	f.WantState(f.pass().Result, Failed, coderv1alpha1.ReasonForbidden)
+	f.WantState(f.pass().Result, ensure.Failed, coderv1alpha1.ReasonForbidden)
 	f.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
 	f.settle()
 	f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
