@@ -2,15 +2,17 @@ package coderd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // The image of the operator has no time zones.
 
-	"github.com/google/uuid"
-
+	"github.com/coder/coder/v2/coderd/schedule/cron"
 	"github.com/coder/coder/v2/codersdk"
+	"github.com/google/uuid"
 )
 
 // workspacesPerPage keeps the duration of a request at about a second: without pages, a response
@@ -254,4 +256,14 @@ func millis(d *time.Duration) *int64 {
 	}
 	ms := d.Milliseconds()
 	return &ms
+}
+
+// CheckSchedule returns why Coder does not accept the autostart schedule of a workspace, or nil.
+func CheckSchedule(schedule string) error {
+	if strings.HasPrefix(schedule, "CRON_TZ=") && !strings.Contains(schedule, " ") {
+		// Coder's parser panics for it.
+		return errors.New("expected a space after the time zone")
+	}
+	_, err := cron.Weekly(schedule)
+	return err
 }

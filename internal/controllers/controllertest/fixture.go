@@ -2,8 +2,10 @@ package controllertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +18,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -239,4 +244,56 @@ func Secret(namespace, name string, data map[string]string) *corev1.Secret {
 		secret.Data[key] = []byte(value)
 	}
 	return secret
+}
+
+// The results of kstatus, with which Flux, Helm, kpt and others decide whether an object is ready.
+const (
+	KstatusInProgress  = string(status.InProgressStatus)
+	KstatusCurrent     = string(status.CurrentStatus)
+	KstatusFailed      = string(status.FailedStatus)
+	KstatusTerminating = string(status.TerminatingStatus)
+)
+
+// kstatusOf returns the result of kstatus for an object in the form that the API server returns.
+func kstatusOf(obj client.Object) (string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return "", fmt.Errorf("converting %T: %w", obj, err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		return "", fmt.Errorf("judging %T: %w", obj, err)
+	}
+	return string(result.Status), nil
+}
+
+// Events records Events as "type reason: note". It implements events.EventRecorder.
+type Events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// Eventf implements events.EventRecorder.
+func (e *Events) Eventf(_, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, eventType+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+// All returns all Events.
+func (e *Events) All() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.all...)
+}
+
+// Count returns the number of Events that begin with a text.
+func (e *Events) Count(prefix string) int {
+	n := 0
+	for _, event := range e.All() {
+		if strings.HasPrefix(event, prefix) {
+			n++
+		}
+	}
+	return n
 }

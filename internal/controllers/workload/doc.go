@@ -24,7 +24,7 @@
 //     deleted. In other namespaces, only objects with the owner's labels and annotations
 //     are deleted. Each deletion has the uid as a precondition.
 //   - No decision depends on a condition that an earlier pass wrote: each pass builds all
-//     conditions anew, and then copies the transition times (conditionlist.go).
+//     conditions anew, and then copies the transition times.
 //   - Messages of conditions and Events contain no time, no generated name and no secret.
 //   - All controllers of the process share one Toolkit. It keeps its state in memory only.
 //     After a restart it reads the contents again. What only a watch of the previous

@@ -183,3 +183,13 @@ func EachStep(t *testing.T, least int, crashAt func(at int) bool) {
 		t.Fatalf("only %d steps seen, and there are %d or more", steps, least)
 	}
 }
+
+// SkipWithRace skips a test in which one goroutine at a time processes many megabytes or objects, or
+// tries hundreds of cases: the race detector makes it ten times slower, and has nothing to find.
+// hack/test.sh runs such tests without it.
+func SkipWithRace(t testing.TB) {
+	t.Helper()
+	if RaceEnabled {
+		t.Skip("hack/test.sh runs this test without the race detector")
+	}
+}
