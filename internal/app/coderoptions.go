@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -89,26 +88,11 @@ func (o *CoderOptions) validateStatic() []error {
 		errs = append(errs, errors.New("--coder-namespace is missing: set the namespace in which the objects of --coder-url appear"))
 	}
 	if o.URL != "" {
-		errs = append(errs, validateCoderURL(o.URL))
+		if _, err := coderd.New(coderd.Config{URL: o.URL}); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flagCoderURL, err))
+		}
 	}
 	return errs
-}
-
-// validateCoderURL does not include the URL in its errors, because it may contain a
-// password.
-func validateCoderURL(raw string) error {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return errors.New("--coder-url is not an address, for example https://coder.example.com")
-	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
-		return fmt.Errorf("--coder-url has the scheme %q: it must begin with http:// or https://", u.Scheme)
-	case u.Host == "":
-		return errors.New("--coder-url names no host, for example https://coder.example.com")
-	case u.User != nil:
-		return errors.New("--coder-url contains a user name: remove it, the token identifies the caller")
-	}
-	return nil
 }
 
 // client returns a client for the configured Coder deployment, which newClient makes.
