@@ -52,7 +52,7 @@ func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, er
 	if err := r.deleteDeployment(ctx, s); err != nil {
 		return nil, err
 	}
-	return r.pods(ctx, s)
+	return r.kit.RunningPods(ctx, &s.Pass)
 }
 
 func (s *scope) coderIsGone() bool {

@@ -3,10 +3,10 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -74,21 +74,28 @@ func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*ensure.Stop, err
 	if s.cp == nil {
 		return nil, nil
 	}
-	list := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingFields{workload.IndexControlPlane: s.cp.Name})
+	others, err := r.sharing(ctx, s.cr)
+	for i := range others {
+		if other := &others[i]; resources.MakesKey(other) && workload.Older(other, s.cr) {
+			return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
+				"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
+				other.Name, resources.KeyName(s.cr)), nil
+		}
+	}
+	return nil, err
+}
+
+// sharing returns the other provisioners that want the same key of the same control plane.
+func (r *Reconciler) sharing(ctx context.Context, cr *coderv1alpha1.CoderProvisioner) ([]coderv1alpha1.CoderProvisioner, error) {
+	if cr.Spec.ControlPlaneRef == nil {
+		return nil, nil
+	}
+	all := &coderv1alpha1.CoderProvisionerList{}
+	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{workload.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
-		if other.UID == s.cr.UID || !resources.MakesKey(other) || !sameKey(other, s.cr) || !workload.Older(other, s.cr) {
-			continue
-		}
-		return ensure.Fails(coderv1alpha1.ReasonDuplicateKeyName, 0,
-			"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
-			other.Name, resources.KeyName(s.cr)), nil
-	}
-	return nil, nil
+	return slices.DeleteFunc(all.Items, func(other coderv1alpha1.CoderProvisioner) bool { return other.UID == cr.UID || !sameKey(&other, cr) }), nil
 }
 
 // sameKey reports whether both objects want a key with the same name in the same organization. An
@@ -148,7 +155,7 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 // usage returns the keys that pods use. Pods that have ended do not count. Pods that are
 // terminating do.
 func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
-	pods, err := r.pods(ctx, s)
+	pods, err := r.kit.RunningPods(ctx, &s.Pass)
 	if err != nil {
 		return keys.Usage{}, err
 	}
@@ -157,20 +164,4 @@ func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
 	}
 	return usage, nil
-}
-
-// pods returns the pods that have not ended, without using the cache.
-func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
-	list := &corev1.PodList{}
-	err := r.kit.Live.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingLabels(s.PodLabels()))
-	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	var running []corev1.Pod
-	for _, pod := range list.Items {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			running = append(running, pod)
-		}
-	}
-	return running, nil
 }

@@ -78,20 +78,16 @@ func controlPlaneOf(obj client.Object) *coderv1alpha1.ControlPlaneReference {
 // siblings returns requests for the provisioners that want the key that this one has, or had.
 func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
 	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
-	if !ok || cr.Spec.ControlPlaneRef == nil {
+	if !ok {
 		return nil
 	}
-	all := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{workload.IndexControlPlane: cr.Spec.ControlPlaneRef.Name})
+	others, err := r.sharing(ctx, cr)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not list the provisioners with the same key", "name", cr.Name)
-		return nil
 	}
 	var requests []reconcile.Request
-	for i := range all.Items {
-		if other := &all.Items[i]; other.UID != cr.UID && sameKey(other, cr) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
-		}
+	for i := range others {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&others[i])})
 	}
 	return requests
 }

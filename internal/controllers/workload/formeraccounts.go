@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -11,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // FindFormerAccounts looks for ServiceAccounts that the spec named earlier and that pods still use.
@@ -26,16 +24,13 @@ func (t *Toolkit) FindFormerAccounts(ctx context.Context, p *Pass) error {
 	if len(candidates) == 0 {
 		return nil
 	}
-	pods := &corev1.PodList{}
-	err = t.Live.List(ctx, pods, client.InNamespace(p.Workload.Namespace), client.MatchingLabels(resources.PodLabels(p.Workload)))
+	pods, err := t.RunningPods(ctx, p)
 	if err != nil {
-		return fmt.Errorf("looking for pods of the ServiceAccount that the spec named before: %w", err)
+		return err
 	}
 	used := map[string]bool{}
-	for _, pod := range pods.Items {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			used[pod.Spec.ServiceAccountName] = true
-		}
+	for i := range pods {
+		used[pods[i].Spec.ServiceAccountName] = true
 	}
 	// A Deployment without pods may still create some, if this pass cannot update it.
 	if live := p.Workload.Live; live != nil {

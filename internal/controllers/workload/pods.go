@@ -51,6 +51,18 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 	return nil, nil
 }
 
+// RunningPods returns the pods that have not ended, without using the cache. Pods that are terminating
+// are among them.
+func (t *Toolkit) RunningPods(ctx context.Context, p *Pass) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := t.Live.List(ctx, list, client.InNamespace(p.Workload.Namespace), client.MatchingLabels(p.PodLabels())); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	}), nil
+}
+
 func firstTrouble(pods []corev1.Pod, look func(*corev1.Pod) *Problem) *Problem {
 	for i := range pods {
 		if found := look(&pods[i]); found != nil {
