@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -210,18 +211,10 @@ func (p *pass) adminAccount(ctx context.Context) (*account, error) {
 	return p.saveAccount(ctx, admin, name, p.adminName(), p.adminEmail(), nil)
 }
 
-func (p *pass) adminName() string {
-	if name := p.cp.Spec.InitialAdmin.Username; name != "" {
-		return name
-	}
-	return "admin"
-}
+func (p *pass) adminName() string { return cmp.Or(p.cp.Spec.InitialAdmin.Username, "admin") }
 
 func (p *pass) adminEmail() string {
-	if email := p.cp.Spec.InitialAdmin.Email; email != "" {
-		return email
-	}
-	return "admin@" + EmailDomain
+	return cmp.Or(p.cp.Spec.InitialAdmin.Email, "admin@"+EmailDomain)
 }
 
 // createAdmin creates the account in Coder. If an account of that name exists and does not have our

@@ -120,7 +120,7 @@ func (p *pass) login(ctx context.Context, creds *account) (*session, error) {
 // accept checks that the account has the role owner and records that it is the operator's. If a Job
 // created the account, accept deletes the Job.
 func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
-	if !isOwner(user) {
+	if !user.IsOwner() {
 		return ensure.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"user %q in Coder does not have the role owner, which the operator needs; assign it in Coder", user.Username)
 	}

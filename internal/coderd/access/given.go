@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,9 +18,7 @@ import (
 // and is never written. A token that the operator created before is revoked once the given one
 // works.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference) error {
-	if ref.Key == "" {
-		ref.Key = coderv1alpha1.SecretKeyToken
-	}
+	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	ours, err := p.tokenSecrets(ctx)
 	if err != nil {
 		return err
@@ -37,7 +36,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	case err != nil:
 		p.result.TokenRef = &ref
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
-	case !isOwner(verified.user):
+	case !verified.user.IsOwner():
 		return notOwner(verified.user, "give it the role, or give the operator the token of an owner")
 	}
 	p.result.TokenRef = &ref

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 
@@ -64,10 +65,7 @@ const (
 // TokenSecretName returns the name of the Secret in which the operator stores the token that it
 // created.
 func TokenSecretName(cp *coderv1alpha1.CoderControlPlane) string {
-	if name := cp.Spec.OperatorAccess.GeneratedTokenSecretName; name != "" {
-		return name
-	}
-	return coderv1alpha1.SuffixedName(cp.Name, "-operator-token")
+	return cmp.Or(cp.Spec.OperatorAccess.GeneratedTokenSecretName, coderv1alpha1.SuffixedName(cp.Name, "-operator-token"))
 }
 
 // CredentialsSecretName returns the name of the Secret with the operator's own account.

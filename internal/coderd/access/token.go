@@ -85,7 +85,7 @@ func (p *pass) verify(
 		p.Forget(p.cp.UID)
 		return verification{}, err
 	}
-	if isOwner(v.user) {
+	if v.user.IsOwner() {
 		p.verified.Put(p.cp.UID, ensure.Entry[verification]{Value: v, Digest: about, Until: now.Add(trust)})
 	}
 	return v, nil
@@ -180,8 +180,6 @@ func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept
 	return kept, nil
 }
 
-func isOwner(user coderd.User) bool { return slices.Contains(user.Roles, roleOwner) }
-
 func notOwner(user coderd.User, remedy string) error {
 	return ensure.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 		"Coder accepts the token, but its user %q does not have the role owner, which the operator needs; %s", user.Username, remedy)
@@ -247,7 +245,7 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 	if err != nil {
 		return nil, err
 	}
-	if !isOwner(user) {
+	if !user.IsOwner() {
 		p.dropToken()
 		return nil, notOwner(user, "give it back in Coder")
 	}

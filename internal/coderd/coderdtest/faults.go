@@ -41,15 +41,10 @@ type Fault struct {
 	Times int
 }
 
-type activeFault struct {
-	Fault
-	left int
-}
-
 // Fail makes requests fail from now on, until the returned function is called. If several faults
 // match a request, the first one applies.
 func (s *Server) Fail(f Fault) (remove func()) {
-	active := &activeFault{Fault: f, left: f.Times}
+	active := &f
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()
 	s.faults = append(s.faults, active)
@@ -67,11 +62,11 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-func (s *Server) forget(f *activeFault) {
-	s.faults = slices.DeleteFunc(s.faults, func(other *activeFault) bool { return other == f })
+func (s *Server) forget(f *Fault) {
+	s.faults = slices.DeleteFunc(s.faults, func(other *Fault) bool { return other == f })
 }
 
-func (s *Server) faultFor(r *http.Request) *activeFault {
+func (s *Server) faultFor(r *http.Request) *Fault {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()
 	for _, f := range s.faults {
@@ -79,7 +74,7 @@ func (s *Server) faultFor(r *http.Request) *activeFault {
 			continue
 		}
 		if f.Times > 0 {
-			if f.left--; f.left == 0 {
+			if f.Times--; f.Times == 0 {
 				s.forget(f)
 			}
 		}
@@ -94,11 +89,11 @@ func (s *Server) late(r *http.Request) bool {
 	s.trafficMu.Lock()
 	latency := s.latency
 	s.trafficMu.Unlock()
-	return latency == 0 || s.wait(&activeFault{Fault: Fault{Delay: latency}}, r)
+	return latency == 0 || s.wait(&Fault{Delay: latency}, r)
 }
 
 // wait delays a request. It returns false if the client disconnected or the server has stopped.
-func (s *Server) wait(f *activeFault, r *http.Request) bool {
+func (s *Server) wait(f *Fault, r *http.Request) bool {
 	var delay <-chan time.Time
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
@@ -120,7 +115,7 @@ func (s *Server) wait(f *activeFault, r *http.Request) bool {
 }
 
 // answer sends the failed response.
-func (f *activeFault) answer(w http.ResponseWriter) {
+func (f *Fault) answer(w http.ResponseWriter) {
 	if f.DropConnection {
 		panic(http.ErrAbortHandler)
 	}
@@ -142,7 +137,7 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 }
 
 // onlyDelays reports whether the request is handled normally after the delay.
-func (f *activeFault) onlyDelays() bool {
+func (f *Fault) onlyDelays() bool {
 	return f.Status == 0 && !f.HTML && f.Hostile == "" && !f.DropConnection && !f.Processed && (f.Delay > 0 || f.Block != nil)
 }
 

@@ -49,7 +49,7 @@ var (
 )
 
 // attack sends a hostile response until the client disconnects or the test ends.
-func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
+func (s *Server) attack(f *Fault, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	switch f.Hostile {
 	case GzipBomb:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 			fault = nil
 		}
 		if fault != nil && fault.Hostile != "" {
-			s.attack(fault.Fault, w, r)
+			s.attack(fault, w, r)
 			return
 		}
 		if fault != nil && !fault.Processed {
@@ -83,7 +84,7 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		}
 		target := w
 		if fault != nil {
-			target = discard{header: http.Header{}}
+			target = httptest.NewRecorder() // The fault replaces the response.
 		}
 		handled := &request{Request: r, w: target, later: s.later}
 		s.serve(handled, handle, needsUser)
@@ -168,13 +169,6 @@ func (r *request) id(name string) uuid.UUID {
 	}
 	return id
 }
-
-// discard drops a response that a fault replaces.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d discard) WriteHeader(int)             {}
 
 // validation collects the errors in the fields of a body, with the messages of Coder's validator.
 type validation []codersdk.ValidationError

@@ -61,7 +61,7 @@ type Server struct {
 	// trafficMu protects the faults and counts, which must not wait for mu.
 	trafficMu sync.Mutex
 	latency   time.Duration
-	faults    []*activeFault
+	faults    []*Fault
 	requests  map[string]int
 	received  []Received
 }

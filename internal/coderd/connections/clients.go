@@ -17,9 +17,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// defaultTokenKey is the default key of the token in a Secret.
-const defaultTokenKey = "token"
-
 // entry is the cached client of one control plane with its inputs.
 type entry struct {
 	client *coderd.Client
@@ -81,7 +78,7 @@ func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd
 // be temporary.
 func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (token, reason string, err error) {
 	ref := cp.Status.OperatorTokenSecretRef
-	key := cmp.Or(ref.Key, defaultTokenKey)
+	key := cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	var secret corev1.Secret
 	err = d.secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, &secret)
 	switch {

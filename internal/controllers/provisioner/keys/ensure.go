@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -190,11 +191,7 @@ func (p *pass) recall() bool {
 }
 
 func (p *pass) remember() {
-	after := p.result.RequeueAfter
-	if after == 0 {
-		after = trust
-	}
-	now := p.Clock.Now()
+	now, after := p.Clock.Now(), cmp.Or(p.result.RequeueAfter, trust)
 	p.heard.Put(p.cr.UID, ensure.Entry[Result]{Value: p.result, Digest: p.digest(), At: now, Until: now.Add(after)})
 }
 

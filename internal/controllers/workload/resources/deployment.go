@@ -2,7 +2,6 @@ package resources
 
 import (
 	"cmp"
-	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,11 +24,7 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	annotations := maps.Clone(w.Spec.Deployment.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[coderv1alpha1.AnnotationReplicas] = strconv.Itoa(int(Replicas(w)))
+	annotations := merged(w.Spec.Deployment.Annotations, map[string]string{coderv1alpha1.AnnotationReplicas: strconv.Itoa(int(Replicas(w)))})
 	if w.Adopted != nil && w.Adopted.Checksum != "" {
 		annotations[coderv1alpha1.AnnotationAdoptedChecksum] = w.Adopted.Checksum
 	}

@@ -92,20 +92,22 @@ func httpRouteRule(w Workload) gatewayv1.HTTPRouteRule {
 func parentRefs(refs []coderv1alpha1.GatewayParentReference) []gatewayv1.ParentReference {
 	all := make([]gatewayv1.ParentReference, 0, len(refs))
 	for _, ref := range refs {
-		parent := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(ref.Name)}
-		if ref.Kind != nil && *ref.Kind != "" {
-			parent.Kind = ptr.To(gatewayv1.Kind(*ref.Kind))
+		parent := gatewayv1.ParentReference{
+			Name: gatewayv1.ObjectName(ref.Name), Kind: notEmpty[gatewayv1.Kind](ref.Kind),
+			Namespace: notEmpty[gatewayv1.Namespace](ref.Namespace), SectionName: notEmpty[gatewayv1.SectionName](ref.SectionName),
 		}
 		if ref.Port != nil {
 			parent.Port = ptr.To(*ref.Port)
 		}
-		if ref.Namespace != nil && *ref.Namespace != "" {
-			parent.Namespace = ptr.To(gatewayv1.Namespace(*ref.Namespace))
-		}
-		if ref.SectionName != nil && *ref.SectionName != "" {
-			parent.SectionName = ptr.To(gatewayv1.SectionName(*ref.SectionName))
-		}
 		all = append(all, parent)
 	}
 	return all
+}
+
+// notEmpty returns a copy of a text, or nil if it is empty.
+func notEmpty[T ~string](text *string) *T {
+	if text == nil || *text == "" {
+		return nil
+	}
+	return ptr.To(T(*text))
 }
