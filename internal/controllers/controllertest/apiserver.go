@@ -6,12 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,10 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 // CRDs is the directory of the CRDs as seen from the package of a controller.
@@ -42,28 +35,15 @@ func NewAPIServer(t *testing.T, restConfig *rest.Config, namespace string) *APIS
 	t.Helper()
 	a := &APIServer{T: t, Config: restConfig, Namespace: namespace}
 	var err error
-	a.Client, err = client.New(restConfig, client.Options{Scheme: newScheme(t)})
+	a.Client, err = client.New(restConfig, client.Options{Scheme: kinds.Scheme(t)})
 	a.Must(err)
 	return a
-}
-
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
 }
 
 func managerOptions(t *testing.T, cached cache.Options) manager.Options {
 	t.Helper()
 	return manager.Options{
-		Scheme: newScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached,
+		Scheme: kinds.Scheme(t), Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cached,
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 }

@@ -65,7 +65,7 @@ func New[O client.Object](t testing.TB, options Options[O]) *Fixture[O] {
 	return &Fixture[O]{Fixture: kubetest.NewFixture(t, options.Name.Namespace, now), Options: options, Events: &Events{}}
 }
 
-// kinds is the scheme of the fake clusters. A fake cluster iterates over all its kinds at each write,
+// kinds is the scheme of the clusters. A fake cluster iterates over all its kinds at each write,
 // so they are only those of the groups that the operator uses.
 var kinds = kubetest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 	rbacv1.AddToScheme, coderv1alpha1.AddToScheme, metadatav1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
