@@ -43,8 +43,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	}
 	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
 		a.cache = mgr.GetCache()
-		optional, err := workload.NewOptionalKinds(mgr, a.clock)
-		a.Must(err)
+		optional := workload.NewOptionalKinds(mgr, a.clock)
 		kit, err := workload.New(mgr, workload.Options{Optional: optional, CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return errors.Join(New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))
