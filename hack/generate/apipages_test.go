@@ -86,6 +86,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		"a rule without words": `{"name": "a", "type": "string", "doc": "A.", "validation": ["Later: 1"]}`,
 		"a rule in CEL only":   `{"name": "a", "type": "string", "doc": "A.", "validation": ["XValidation: {self == old    <nil>}"]}`,
 		"a line":               `{"name": "a", "type": "string", "doc": A.}`,
+		"no type":              `{"name": "a", "doc": "A."}`,
 	} {
 		types, err := parse([]byte(`[{"name": "CoderControlPlane", "fields": [{"name": "spec", "type": "[S](#s)"}]}, {"name": "S", "fields": [` + field + `]}]`))
 		if err == nil {

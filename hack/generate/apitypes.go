@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func parse(raw []byte) (api, error) {
 	}
 	for _, t := range all {
 		for i := range t.Fields {
+			if f := t.Fields[i]; f.Name == "" || f.Type == "" {
+				return nil, fmt.Errorf("field %d of %s, %q, has no name or no type", i, t.Name, f.Name)
+			}
 			t.Fields[i].complete(types)
 		}
 	}

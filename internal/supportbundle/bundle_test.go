@@ -374,3 +374,19 @@ func TestStandardOutput(t *testing.T) {
 		t.Errorf("exit code %d, output begins with %.20q: %s", code, out.Bytes(), errs.String())
 	}
 }
+
+// An object is found through its owner, so the owner has to be read before.
+func TestOwnersAreReadBeforeWhatTheyOwn(t *testing.T) {
+	var order []string
+	for _, resource := range children() {
+		order = append(order, resource.Resource)
+	}
+	for owner, owned := range map[string]string{
+		"deployments": "replicasets", "replicasets": "pods", "jobs": "pods", "pods": "persistentvolumeclaims",
+	} {
+		first, second := slices.Index(order, owner), slices.Index(order, owned)
+		if first < 0 || second < 0 || first > second {
+			t.Errorf("%s are read at %d and %s at %d of %v", owner, first, owned, second, order)
+		}
+	}
+}

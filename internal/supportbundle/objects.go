@@ -55,15 +55,16 @@ func installed() (namespaced, global []schema.GroupVersionResource) {
 }
 
 // children returns the resources whose objects may be owned by the operator's custom
-// resources, and ConfigMaps. Owners come before the objects that they own.
+// resources, and ConfigMaps. Owners come before the objects that they own: a pod owns the
+// PersistentVolumeClaims of its ephemeral volumes.
 func children() []schema.GroupVersionResource {
-	var created []schema.GroupVersionResource
+	all := slices.Concat(in("apps", "deployments", "replicasets"), in("batch", "jobs"), in("", "pods"))
 	for _, resource := range installation.ChildResources() {
-		if resource.Resource != "pods" {
-			created = append(created, resource.WithVersion("v1"))
+		if r := resource.WithVersion("v1"); !slices.Contains(all, r) {
+			all = append(all, r)
 		}
 	}
-	return slices.Concat(created, in("apps", "replicasets"), in("", "configmaps", "pods"))
+	return append(all, in("", "configmaps")...)
 }
 
 // each calls take for all objects of a resource, page by page. If the cluster does not

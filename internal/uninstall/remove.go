@@ -236,7 +236,8 @@ func (u *uninstaller) eachChildOf(
 	}
 	for i := range found {
 		child := &found[i]
-		for _, reference := range child.OwnerReferences {
+		// do removes references.
+		for _, reference := range slices.Clone(child.OwnerReferences) {
 			owner, is := owners[reference.UID]
 			if !is {
 				continue

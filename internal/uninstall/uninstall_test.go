@@ -574,6 +574,38 @@ func testAForgottenDeletionGoesOn(t *testing.T, reason, message string) {
 	}
 }
 
+// An object that keeps one of our owners would be deleted with that owner.
+func TestAnObjectOfTwoOwnersLosesBoth(t *testing.T) {
+	child := &corev1.ServiceAccount{}
+	child.SetNamespace("team")
+	child.SetName("shared")
+	owners := map[types.UID]object{}
+	for _, name := range []string{"a", "b"} {
+		d := installation.Definitions()[0]
+		o := object{&unstructured.Unstructured{}, d}
+		o.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
+		o.SetNamespace("team")
+		o.SetName(name)
+		o.SetUID(types.UID("uid-" + name))
+		owners[o.GetUID()] = o
+		child.OwnerReferences = append(child.OwnerReferences, metav1.OwnerReference{
+			APIVersion: d.Resource.GroupVersion().String(), Kind: d.Kind, Name: name, UID: o.GetUID(),
+		})
+	}
+	kube := fake.NewClientBuilder().WithObjects(child).Build()
+	var said bytes.Buffer
+	u := &uninstaller{kube: kube, step: 5 * poll, progress: &said}
+	if err := u.eachChildOf(t.Context(), corev1.SchemeGroupVersion.WithKind("ServiceAccount"), "team", owners, u.disown); err != nil {
+		t.Fatal(err)
+	}
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(child), child); err != nil {
+		t.Fatal(err)
+	}
+	if len(child.OwnerReferences) > 0 {
+		t.Errorf("the owners %v are left; it says\n%s", child.OwnerReferences, &said)
+	}
+}
+
 // kube-apiserver refuses a change for some seconds after a definition was deleted, because it cannot apply a
 // MutatingAdmissionPolicy. The command repeats the change, for a limited time.
 func TestPolicyThatCannotBeAppliedYet(t *testing.T) {
