@@ -23,7 +23,7 @@ type place struct {
 }
 
 func newCopyCommand(s *Session) *cobra.Command {
-	t := &target{Session: s}
+	a := &agentCommand{Session: s}
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy files and directories to and from a workspace",
@@ -39,10 +39,10 @@ func newCopyCommand(s *Session) *cobra.Command {
 		Example: "  kubectl coder cp ./src dev:\n  kubectl coder cp dev:project/report.pdf .\n  kubectl coder cp -c gpu dev:/var/log/train ./logs\n" +
 			"  kubectl coder cp coder.ada.dev@main:~/.bashrc bashrc",
 		Args:              arguments(2, 2, "give a source and a destination, one of them as WORKSPACE:PATH"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.copy(cmd.Context(), args[0], args[1]) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.copy(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completePlaces(s),
 	}
-	t.addFlags(cmd, "c", "the agent whose files to copy")
+	a.addFlags(cmd, "c", "the agent whose files to copy")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func parsePlace(text string) (place, error) {
 	return place{workspace: workspace, agent: agent, path: after}, nil
 }
 
-func (t *target) copy(ctx context.Context, from, to string) error {
+func (a *agentCommand) copy(ctx context.Context, from, to string) error {
 	source, err := parsePlace(from)
 	if err != nil {
 		return err
@@ -101,12 +101,12 @@ func (t *target) copy(ctx context.Context, from, to string) error {
 	switch {
 	case (source.workspace == "") == (destination.workspace == ""):
 		return cli.Usage("one of the two must be WORKSPACE:PATH, and the other a file of this machine")
-	case t.agent != "" && remote.agent != "" && t.agent != remote.agent:
-		return cli.Usage("the agent is %s in the path and %s in the flag: give one of them", remote.agent, t.agent)
+	case a.agent != "" && remote.agent != "" && a.agent != remote.agent:
+		return cli.Usage("the agent is %s in the path and %s in the flag: give one of them", remote.agent, a.agent)
 	case remote.agent != "":
-		t.agent = remote.agent
+		a.agent = remote.agent
 	}
-	u := &transfer{target: t, report: &copyReport{}}
+	u := &transfer{agentCommand: a, report: &copyReport{}}
 	if source.workspace != "" {
 		return u.download(ctx, source, destination.path)
 	}

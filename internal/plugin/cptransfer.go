@@ -24,7 +24,7 @@ const (
 
 // transfer is one copy.
 type transfer struct {
-	*target
+	*agentCommand
 	report *copyReport
 	// complaints is the standard error of the workspace.
 	complaints limited
@@ -51,7 +51,7 @@ func (u *transfer) begin(ctx context.Context, name string) (*Cluster, error) {
 
 // inside runs a script in the workspace.
 func (u *transfer) inside(ctx context.Context, c *Cluster, stdin io.Reader, stdout io.Writer, script ...string) error {
-	return run(ctx, c, u.ws, map[string]string{"agent": u.agent}, remoteexec.Command{
+	return execIn(ctx, c, u.ws, map[string]string{"agent": u.agent}, remoteexec.Command{
 		Args: append([]string{"sh", "-c"}, script...), Stdin: stdin, Stdout: stdout, Stderr: &u.complaints,
 	})
 }

@@ -1,6 +1,8 @@
 // Package plugin implements kubectl coder: its commands, their flags and their exit codes. The
-// files of a command begin with its name. What all commands share is in session.go (the streams,
-// the clock, the desktop) and in cluster.go (the cluster that the flags select).
+// files of a command begin with its name; exec.go also has ssh, and workspace*.go have start, stop,
+// restart and update. What all commands share is in session.go (the streams, the clock, the desktop)
+// and in cluster.go (the cluster that the flags select). startflag.go has the flags --agent and
+// --start of the commands that act inside a workspace.
 //
 // The plugin connects only to Kubernetes, with the permissions of its caller. The resources are
 // built in, without discovery. So it also works, and reports the problem, if the aggregated API is

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strconv"
+	"os"
 	"strings"
+	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/utils/exec"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -19,7 +24,7 @@ import (
 
 // execution is one run of exec or ssh.
 type execution struct {
-	target
+	agentCommand
 	stdin, tty bool
 	// shell lets the user's shell in the workspace interpret the command.
 	shell bool
@@ -30,7 +35,7 @@ type execution struct {
 }
 
 func newExecCommand(s *Session) *cobra.Command {
-	e := &execution{target: target{Session: s}}
+	e := &execution{agentCommand: agentCommand{Session: s}}
 	cmd := &cobra.Command{
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a workspace",
@@ -58,7 +63,7 @@ func newExecCommand(s *Session) *cobra.Command {
 }
 
 func newSSHCommand(s *Session) *cobra.Command {
-	e := &execution{target: target{Session: s}, stdin: true}
+	e := &execution{agentCommand: agentCommand{Session: s}, stdin: true}
 	cmd := &cobra.Command{
 		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
 		Short: "Open a shell in a workspace",
@@ -97,7 +102,7 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	}
 	if e.stdio {
 		parameters := map[string]string{"agent": e.agent, "ssh": "true"}
-		return run(ctx, cluster, ws, parameters, remoteexec.Command{Stdin: e.In, Stdout: e.Out})
+		return execIn(ctx, cluster, ws, parameters, remoteexec.Command{Stdin: e.In, Stdout: e.Out})
 	}
 	command := remoteexec.Command{Args: args, Stdout: e.Out, Stderr: e.ErrOut}
 	if e.stdin {
@@ -109,7 +114,7 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 	if e.shell {
 		parameters["shell"] = "true"
 	}
-	return run(ctx, cluster, ws, parameters, command)
+	return execIn(ctx, cluster, ws, parameters, command)
 }
 
 // findHost is find for a name that may be a host of config-ssh: WORKSPACE[--AGENT].SUFFIX. The name of
@@ -128,61 +133,87 @@ func (e *execution) findHost(ctx context.Context, name string) (*Cluster, *aggre
 	return cluster, ws, err
 }
 
-func newPortForwardCommand(s *Session) *cobra.Command {
-	t := &target{Session: s}
-	cmd := &cobra.Command{
-		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
-		Short: "Forward local ports to a workspace",
-		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. Programs that listen only\n" +
-			"on the workspace's localhost are reachable too. Local port 0 is any free port. A connection to a port without a listener\n" +
-			"fails, and the other connections continue. Ports 1 to 8 and 22 of the workspace belong to its agent and are refused.\n\n" +
-			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
-		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return cli.Usage("give the name of one workspace, and at least one port")
+// resizeInterval is the interval at which the size of the terminal is polled, because not every
+// operating system has a signal for changes.
+const resizeInterval = 250 * time.Millisecond
+
+// execIn runs a command in a workspace. parameters are the query parameters of exec, without the
+// command. It returns a *cli.ExitError with the command's exit code if that is not 0.
+func execIn(ctx context.Context, c *Cluster, ws *aggregationv1alpha1.CoderWorkspace, parameters map[string]string, command remoteexec.Command) error {
+	if command.TTY {
+		// In raw mode every key reaches the workspace.
+		terminal := int(command.Stdin.(*os.File).Fd())
+		before, err := term.MakeRaw(terminal)
+		if err != nil {
+			return fmt.Errorf("changing the mode of the terminal: %w", err)
+		}
+		defer func() { _ = term.Restore(terminal, before) }()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		command.Sizes = newSizes(ctx, command.Stdout)
+	}
+	return exitOf(ws, remoteexec.Run(ctx, c.Config, c.subresource(http.MethodPost, ws, "exec", parameters).URL(), command))
+}
+
+// exitOf returns the error for the end of a command: a *cli.ExitError if the command failed, another
+// error if it could not be run, and nil if it succeeded.
+func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.Exited():
+		return &cli.ExitError{Code: exit.ExitStatus()}
+	case errors.As(err, new(*websocket.CloseError)):
+		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced; "+
+			"it is not known whether the command has finished: %w", ws.Name, err)
+	}
+	return fmt.Errorf("workspace %s: %w", ws.Name, err)
+}
+
+// sizes receives the size of the terminal when it changes.
+type sizes chan remotecommand.TerminalSize
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (s sizes) Next() *remotecommand.TerminalSize {
+	size, ok := <-s
+	if !ok {
+		return nil
+	}
+	return &size
+}
+
+// newSizes polls the size of the terminal until the context is done. It returns nil if the stream
+// is not a terminal.
+func newSizes(ctx context.Context, stdout io.Writer) remotecommand.TerminalSizeQueue {
+	if !cli.IsTerminal(stdout) {
+		return nil
+	}
+	terminal := int(stdout.(*os.File).Fd())
+	s := make(sizes)
+	go func() {
+		defer close(s)
+		ticker := time.NewTicker(resizeInterval)
+		defer ticker.Stop()
+		var last remotecommand.TerminalSize
+		for {
+			width, height, err := term.GetSize(terminal)
+			now := remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}
+			if err == nil && now != last {
+				last = now
+				select {
+				case s <- now:
+				case <-ctx.Done():
+					return
+				}
 			}
-			return checkPorts(args[1:])
-		},
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.forward(cmd.Context(), args[0], args[1:]) },
-		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
-	}
-	t.addFlags(cmd, "", "the agent to whose ports to forward")
-	return cmd
-}
-
-// checkPorts refuses arguments that are not [LOCAL:]PORT.
-func checkPorts(ports []string) error {
-	for _, text := range ports {
-		local, remote, found := strings.Cut(text, ":")
-		if !found {
-			remote = local
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
 		}
-		_, localErr := strconv.ParseUint(local, 10, 16)
-		port, err := strconv.ParseUint(remote, 10, 16)
-		if localErr != nil || err != nil || port == 0 {
-			return cli.Usage("%q is not a port: give PORT or LOCAL:PORT, each from 1 to 65535; LOCAL may be 0", text)
-		}
-		if port <= 8 || port == 22 {
-			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)
-		}
-	}
-	return nil
-}
-
-func (t *target) forward(ctx context.Context, name string, ports []string) error {
-	cluster, ws, err := t.find(ctx, name)
-	if err != nil {
-		return err
-	}
-	to := cluster.subresource(http.MethodPost, ws, "portforward", map[string]string{"agent": t.agent}).URL()
-	err = remoteexec.Forward(ctx, cluster.Config, to, ports, t.Out, t.ErrOut)
-	// An interruption is the normal end of the command.
-	if err != nil && ctx.Err() == nil {
-		if errors.Is(err, portforward.ErrLostConnectionToPod) {
-			return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: run this command again", ws.Name)
-		}
-		return fmt.Errorf("workspace %s: %w", ws.Name, err)
-	}
-	return nil
+	}()
+	return s
 }

@@ -71,7 +71,7 @@ func (d *openRun) open(ctx context.Context, args []string, direct, start bool) e
 		if ws == nil {
 			return cli.Usage("--start is for a workspace")
 		}
-		if err := (&target{Session: d.Session, timeout: startTimeout}).started(ctx, cluster, ws); err != nil {
+		if err := (&agentCommand{Session: d.Session, timeout: startTimeout}).startAndWait(ctx, cluster, ws); err != nil {
 			return err
 		}
 	}
