@@ -234,6 +234,26 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 	}
 }
 
+// TestReadmeListsOnlyWhatIsThere checks that the README does not describe a file for which --max-size
+// had no room.
+func TestReadmeListsOnlyWhatIsThere(t *testing.T) {
+	k := smallServer(t)
+	k.texts["/version"] = `{"gitVersion":"` + strings.Repeat("v", 1<<20) + `"}`
+	b := run(t, k, "--max-size=1Mi")
+	if b.code != cli.ExitPartial || b.files["versions.yaml"] != "" {
+		t.Fatalf("exit code %d, versions.yaml has %d bytes", b.code, len(b.files["versions.yaml"]))
+	}
+	readme := b.files["README.md"]
+	if strings.Contains(readme, "- `versions.yaml`: ") || !strings.Contains(readme, "- versions.yaml: it has ") {
+		t.Errorf("the README describes a file that is not there, or does not list it as missing:\n%s", readme)
+	}
+	for _, part := range []string{"problems.yaml", "installation/", "namespaces/", "logs/"} {
+		if !strings.Contains(readme, "- `"+part+"`: ") {
+			t.Errorf("the README does not describe %s:\n%s", part, readme)
+		}
+	}
+}
+
 // A response that ends at the timeout may be incomplete, which would not be visible in the
 // archive.
 func TestWhatEndsWithTheTimeIsLeftOut(t *testing.T) {

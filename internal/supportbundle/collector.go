@@ -16,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -56,7 +57,7 @@ type collector struct {
 	unlearned []string
 }
 
-// part is a part of the archive, as listed in the README.
+// part is a file or folder of the archive, as described in the README.
 type part struct{ path, what string }
 
 // scope contains the objects that were found so far and that later steps depend on.
@@ -82,17 +83,16 @@ func (c *collector) collect(ctx context.Context) {
 		c.namespaceObjects(ctx, s, namespace)
 		c.aggregated(ctx, namespace)
 	}
-	c.events(ctx, c.operatorNamespace)
-	for _, namespace := range s.namespaces {
-		if namespace != c.operatorNamespace {
-			c.events(ctx, namespace)
-		}
+	for _, namespace := range sets.List(sets.New(s.namespaces...).Insert(c.operatorNamespace)) {
+		c.events(ctx, namespace)
 	}
 	c.health(ctx, s)
 	c.metrics(ctx, s)
 	c.logs(ctx, s)
 }
 
+// describe sets the text of the README about a file, or about a folder if path ends with a slash. The
+// README lists only those that the archive contains.
 func (c *collector) describe(path, what string) { c.parts = append(c.parts, part{path, what}) }
 
 // leave lists a part that is not in the archive.
@@ -155,6 +155,16 @@ func (a *archive) add(name string, c content, size int) error {
 	return nil
 }
 
+// contains reports whether the archive has a file, or files in a folder if name ends with a slash.
+func (a *archive) contains(name string) bool {
+	for file := range a.files {
+		if strings.HasPrefix(file, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // without returns the content of a file without secrets.
 func (c content) without(redactor *redaction.Redactor) (string, error) {
 	if c.document == nil {
@@ -200,7 +210,9 @@ func (c *collector) readme() string {
 	fmt.Fprintf(&b, "# Support bundle of coder-k8s\n\nCollected at %s by coder-k8s %s.\n\n## What is in it\n\n",
 		c.now().UTC().Format(time.RFC3339), version.String())
 	for _, p := range c.parts {
-		fmt.Fprintf(&b, "- `%s`: %s\n", p.path, p.what)
+		if c.archive.contains(p.path) {
+			fmt.Fprintf(&b, "- `%s`: %s\n", p.path, p.what)
+		}
 	}
 	if c.metricsToken == "" {
 		b.WriteString("\nThere are no metrics, because no token was given for them (`--metrics-token-file`).\n")
