@@ -67,7 +67,7 @@ image: build ## Assemble the container image as bin/coder-k8s.tar.
 	@hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar
 
 images: ## Assemble the images for linux/amd64 and linux/arm64 under one name, as the OCI layout dist/image.
-	@hack/image/images.sh
+	@hack/image/build-all.sh
 
 image-push: ## Build the images, push them to REGISTRY/coder-k8s (REGISTRY=registry.example.com/team), and print how to install them.
 	@hack/image/push.sh "$(REGISTRY)"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# images.sh [--push NAME:TAG]: the images for linux/amd64 and linux/arm64, assembled as build.sh does it and joined under
-# one name, as the OCI image layout dist/image; prints its digest. VERSION is as in build.sh; ARCHES are the architectures.
+# build-all.sh [--push NAME:TAG]: builds the operator and, with build.sh, its image for linux/amd64 and linux/arm64. It
+# combines the images under one name as the OCI image layout dist/image, and prints its digest. VERSION is as in build.sh;
+# ARCHES are the architectures.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# build.sh BINARY OUT.tar: our image of a static BINARY as a docker-archive tar; prints the tar's path.
+# build.sh BINARY OUT.tar: assembles the operator's image for one platform from the static BINARY, as a docker-archive tar,
+# and prints the tar's path. build-all.sh builds the images for both architectures.
 # VERSION is the image's tag (default v0.1.0-dev, the one that config/default names), IMAGE its name, PLATFORM of BINARY
 # (default linux/<this machine's>); GZIP=1 compresses the layers; IMAGE_TOOL is this directory's program, built before.
 set -euo pipefail

@@ -10,7 +10,7 @@ case "$registry" in
   *://*) echo "error: REGISTRY \"$registry\" must be a host with an optional path, without ${registry%%://*}://" >&2; exit 2 ;;
 esac
 version="${VERSION:-v0.1.0-dev}"
-digest=$(hack/image/images.sh --push "$registry/coder-k8s:$version")
+digest=$(hack/image/build-all.sh --push "$registry/coder-k8s:$version")
 mkdir -p dist/install
 cat >dist/install/kustomization.yaml <<E
 apiVersion: kustomize.config.k8s.io/v1beta1

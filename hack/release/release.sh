@@ -37,7 +37,7 @@ archive() {
   step "$name: $(du -h "$out/$name" | cut -f1)"
 }
 
-digest=$(hack/image/images.sh)
+digest=$(hack/image/build-all.sh)
 echo "$digest" >"$out/image-digest.txt"
 "$tool" platforms dist/image | while read -r platform image; do
   arch="${platform#linux/}"
