@@ -40,10 +40,11 @@ type conversion struct {
 	all map[string]any
 }
 
-// converter converts a value that cannot be copied. It adds its own entries to the report.
+// converter converts a value that cannot be copied to its field. It adds its own entries to the report.
 type converter func(c *conversion, path string, value any) error
 
-// Convert returns the manifest and the report about it.
+// Convert returns the manifest and the report about it. docs/reference/helm-parity.md is the mapping of
+// values to fields.
 func Convert(source Source) (*Manifest, *Report) {
 	c := &conversion{
 		source: source, report: &Report{Source: source.Description, Namespace: source.Namespace, Secret: source.Release + "-env"},

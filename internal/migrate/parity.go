@@ -25,7 +25,7 @@ type parityRow struct {
 	Remark string
 }
 
-// parityTable is the rows of one chart by their values.
+// parityTable contains the rows of one chart by the paths of their values.
 type parityTable map[string]parityRow
 
 var (
@@ -33,7 +33,7 @@ var (
 	field = regexp.MustCompile("`(spec(?:\\.[A-Za-z]+(?:\\[\\])?)+)`")
 )
 
-// Read returns the table under a heading. A row with the remark "As above." gets the remark of the
+// readParity returns the table under a heading. A row with the remark "As above." gets the remark of the
 // row before.
 func readParity(heading string) parityTable {
 	table := parityTable{}
@@ -58,7 +58,7 @@ func readParity(heading string) parityTable {
 	return table
 }
 
-// Whole reports whether a path is converted as a whole: it has a row, and no row is below it.
+// whole reports whether a path is converted as a whole: it has a row, and no row is below it.
 func (t parityTable) whole(path string) bool {
 	if _, ok := t[path]; !ok {
 		return false
