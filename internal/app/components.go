@@ -96,7 +96,10 @@ func controllersComponent() component {
 
 // addControllers sets up all controllers with one shared Toolkit.
 func (env *environment) addControllers(ctx context.Context) error {
-	optional := workload.NewOptionalKinds(env.manager, nil)
+	optional, err := workload.NewOptionalKinds(env.manager, nil)
+	if err != nil {
+		return err
+	}
 	kit, err := workload.New(env.manager, workload.Options{
 		Optional: optional, Metrics: env.metrics, NewClient: env.newCoderClient, Tracing: env.tracing, Namespaces: env.options.WatchNamespaces,
 		Cluster: resources.Cluster{

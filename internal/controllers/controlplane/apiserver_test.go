@@ -43,7 +43,8 @@ func newAPIServer(t *testing.T) *apiServer {
 	}
 	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
 		a.cache = mgr.GetCache()
-		optional := workload.NewOptionalKinds(mgr, a.clock)
+		optional, err := workload.NewOptionalKinds(mgr, a.clock)
+		a.Must(err)
 		kit, err := workload.New(mgr, workload.Options{Optional: optional, CheckAuthor: kubetest.AnyAuthor})
 		a.Must(err)
 		return errors.Join(New(kit).SetupWithManager(ctx, mgr), mgr.Add(optional))

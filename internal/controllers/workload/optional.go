@@ -2,12 +2,14 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -30,22 +32,35 @@ type OptionalKinds struct {
 
 // NewOptionalKinds creates the OptionalKinds of a manager. Add it to the manager after the
 // controllers are set up.
-func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) *OptionalKinds {
+func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds, error) {
+	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for discovery: %w", err)
+	}
 	if clk == nil {
 		clk = clock.RealClock{}
 	}
-	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) {
-		// The mapper asks the API server again if it does not know the kind.
-		_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	return newOptionalKinds(clk, func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) }), nil
 }
 
 func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error)) *OptionalKinds {
 	return &OptionalKinds{clock: clk, serves: serves, present: map[schema.GroupVersionKind]bool{}}
+}
+
+func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {
+	list, err := d.ServerResourcesForGroupVersion(kind.GroupVersion().String())
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("listing the kinds of %s: %w", kind.GroupVersion(), err)
+	}
+	if list == nil {
+		return false, nil
+	}
+	for _, resource := range list.APIResources {
+		if resource.Kind == kind.Kind {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Has implements KindSet.
