@@ -98,8 +98,9 @@ func (c *Client) URL() string { return c.url }
 // parseURL parses the address of Coder. Its errors contain no user or password from the address.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	if err != nil {
-		// The error of url.Parse contains the text, so it is not wrapped.
+	if err != nil || u.Opaque != "" {
+		// The error of url.Parse contains the text, so it is not wrapped. Without "//" the password is not
+		// recognized as one.
 		return nil, errors.New("it cannot be parsed; write it as http://host[:port] or https://host[:port]")
 	}
 	shown := *u

@@ -24,6 +24,8 @@ func TestNewChecksTheURL(t *testing.T) {
 		"http://coder.example.com/api/v2":    "must not have a path",
 		"http://ada:s3cret@coder.example:x/": "cannot be parsed",
 		"http://ada:s3cret@co der.example":   "cannot be parsed",
+		"ada:s3cret@coder.example":           "cannot be parsed",
+		"https:ada:s3cret@coder.example":     "cannot be parsed",
 		"ftp://ada:s3cret@coder.example?s3cret=s3cret#s3cret": "must begin with",
 	} {
 		_, err := coderd.New(coderd.Config{URL: url, Token: "s3cret"})

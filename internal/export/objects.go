@@ -35,11 +35,11 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 		r.note("CoderWorkspace %s: Coder prebuilds it for the template's presets, so there is no manifest", name)
 		return manifest{}, false
 	}
-	current, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
-	current.Organization, current.Owner, current.Name = ws.Status.OrganizationName, ws.Status.OwnerName, ws.Status.WorkspaceName
+	first, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
+	current := metadata.JoinName(first.Prefix, ws.Status.OrganizationName, ws.Status.OwnerName, ws.Status.WorkspaceName)
 	spec := *ws.Spec.DeepCopy()
 	noteFirstNames("CoderWorkspace "+name, r, []keptName{
-		{"metadata.name", ws.Name, current.String()},
+		{"metadata.name", ws.Name, current},
 		{"spec.organization", spec.Organization, ws.Status.OrganizationName},
 		{"spec.templateName", spec.TemplateName, ws.Status.TemplateName},
 	})
@@ -126,11 +126,11 @@ func newTemplateID(of metav1.ObjectMeta, organization, name string) templateID {
 
 // templateManifest returns the manifest of a template.
 func templateManifest(t template, r *report) manifest {
-	current, _ := metadata.ParseTemplateName(metadata.NameWithoutID(t.Name))
-	current.Organization, current.Name = t.Status.OrganizationName, t.Status.TemplateName
+	first, _ := metadata.ParseTemplateName(metadata.NameWithoutID(t.Name))
+	current := metadata.JoinName(first.Prefix, t.Status.OrganizationName, t.Status.TemplateName)
 	spec := *t.Spec.DeepCopy()
 	noteFirstNames("CoderTemplate "+qualified(t.ObjectMeta), r, []keptName{
-		{"metadata.name", t.Name, current.String()},
+		{"metadata.name", t.Name, current},
 		{"spec.organization", spec.Organization, t.Status.OrganizationName},
 	})
 	// The id of a version is specific to one Coder. An empty field keeps the current version.
@@ -309,9 +309,9 @@ func userManifest(u aggregationv1alpha1.CoderUser, r *report) (manifest, bool) {
 		r.leave("CoderUser %s: its login type %q cannot be chosen for a new user; another Coder creates the user at the first login", name, u.Spec.LoginType)
 		return manifest{}, false
 	}
-	current, _ := metadata.ParseUserName(metadata.NameWithoutID(u.Name))
-	current.Name = u.Status.Username
-	noteFirstNames("CoderUser "+name, r, []keptName{{"metadata.name", u.Name, current.String()}})
+	first, _ := metadata.ParseUserName(metadata.NameWithoutID(u.Name))
+	current := metadata.JoinName(first.Prefix, u.Status.Username)
+	noteFirstNames("CoderUser "+name, r, []keptName{{"metadata.name", u.Name, current}})
 	m := newManifest("CoderUser", "users", u.ObjectMeta)
 	if u.Spec.LoginType == "password" && u.Spec.PasswordFrom == nil {
 		m.comments = append(m.comments, "The password is not exported. Another Coder gives the user a random one that nobody knows;\n"+

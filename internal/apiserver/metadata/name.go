@@ -3,7 +3,6 @@ package metadata
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,10 +25,10 @@ type Name struct {
 	Organization, Owner, Name string
 }
 
-// String returns the name of the object.
-func (n Name) String() string {
-	parts := slices.DeleteFunc([]string{n.Organization, n.Owner, n.Name}, func(part string) bool { return part == "" })
-	return strings.ToLower(n.Prefix + strings.Join(parts, "."))
+// JoinName returns the name of an object: the prefix of its control plane, and the names in Coder. A part that
+// is empty makes the name invalid. If it were left out, the next one could be taken for it.
+func JoinName(prefix string, parts ...string) string {
+	return strings.ToLower(prefix + strings.Join(parts, "."))
 }
 
 // ParseTemplateName splits the name of a template's object into its parts.

@@ -32,8 +32,8 @@ func TestParseWorkspace(t *testing.T) {
 		if diff := cmp.Diff(*want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got):\n%s", name, err, diff)
 		}
-		if got.String() != name {
-			t.Errorf("%q comes back as %q", name, got.String())
+		if joined := JoinName(got.Prefix, got.Organization, got.Owner, got.Name); joined != name {
+			t.Errorf("%q comes back as %q", name, joined)
 		}
 	}
 }
@@ -52,15 +52,22 @@ func TestParseTemplate(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(*want, got); diff != "" || err != nil || got.String() != name {
+		if diff := cmp.Diff(*want, got); diff != "" || err != nil || JoinName(got.Prefix, got.Organization, got.Name) != name {
 			t.Errorf("%q: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
 }
 
 func TestUpperCaseOfCoder(t *testing.T) {
-	if got := (Name{Organization: "Acme", Owner: "Ada", Name: "Dev"}).String(); got != "acme.ada.dev" {
+	if got := JoinName("", "Acme", "Ada", "Dev"); got != "acme.ada.dev" {
 		t.Errorf("the object is called %q", got)
+	}
+}
+
+// A Coder whose answer lacks an organization must not name an object of another control plane.
+func TestNameWithoutAPart(t *testing.T) {
+	if got, err := ParseWorkspaceName(JoinName("other.", "", "ada", "dev")); err == nil {
+		t.Errorf("the name is taken for %+v", got)
 	}
 }
 
@@ -73,8 +80,8 @@ func FuzzParseWorkspace(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if parsed.String() != name {
-			t.Errorf("%q comes back as %q", name, parsed.String())
+		if joined := JoinName(parsed.Prefix, parsed.Organization, parsed.Owner, parsed.Name); joined != name {
+			t.Errorf("%q comes back as %q", name, joined)
 		}
 		wantParts(t, name, parsed.Prefix, parsed.Organization, parsed.Owner, parsed.Name)
 		if _, err := ParseTemplateName(name); err == nil && parsed.Prefix != "" {
@@ -92,8 +99,8 @@ func FuzzParseTemplate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if parsed.String() != name {
-			t.Errorf("%q comes back as %q", name, parsed.String())
+		if joined := JoinName(parsed.Prefix, parsed.Organization, parsed.Name); joined != name {
+			t.Errorf("%q comes back as %q", name, joined)
 		}
 		wantParts(t, name, parsed.Prefix, parsed.Organization, parsed.Name)
 	})

@@ -3,11 +3,14 @@ package records
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"runtime"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 )
@@ -36,6 +40,8 @@ var _ Cluster = (*Client)(nil)
 func NewClient(config *rest.Config, resource, kind string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.RateLimiter = -1, nil
+	// The server may send a warning with each of ten thousand writes.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &metadatav1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	records, err := rest.RESTClientFor(config)
@@ -74,7 +80,7 @@ func (c *Client) write(ctx context.Context, request *rest.Request, record *Recor
 	var answer struct {
 		Metadata resourceMeta `json:"metadata"`
 	}
-	if err := c.do(ctx, request.Body(body), &answer); err != nil {
+	if err := c.do(ctx, withBody(request, body), &answer); err != nil {
 		return err
 	}
 	record.Revision, err = parseRevision(answer.Metadata.ResourceVersion)
@@ -90,7 +96,11 @@ func (c *Client) Delete(ctx context.Context, namespace, name string, revision ui
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, c.records.Delete().Namespace(namespace).Name(name).Body(body), nil)
+	return c.do(ctx, withBody(c.records.Delete().Namespace(namespace).Name(name), body), nil)
+}
+
+func withBody(request *rest.Request, body []byte) *rest.Request {
+	return request.SetHeader("Content-Type", "application/json").Body(body)
 }
 
 // Get implements Cluster.
@@ -216,6 +226,8 @@ func (c *Client) selected(query Query, options metav1.ListOptions) *rest.Request
 func (c *Client) do(ctx context.Context, request *rest.Request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	// client-go logs a response that ends early as an error, also if the client has left.
+	ctx = klog.NewContext(ctx, logr.Discard())
 	result := request.Resource(c.resource).MaxRetries(0).Do(ctx)
 	if err := result.Error(); err != nil || out == nil {
 		return answered(err)
@@ -230,8 +242,10 @@ func (c *Client) do(ctx context.Context, request *rest.Request, out any) error {
 // answered returns an error that is no API status if the response has none: client-go makes one of its HTTP
 // status, which may be that of a proxy, or 404 because the resource is not installed.
 func answered(err error) error {
-	if apierrors.IsUnexpectedServerError(err) {
-		return fmt.Errorf("kube-apiserver answered without a status: %s", err) //nolint:errorlint // It must not be taken for one.
+	var status apierrors.APIStatus
+	if apierrors.IsUnexpectedServerError(err) && errors.As(err, &status) {
+		code := int(status.Status().Code)
+		return fmt.Errorf("kube-apiserver answered %d %s", code, http.StatusText(code))
 	}
 	return err
 }

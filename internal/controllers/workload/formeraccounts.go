@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -26,7 +27,7 @@ func (t *Toolkit) FindFormerAccounts(ctx context.Context, p *Pass) error {
 	}
 	pods, err := t.RunningPods(ctx, p)
 	if err != nil {
-		return err
+		return fmt.Errorf("looking for the ServiceAccounts that the spec named before: %w", err)
 	}
 	used := map[string]bool{}
 	for i := range pods {

@@ -35,9 +35,8 @@ func (k *Kind) Object(
 func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: registry.NewMeta(s.connection, metadata.Name{
-			Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
-		}.String(), t.ID, t.CreatedAt),
+		ObjectMeta: registry.NewMeta(s.connection,
+			metadata.JoinName(s.connection.NamePrefix, t.OrganizationName, t.Name), t.ID, t.CreatedAt),
 		Spec:   specOf(s),
 		Status: statusOf(s),
 	}

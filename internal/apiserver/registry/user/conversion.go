@@ -44,7 +44,7 @@ func (k *Kind) object(
 	}
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
-		ObjectMeta: registry.NewMeta(connection, metadata.Name{Prefix: connection.NamePrefix, Name: item.Username}.String(), item.ID, item.CreatedAt),
+		ObjectMeta: registry.NewMeta(connection, metadata.JoinName(connection.NamePrefix, item.Username), item.ID, item.CreatedAt),
 		Spec:       specOf(status),
 		Status:     status,
 	}

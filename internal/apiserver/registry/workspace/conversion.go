@@ -48,9 +48,8 @@ func (k *Kind) object(
 ) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: registry.NewMeta(connection, metadata.Name{
-			Prefix: connection.NamePrefix, Organization: w.OrganizationName, Owner: w.OwnerName, Name: w.Name,
-		}.String(), w.ID, w.CreatedAt),
+		ObjectMeta: registry.NewMeta(connection,
+			metadata.JoinName(connection.NamePrefix, w.OrganizationName, w.OwnerName, w.Name), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),
 	}
 	if previous != nil {
