@@ -129,7 +129,7 @@ func eachText(document any, do func(string)) {
 }
 
 // Text returns the text without secrets, for public output.
-func (r *Redactor) Text(text string) string { return withoutForms(r.Known(text), true) }
+func (r *Redactor) Text(text string) string { return withoutSecrets(r.Known(text), true) }
 
 // Message returns the text without secrets, for conditions and events. It keeps sentences
 // about secrets.
@@ -180,16 +180,16 @@ func (r *Redactor) knownReplacer() *strings.Replacer {
 func newReplacer(known map[string]struct{}) *strings.Replacer {
 	all := map[string]struct{}{}
 	for value := range known {
-		for _, form := range formsOf(value) {
-			all[form] = struct{}{}
+		for _, encoding := range encodingsOf(value) {
+			all[encoding] = struct{}{}
 		}
 	}
 	sorted := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	pairs := make([]string, 0, 2*len(sorted))
-	for _, form := range sorted {
-		pairs = append(pairs, form, Placeholder)
+	for _, encoding := range sorted {
+		pairs = append(pairs, encoding, Placeholder)
 	}
 	return strings.NewReplacer(pairs...)
 }
