@@ -38,8 +38,8 @@ func TestAnAnswerCountsForItsTime(t *testing.T) {
 func TestWhatIsNotRemembered(t *testing.T) {
 	failed := errors.New("failed")
 	for name, tc := range map[string]struct {
-		counts time.Duration
-		err    error
+		ttl time.Duration
+		err error
 	}{"an error": {time.Hour, failed}, "an answer for this once": {0, nil}, "one that counts no more": {-time.Second, nil}} {
 		t.Run(name, func(t *testing.T) {
 			cache, _ := newTestCache(10)
@@ -47,7 +47,7 @@ func TestWhatIsNotRemembered(t *testing.T) {
 			for range 2 {
 				answer, err := cache.Get(t.Context(), "key", func(context.Context) (string, time.Duration, error) {
 					asked++
-					return "yes", tc.counts, tc.err
+					return "yes", tc.ttl, tc.err
 				})
 				if !errors.Is(err, tc.err) || (err == nil) != (answer == "yes") {
 					t.Errorf("%q, %v", answer, err)
@@ -127,52 +127,5 @@ func TestAQuestionHasALimit(t *testing.T) {
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the question ended with %v", err)
-	}
-}
-
-func TestEachUserHasAShare(t *testing.T) {
-	q := NewQuota(2, 3)
-	first, ok := q.Begin("alice")
-	if !ok {
-		t.Fatal("the first one is refused")
-	}
-	if _, ok := q.Begin("alice"); !ok {
-		t.Fatal("the second one is refused")
-	}
-	if _, ok := q.Begin("alice"); ok {
-		t.Error("a third one began")
-	}
-	if _, ok := q.Begin("bob"); !ok {
-		t.Error("another user is refused")
-	}
-	if _, ok := q.Begin("carol"); ok {
-		t.Error("a fourth one of all users began")
-	}
-	first()
-	first()
-	if got := q.Total(); got != 2 {
-		t.Errorf("after one end, called twice, %d are under way", got)
-	}
-	if _, ok := q.Begin("alice"); !ok {
-		t.Error("its place is not free again")
-	}
-}
-
-// TestNobodyIsRemembered checks that a user without operations uses no memory.
-func TestNobodyIsRemembered(t *testing.T) {
-	q := NewQuota(1, 0)
-	end, _ := q.Begin("alice")
-	end()
-	if len(q.byUser) != 0 {
-		t.Errorf("%v is remembered", q.byUser)
-	}
-}
-
-func TestWithoutABound(t *testing.T) {
-	q := NewQuota(0, 0)
-	for range 100 {
-		if _, ok := q.Begin("alice"); !ok {
-			t.Fatal("one is refused")
-		}
 	}
 }
