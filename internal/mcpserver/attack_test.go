@@ -334,7 +334,7 @@ func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 		hangUp()
 		await(t, "the client disconnected", gone)
 	}
-	if _, answer := h.post(t, body(share+1), inSession); !strings.Contains(answer, "have not ended") {
+	if _, answer := h.post(t, body(share+1), inSession); !strings.Contains(answer, "in progress in sessions, which is the maximum") {
 		t.Errorf("one call more is answered %s", answer)
 	}
 }

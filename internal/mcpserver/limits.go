@@ -74,7 +74,7 @@ func (u *userLimits) wrap(next http.Handler) http.Handler {
 		}
 		end, ok := u.calls.Begin(name)
 		if !ok {
-			u.refuse(w, time.Second, fmt.Sprintf("user %q has %d calls that have not ended, and may have no more: wait for one of them", name, u.calls.PerUser()))
+			u.refuse(w, time.Second, fmt.Sprintf("user %q already has %d calls in progress, which is the maximum; wait until one has finished", name, u.calls.PerUser()))
 			return
 		}
 		defer end()
@@ -138,7 +138,8 @@ func (m *Middleware) limitInFlight(next http.Handler) http.Handler {
 
 const (
 	// maxBodyBytes limits the JSON of a call with all its arguments. All requests in flight
-	// must fit into the memory of the pod.
+	// must fit into the memory of the pod. The arguments of write_workspace_file and push_template
+	// mention the limit.
 	maxBodyBytes = 1 << 20
 	// bodyReadTimeout is the time that a client has to send the body.
 	bodyReadTimeout = 30 * time.Second
@@ -154,7 +155,7 @@ var (
 func limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > maxBodyBytes {
-			http.Error(w, "the request is larger than 1 MiB; send less at once", http.StatusRequestEntityTooLarge)
+			http.Error(w, fmt.Sprintf("the request is larger than %d MiB; send less at once", maxBodyBytes>>20), http.StatusRequestEntityTooLarge)
 			return
 		}
 		if r.Body != nil && r.Body != http.NoBody {

@@ -84,7 +84,7 @@ func TestOneUserCannotTakeAllPlaces(t *testing.T) {
 	free := w.handler(func(http.ResponseWriter, *http.Request) {})
 	leave := busy(w.handler, 2, as("alice"))
 	answered := ask(free, as("alice"))
-	if answered.Code != http.StatusTooManyRequests || !strings.Contains(answered.Body.String(), `user "alice" has 2 calls`) {
+	if answered.Code != http.StatusTooManyRequests || !strings.Contains(answered.Body.String(), `user "alice" already has 2 calls in progress, which is the maximum`) {
 		t.Errorf("the third call of a user gets %d %q", answered.Code, answered.Body)
 	}
 	if answered := ask(free, as("bob")); answered.Code != http.StatusOK {

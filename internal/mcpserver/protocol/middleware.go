@@ -141,7 +141,7 @@ func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 			user := callers.NameOf(ctx)
 			end, ok := s.sessionCalls.Begin(user)
 			if !ok {
-				return nil, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("user %q has %d requests in sessions that have not ended, and may have no more: wait for one of them, or cancel it", user, s.sessionCalls.PerUser())}
+				return nil, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("user %q already has %d requests in progress in sessions, which is the maximum; wait until one has finished, or cancel it", user, s.sessionCalls.PerUser())}
 			}
 			defer end()
 		}

@@ -107,7 +107,7 @@ func (s *sessions) admit(user string) (leave func(), status int, why string) {
 	case s.places.Total() >= most:
 		return nil, http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions of this server are in use; those that are not used end after %s: try again later, or use protocol version %s, which needs none", most, idle, firstWithoutSessions)
 	default:
-		return nil, http.StatusTooManyRequests, fmt.Sprintf("user %q has %d sessions, and may have no more; end one with DELETE, or wait until those that are not used end after %s", user, s.places.PerUser(), idle)
+		return nil, http.StatusTooManyRequests, fmt.Sprintf("user %q already has %d sessions, which is the maximum; end one with DELETE, or wait until those that are not used end after %s", user, s.places.PerUser(), idle)
 	}
 }
 

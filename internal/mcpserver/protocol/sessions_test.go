@@ -92,7 +92,7 @@ func TestSessionsAreCapped(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
-	if _, status, body := begin("alice"); status != http.StatusTooManyRequests || !strings.Contains(body, `user "alice" has 2 sessions, and may have no more`) {
+	if _, status, body := begin("alice"); status != http.StatusTooManyRequests || !strings.Contains(body, `user "alice" already has 2 sessions, which is the maximum`) {
 		t.Errorf("beyond the share of a user: %d %s", status, body)
 	}
 	for range 2 {
@@ -256,7 +256,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	}
 	leave("alice", id, 1)
 	leave("alice", id, 2)
-	if _, answer := call(t.Context(), "alice", id, 3); !strings.Contains(answer, "2 requests in sessions that have not ended") {
+	if _, answer := call(t.Context(), "alice", id, 3); !strings.Contains(answer, "already has 2 requests in progress in sessions") {
 		t.Errorf("the third call is answered %s", answer)
 	}
 	if lines := h.logs.Lines("Handled a call"); len(lines) != 1 || !strings.Contains(lines[0], `"outcome"="unavailable"`) {

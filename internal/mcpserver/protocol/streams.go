@@ -34,7 +34,7 @@ func (s *streams) take(user string) (leave func(), err error) {
 	}
 	end, ok := s.users.Begin(user)
 	if !ok {
-		return nil, fmt.Errorf("user %q has %d open streams and subscriptions, and may have no more; end one of them and try again", user, s.users.PerUser())
+		return nil, fmt.Errorf("user %q already has %d open streams and subscriptions, which is the maximum; end one of them and try again", user, s.users.PerUser())
 	}
 	s.metrics.Streams.Inc()
 	return sync.OnceFunc(func() {

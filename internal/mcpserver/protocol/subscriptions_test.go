@@ -209,7 +209,7 @@ func TestOneUserHasFewStreams(t *testing.T) {
 	first := h.listen(t, "alice", watchedURI)
 	first.until(t, "acknowledged")
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
-	const refused = `user \"alice\" has 2 open streams and subscriptions, and may have no more`
+	const refused = `user \"alice\" already has 2 open streams and subscriptions, which is the maximum`
 
 	_, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: methodListen, params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": []string{watchedURI}},
