@@ -28,6 +28,15 @@ func Users(text string) string {
 	return userInfo.ReplaceAllString(text, "${1}"+Placeholder+"@")
 }
 
+// urlQuery matches the query of a URL, or of a path at the start of a text.
+var urlQuery = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
+
+// UsersAndQueries removes users, passwords and whole queries from the URLs in a text. Prose keeps
+// the parameters of a query unless they look like secrets.
+func UsersAndQueries(text string) string {
+	return urlQuery.ReplaceAllString(Users(text), "${1}"+Placeholder)
+}
+
 // passwordLength is the length function for the password in a URL.
 func passwordLength(m match) int {
 	address := until(first(m.rest, maxPassword), blanks+`"`)

@@ -266,7 +266,7 @@ func describeEvents(all []corev1.Event) []Event {
 // DescribeEvent describes an Event with its cleaned message.
 func DescribeEvent(e *corev1.Event, message string) Event {
 	return Event{
-		Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: podproblem.EventCount(e),
+		Time: podproblem.EventTime(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: toolset.CleanMessage(e.Reason), Count: podproblem.EventCount(e),
 		Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: message,
 	}
 }

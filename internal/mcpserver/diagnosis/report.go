@@ -209,13 +209,13 @@ const (
 
 // oneLine returns the beginning of an external text as one line.
 func oneLine(words string, most int) string {
-	return redaction.Truncate(redaction.OneLine(toolset.CleanText(words)), most)
+	return redaction.Truncate(redaction.OneLine(toolset.CleanMessage(words)), most)
 }
 
 // evidence returns the end of an external text, in lines. The newest lines and the errors
 // of a log are at its end.
 func evidence(words string) string {
-	return tail(strings.TrimSpace(toolset.CleanText(words)), longestEvidence)
+	return tail(strings.TrimSpace(toolset.CleanMessage(words)), longestEvidence)
 }
 
 // tail returns the end of a text that may be too long. If possible, it starts at the

@@ -81,7 +81,7 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 	slices.SortFunc(about, podproblem.CompareEvents)
 	items := make([]diagnosis.Event, 0, min(len(about), mostEvents))
 	for i := range about[:min(len(about), mostEvents)] {
-		items = append(items, diagnosis.DescribeEvent(&about[i], redactText(about[i].Message)))
+		items = append(items, diagnosis.DescribeEvent(&about[i], toolset.CleanMessage(about[i].Message)))
 	}
 	return fitting("events", items, func(shown int) string {
 		if next != "" {

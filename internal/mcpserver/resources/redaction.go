@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func redact(key string, value any) any {
 		if key == "gmsaCredentialSpec" {
 			return redaction.Placeholder
 		}
-		return redactText(value)
+		return toolset.CleanMessage(value)
 	default:
 		return value
 	}
@@ -116,18 +115,10 @@ func redactArguments(arguments []any) []any {
 		case strings.HasPrefix(word, "-") && hasValue:
 			out = append(out, flag+"="+redaction.Placeholder)
 		case strings.HasPrefix(word, "-"), i == 0 && !hasValue:
-			out = append(out, redactText(word))
+			out = append(out, toolset.CleanMessage(word))
 		default:
 			out = append(out, redaction.Placeholder)
 		}
 	}
 	return out
-}
-
-// queryOfAddress matches the query of a URL or of a path.
-var queryOfAddress = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
-
-// redactText redacts any text in an object.
-func redactText(s string) string {
-	return toolset.CleanText(queryOfAddress.ReplaceAllString(redaction.Users(s), "${1}"+redaction.Placeholder))
 }

@@ -161,7 +161,7 @@ func TestPods(t *testing.T) {
 			ContainerStatuses: []corev1.ContainerStatus{
 				{
 					Name: "coder", Image: "coder:1", RestartCount: 3,
-					State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "password=hunter22"}},
+					State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "password=hunter22 at https://ada@x.example/a?b=c"}},
 					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1}},
 				},
 				{Name: "sidecar", Image: "s:1", Ready: true, RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
@@ -176,7 +176,8 @@ func TestPods(t *testing.T) {
 		"startTime": "2030-01-01T00:00:00Z",
 		"containers": []any{
 			map[string]any{
-				"name": "coder", "image": "coder:1", "ready": false, "restarts": 3.0, "state": "waiting", "reason": "CrashLoopBackOff", "message": "password=[redacted]",
+				"name": "coder", "image": "coder:1", "ready": false, "restarts": 3.0, "state": "waiting", "reason": "CrashLoopBackOff",
+				"message":         "password=[redacted] at https://[redacted]@x.example/a?[redacted]",
 				"lastTermination": map[string]any{"exitCode": 1.0, "reason": "Error"},
 			},
 			map[string]any{"name": "sidecar", "image": "s:1", "ready": true, "restarts": 1.0, "state": "running"},

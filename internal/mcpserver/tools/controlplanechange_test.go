@@ -193,6 +193,7 @@ func TestChangeControlPlaneRefuses(t *testing.T) {
 		"another yes":              {changeControlPlaneInput{Image: "coder:v2", Confirm: "other"}, []client.Object{newControlPlane("coder")}, nil, `confirm is "other" and must be "coder"`},
 		"the API, before it asks":  {image, []client.Object{newControlPlane("coder")}, map[string]error{"image": invalid}, "patch codercontrolplanes.coder.com coder/coder"},
 		"the API, of one of two":   {changeControlPlaneInput{Image: "coder:v2", Replicas: ptr.To[int32](9), Confirm: "coder"}, []client.Object{newControlPlane("coder")}, map[string]error{"scale": denied("patch")}, "patch codercontrolplanes/scale.coder.com coder/coder"},
+		"the API, of more pods":    {changeControlPlaneInput{Replicas: ptr.To[int32](9)}, []client.Object{newControlPlane("coder")}, map[string]error{"scale": denied("patch")}, "patch codercontrolplanes/scale.coder.com coder/coder"},
 		"the API, of a restart":    {changeControlPlaneInput{Restart: true, Confirm: "coder"}, []client.Object{newControlPlane("coder"), newDeployment(newControlPlane("coder"))}, map[string]error{"restart": denied("patch")}, "patch deployments.apps coder/coder"},
 		"a restart without a yes":  {changeControlPlaneInput{Restart: true}, []client.Object{newControlPlane("coder"), newDeployment(newControlPlane("coder"))}, nil, "restart its pods?"},
 		"a restart with more pods": {changeControlPlaneInput{Restart: true, Replicas: ptr.To[int32](3)}, []client.Object{newControlPlane("coder"), newDeployment(newControlPlane("coder"))}, nil, "scale it from 2 to 3 pods, restart its pods?"},

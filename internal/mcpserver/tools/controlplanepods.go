@@ -118,11 +118,11 @@ func DescribePod(p *corev1.Pod) Pod {
 // it could not be scheduled.
 func podTrouble(p *corev1.Pod) (reason, message string) {
 	if p.Status.Reason != "" {
-		return p.Status.Reason, excerpt(p.Status.Message)
+		return messageExcerpt(p.Status.Reason), messageExcerpt(p.Status.Message)
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason, excerpt(c.Message)
+			return messageExcerpt(c.Reason), messageExcerpt(c.Message)
 		}
 	}
 	return "", ""
@@ -138,11 +138,13 @@ func describeContainer(s *corev1.ContainerStatus) PodContainer {
 	default:
 		c.State = "waiting"
 		if waiting := s.State.Waiting; waiting != nil {
-			c.Reason, c.Message = waiting.Reason, excerpt(waiting.Message)
+			c.Reason, c.Message = messageExcerpt(waiting.Reason), messageExcerpt(waiting.Message)
 		}
 	}
 	if ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated); ended != nil {
-		c.Last = &Termination{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: excerpt(ended.Message), FinishedAt: timestampOf(&ended.FinishedAt)}
+		c.Last = &Termination{
+			ExitCode: ended.ExitCode, Reason: messageExcerpt(ended.Reason), Message: messageExcerpt(ended.Message), FinishedAt: timestampOf(&ended.FinishedAt),
+		}
 	}
 	return c
 }

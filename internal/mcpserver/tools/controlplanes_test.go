@@ -118,14 +118,14 @@ func TestListControlPlanePodsShowsTheContainers(t *testing.T) {
 			Containers: []PodContainer{
 				{Name: "init", Init: true, Ready: true, State: "terminated", Last: &Termination{Reason: "Completed", FinishedAt: noonUTC}},
 				{
-					Name: "coder", Restarts: 4, State: "waiting", Reason: "CrashLoopBackOff", Message: hostileClean,
-					Last: &Termination{ExitCode: 1, Reason: "Error", Message: hostileClean, FinishedAt: noonUTC},
+					Name: "coder", Restarts: 4, State: "waiting", Reason: "CrashLoopBackOff", Message: hostileMessage,
+					Last: &Termination{ExitCode: 1, Reason: "Error", Message: hostileMessage, FinishedAt: noonUTC},
 				},
 				{Name: "sidecar", Ready: true, State: "running"},
 			},
 		},
 		{Name: "coder-2", Namespace: "coder", Phase: "Pending", TotalContainers: 1, Reason: "Unschedulable", Message: "0/1 nodes are available", Containers: []PodContainer{}},
-		{Name: "coder-3", Namespace: "coder", Phase: "Failed", TotalContainers: 1, Reason: "Evicted", Message: hostileClean, Containers: []PodContainer{}},
+		{Name: "coder-3", Namespace: "coder", Phase: "Failed", TotalContainers: 1, Reason: "Evicted", Message: hostileMessage, Containers: []PodContainer{}},
 	}}
 	wantEqual(t, want, got)
 }

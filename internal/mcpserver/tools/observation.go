@@ -159,7 +159,7 @@ func fittingEvents(events []corev1.Event) int {
 
 func describeEvent(e *corev1.Event) event {
 	return event{
-		Type: e.Type, Reason: excerpt(e.Reason), Message: excerpt(e.Message), Count: podproblem.EventCount(e),
+		Type: e.Type, Reason: messageExcerpt(e.Reason), Message: messageExcerpt(e.Message), Count: podproblem.EventCount(e),
 		LastTimestamp: timestamp(podproblem.EventTime(e)), FirstTimestamp: timestamp(firstSeen(e)),
 		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
 		Source: cmp.Or(e.Source.Component, e.ReportingController),

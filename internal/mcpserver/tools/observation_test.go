@@ -32,6 +32,29 @@ func newEvent(name string, minutes int) *corev1.Event {
 	}
 }
 
+// Addresses in messages of pods and Events can contain secrets that do not look like one.
+func TestPodsAndEventsShowNoQueries(t *testing.T) {
+	const message, want = "pulling https://ada@x.example/v2?scope=x failed", "pulling https://[redacted]@x.example/v2?[redacted] failed"
+	e := newEvent("a", 0)
+	e.Message = message
+	if got := describeEvent(e).Message; got != want {
+		t.Errorf("an Event: %q", got)
+	}
+	p := newPod("coder", "coder-1")
+	p.Status = corev1.PodStatus{Reason: "Evicted", Message: message, ContainerStatuses: []corev1.ContainerStatus{{
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: message}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}},
+	}}}
+	got := DescribePod(p)
+	if got.Message != want || got.Containers[0].Message != want || got.Containers[0].Last.Message != want {
+		t.Errorf("a pod: %+v", got)
+	}
+	p.Status = corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: message}}}
+	if got := DescribePod(p).Message; got != want {
+		t.Errorf("a pod without a node: %q", got)
+	}
+}
+
 func eventMessages(out getEventsOutput) string {
 	var all []string
 	for _, e := range out.Items {
@@ -63,7 +86,7 @@ func TestGetEventsDescribesBothKinds(t *testing.T) {
 			Kind: "CoderControlPlane", Name: "coder", Source: "coder-k8s",
 		},
 		{
-			Type: "Warning", Reason: "BackOff", Message: hostileClean, Count: 7, LastTimestamp: noonUTC, FirstTimestamp: "2026-11-21T11:00:00Z",
+			Type: "Warning", Reason: "BackOff", Message: hostileMessage, Count: 7, LastTimestamp: noonUTC, FirstTimestamp: "2026-11-21T11:00:00Z",
 			Kind: "Pod", Name: "coder-1", Source: "kubelet",
 		},
 		{Count: 1, LastTimestamp: "2026-11-21T11:59:00Z", FirstTimestamp: "2026-11-21T11:59:00Z"},

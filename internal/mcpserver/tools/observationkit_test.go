@@ -29,6 +29,8 @@ import (
 const (
 	hostile      = "\x1b[31mfailed\x1b[0m at postgres://coder:hunter2@db/coder\x00 \u202e"
 	hostileClean = "failed at postgres://coder:[redacted]@db/coder "
+	// hostileMessage is hostile as the message of a pod or an Event, without the user.
+	hostileMessage = "failed at postgres://[redacted]@db/coder "
 )
 
 var noon = metav1.NewTime(time.Date(2026, 11, 21, 14, 0, 0, 0, time.FixedZone("CET", 7200)))

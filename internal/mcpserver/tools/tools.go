@@ -168,6 +168,9 @@ const maxExcerpt = 1000
 // excerpt returns the beginning of an external text, with secrets redacted.
 func excerpt(s string) string { return redaction.Truncate(toolset.CleanText(s), maxExcerpt) }
 
+// messageExcerpt is excerpt for the messages of pods and Events.
+func messageExcerpt(s string) string { return redaction.Truncate(toolset.CleanMessage(s), maxExcerpt) }
+
 // dryRun returns the value of the option DryRun of a write.
 func dryRun(only bool) []string {
 	if only {

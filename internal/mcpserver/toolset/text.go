@@ -20,6 +20,10 @@ import (
 // The result can be longer than s, because the placeholder can be longer than a secret.
 func CleanText(s string) string { return redaction.Prose(readable(s)) }
 
+// CleanMessage is CleanText for messages of pods and Events, and for text in objects, where URLs
+// also lose their users and queries.
+func CleanMessage(s string) string { return redaction.Prose(redaction.UsersAndQueries(readable(s))) }
+
 // CleanParameter returns CleanText of the value of a workspace's or a template's parameter. If
 // the name is that of a secret, it returns redaction.Placeholder instead.
 func CleanParameter(name, value string) string {
