@@ -105,6 +105,9 @@ func definition(t *testing.T, manifest []byte) map[string]any {
 	return map[string]any{"names": object.Spec["names"], "scope": object.Spec["scope"], "properties": byName}
 }
 
+// keepsAll is true in the schema of an object whose fields are kept although the schema does not name them.
+const keepsAll = "x-kubernetes-preserve-unknown-fields"
+
 // ofPeople are the keys of a schema that are documentation only.
 var ofPeople = []string{"description", "example", "title", "externalDocs"}
 
@@ -121,11 +124,14 @@ func compare(at string, was, is map[string]any) []string {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		switch {
 		case slices.Contains(ofPeople, key):
+		case key == keepsAll && is[key] == true:
 		case key == "properties":
 			before, now := object(was[key]), object(is[key])
 			for _, name := range slices.Sorted(maps.Keys(before)) {
 				field := strings.TrimPrefix(at+"."+name, ".")
-				if _, there := now[name]; !there {
+				if _, there := now[name]; !there && is[keepsAll] == true {
+					continue
+				} else if !there {
 					problems = append(problems, field+": is gone, and its values get lost")
 					continue
 				}
@@ -191,6 +197,7 @@ properties:
   rules: {type: object, x-kubernetes-validations: [{rule: self.a, message: say a}]}
   ports: {type: array, items: {type: object, properties: {port: {type: integer}}}}
   env: {type: object, additionalProperties: {type: string}}
+  any: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 	for _, c := range []struct {
 		name, old, new string
@@ -205,6 +212,10 @@ properties:
 		{"a rule less", ", x-kubernetes-validations: [{rule: self.a, message: say a}]", "", nil},
 		{"a field is gone", "mode: {type: string, enum: [a, b]}", "", []string{"mode: is gone, and its values get lost"}},
 		{"a field of an element is gone", "properties: {port: {type: integer}}", "", []string{"ports[].port: is gone, and its values get lost"}},
+		{"fields of an element are kept without a schema", "properties: {port: {type: integer}}", keepsAll + ": true", nil},
+		{"unknown fields are kept", "env: {type: object, ", "env: {type: object, " + keepsAll + ": true, ", nil},
+		{"unknown fields are not kept", "any: {type: object, " + keepsAll + ": true}", "any: {type: object}",
+			[]string{"any: " + keepsAll + " was true and is <nil>"}},
 		{"more that is required", "[name]", "[name, mode]", []string{"mode is required now"}},
 		{"a value less", "[a, b]", "[a]", []string{"mode: the values that are allowed were [a b] and are [a]"}},
 		{"values are listed", "env: {type: object, ", "env: {type: object, enum: [x], ", []string{"env: the values that are allowed were <nil> and are [x]"}},
