@@ -15,19 +15,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-)
-
-const (
-	// revocationLimit is the maximum time for which an unreachable Coder delays the deletion of its
-	// control plane.
-	revocationLimit = time.Minute
-	// revocationRetry is the time between two attempts.
-	revocationRetry = 5 * time.Second
-	// revocationTry is the timeout of one attempt.
-	revocationTry = 20 * time.Second
 )
 
 func (r *Reconciler) accessRequest(s *scope) access.Request {
@@ -42,7 +31,7 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 }
 
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
-	if !s.believed.IsZero() {
+	if !s.cachedUntil.IsZero() {
 		return nil
 	}
 	result, err := r.access.Ensure(ctx, r.accessRequest(s))
@@ -109,10 +98,10 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 }
 
 // revokeOnDeletion revokes the operator's token while the finalizer keeps Coder running. If Coder
-// does not answer, the deletion is delayed for at most a minute. The token then remains until it
+// does not answer, the deletion is delayed until workload.DeletionLimit. The token then remains until it
 // expires.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
-	left := revocationLimit - s.Now.Sub(s.cp.DeletionTimestamp.Time)
+	left := s.DeletionTimeLeft()
 	ours, err := r.serviceIsOurs(ctx, s)
 	switch {
 	case err == nil && !ours:
@@ -122,7 +111,7 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		}
 		return nil
 	case err == nil:
-		try, cancel := context.WithTimeout(ctx, revocationTry)
+		try, cancel := context.WithTimeout(ctx, workload.DeletionTry)
 		defer cancel()
 		err = r.revoke(try, s, 0)
 	}
@@ -133,7 +122,7 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		r.tellSkipped(s, workload.Redact(err.Error()))
 		return nil
 	}
-	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(revocationRetry, left), "%v", err)
+	return workload.WaitForDeletion(left, err.Error())
 }
 
 func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {
@@ -147,5 +136,5 @@ func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) 
 
 func (r *Reconciler) tellSkipped(s *scope, why string) {
 	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonRevocationSkipped,
-		"the control plane is deleted without revoking the operator's token in Coder, which runs out by itself: "+why)
+		"deleting the control plane without revoking the operator's token; the token expires by itself: "+why)
 }

@@ -84,7 +84,7 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionServed)
 	}
 	if err := s.Outcome.Failed[stepRevoke]; err != nil {
-		sum.Deleting = "until its token is revoked in Coder, for at most one minute: " + workload.Redact(err.Error())
+		sum.Deleting = workload.UntilDeleted("its token is revoked in Coder", err.Error())
 	}
 	return sum
 }

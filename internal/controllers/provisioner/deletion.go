@@ -10,20 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-const (
-	// stopMargin is added to the grace period, because the kubelet may need longer to stop a pod.
-	stopMargin = 30 * time.Second
-	// withdrawalLimit is the maximum time for which an unreachable Coder, or a refusal of the API
-	// server, delays a deletion after the pods are gone.
-	withdrawalLimit = time.Minute
-	// deletionPoll is the interval between passes over a provisioner that is being deleted.
-	deletionPoll = 5 * time.Second
-)
+// stopMargin is added to the grace period, because the kubelet may need longer to stop a pod.
+const stopMargin = 30 * time.Second
 
 // stop deletes the Deployment and waits until its pods are gone, so that they finish their jobs
 // with their key and permissions. If the control plane is gone, there are no jobs to finish. If the
@@ -45,7 +37,7 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 		return nil
 	}
 	s.waits = "until the pods have finished their jobs, for at most their termination grace period"
-	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
+	return workload.WaitForDeletion(left, s.waits)
 }
 
 func (r *Reconciler) podsToStop(ctx context.Context, s *scope) ([]corev1.Pod, error) {
@@ -101,17 +93,17 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 		r.kit.TellAll(&s.Pass, r.keys.Abandon(r.keyRequest(s), result.Left, result.Key.Message))
 		return nil
 	}
-	s.waits = "until its key is deleted in Coder, for at most one minute: " + workload.Redact(result.Key.Message)
-	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(deletionPoll, left), "%s", s.waits)
+	s.waits = workload.UntilDeleted("its key is deleted in Coder", result.Key.Message)
+	return workload.WaitForDeletion(left, s.waits)
 }
 
-// withdrawalEnd returns when to give up deleting the keys: a minute after this process saw that the
-// pods are gone, or at the latest a minute after the grace period must have ended.
+// withdrawalEnd returns when to give up deleting the keys: workload.DeletionLimit after this process saw
+// that the pods are gone, or at the latest that long after the grace period must have ended.
 func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
 	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
-	last := s.cr.DeletionTimestamp.Add(grace + stopMargin + withdrawalLimit)
-	if end := since.(time.Time).Add(withdrawalLimit); end.Before(last) {
+	last := s.cr.DeletionTimestamp.Add(grace + stopMargin + workload.DeletionLimit)
+	if end := since.(time.Time).Add(workload.DeletionLimit); end.Before(last) {
 		return end
 	}
 	return last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,7 +12,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
+
+const (
+	// DeletionLimit is the maximum time for which an unreachable Coder, or missing permissions, delay
+	// a deletion. After that, an Event reports what remains.
+	DeletionLimit = time.Minute
+	// DeletionRetry is the time between two passes over an object that is being deleted, and
+	// DeletionTry the timeout of one attempt to delete something in Coder.
+	DeletionRetry = 5 * time.Second
+	DeletionTry   = 20 * time.Second
+)
+
+// DeletionTimeLeft returns the time until DeletionLimit. It is not positive when that time is over.
+func (p *Pass) DeletionTimeLeft() time.Duration {
+	return DeletionLimit - p.Now.Sub(p.Object.GetDeletionTimestamp().Time)
+}
+
+// WaitForDeletion returns the Stop with which a step of a deletion waits for its next attempt, at
+// most as long as there is time left.
+func WaitForDeletion(left time.Duration, message string) error {
+	return ensure.Waits(coderv1alpha1.ReasonDeleting, min(DeletionRetry, left), "%s", message)
+}
+
+// UntilDeleted describes, for the status, what a deletion waits for within DeletionLimit, and why.
+func UntilDeleted(what, why string) string {
+	return "until " + what + ", for at most one minute: " + Redact(why)
+}
 
 // EnsureFinalizer adds the finalizer. This step runs before the operator creates anything that the
 // garbage collector does not delete: Roles and RoleBindings in other namespaces, and what the kind

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,10 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
-
-// revocationLimit is the maximum time for which missing permissions in another namespace delay a
-// deletion.
-const revocationLimit = time.Minute
 
 // ApplyWorkspaceAccess grants the permissions for workspaces in every namespace of the spec and
 // revokes them in all others. A failure in one namespace does not affect the others, and what was
@@ -186,7 +181,7 @@ func missingRights(err error) string {
 // RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do
 // that only in the owner's own namespace. It lists without the cache, which may not contain the
 // objects of the last pass yet. A watched namespace in which the operator has no permissions, for
-// example because it is being deleted, delays the deletion for at most a minute. If the children must
+// example because it is being deleted, delays the deletion until DeletionLimit. If the children must
 // be kept, their pods keep the permissions.
 func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
@@ -239,7 +234,7 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 // leavesGrants reports whether a deletion continues although the permissions in a namespace could
 // not be revoked, and records an Event.
 func (t *Toolkit) leavesGrants(p *Pass, namespace string, err error) bool {
-	if !p.Deleting() || !apierrors.IsForbidden(err) || p.Now.Sub(p.Object.GetDeletionTimestamp().Time) < revocationLimit ||
+	if !p.Deleting() || !apierrors.IsForbidden(err) || p.DeletionTimeLeft() > 0 ||
 		namespace == metav1.NamespaceAll || namespace == p.Workload.Namespace {
 		return false
 	}

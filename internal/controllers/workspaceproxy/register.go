@@ -3,7 +3,6 @@ package workspaceproxy
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -12,15 +11,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
-)
-
-const (
-	// removalLimit is the maximum time for which an unreachable Coder delays the deletion of a
-	// workspace proxy.
-	removalLimit = time.Minute
-	// removalRetry is the time between two attempts, and removalTry the timeout of one attempt.
-	removalRetry = 5 * time.Second
-	removalTry   = 20 * time.Second
 )
 
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
@@ -67,7 +57,7 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 }
 
 // unregister removes the registration while the finalizer keeps the proxy. If Coder does not answer
-// or rejects the request, the deletion is delayed for a minute. After that, an Event reports what
+// or rejects the request, the deletion is delayed until workload.DeletionLimit. After that, an Event reports what
 // remains in Coder. If the children must be kept, their pods keep the registration.
 func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
@@ -77,20 +67,20 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 		}
 		return nil
 	}
-	left := removalLimit - s.Now.Sub(s.proxy.DeletionTimestamp.Time)
-	ctx, cancel := context.WithTimeout(ctx, removalTry)
+	left := s.DeletionTimeLeft()
+	ctx, cancel := context.WithTimeout(ctx, workload.DeletionTry)
 	defer cancel()
 	result, err := r.registrar.Remove(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})
 	r.kit.TellAll(&s.Pass, result.Events)
 	switch {
 	case err != nil && left > 0:
-		s.waits = "until its registrations in Coder are known, for at most one minute: " + workload.Redact(err.Error())
-		return ensure.Waits(coderv1alpha1.ReasonDeleting, min(removalRetry, left), "%v", err)
+		s.waits = workload.UntilDeleted("its registrations in Coder are known", err.Error())
+		return workload.WaitForDeletion(left, err.Error())
 	case err != nil:
 		result.LeftBehind = append(result.LeftBehind, "the registrations in Coder could not be read: "+err.Error())
 	case result.State != ensure.Ready && left > 0:
-		s.waits = "until its registration is removed from Coder, for at most one minute: " + workload.Redact(result.Message)
-		return ensure.Waits(coderv1alpha1.ReasonDeleting, min(removalRetry, left), "%s", result.Message)
+		s.waits = workload.UntilDeleted("its registration is removed from Coder", result.Message)
+		return workload.WaitForDeletion(left, result.Message)
 	}
 	for _, what := range result.LeftBehind {
 		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, workload.Redact(what))
