@@ -13,15 +13,18 @@ func InitialAdminSecretName(controlPlane string) string {
 	return SuffixedName(controlPlane, "-initial-admin")
 }
 
-// SuffixedName appends a suffix to a name. If the result is too long, the name is truncated and a
-// hash of the full name is inserted, so that two long names stay different. The public predecessor
-// uses the same scheme for its token Secret.
-func SuffixedName(name, suffix string) string {
-	if len(name)+len(suffix) <= maxNameLength {
-		return name + suffix
+// SuffixedName returns "<name><suffix>" with at most 63 characters, like ShortName.
+func SuffixedName(name, suffix string) string { return ShortName("", name, suffix, maxNameLength) }
+
+// ShortName returns "<prefix><name><suffix>" with at most limit characters. If the result would be
+// longer, the name is truncated and followed by a hash of the full name, so that two long names stay
+// different. The public predecessor uses the same scheme.
+func ShortName(prefix, name, suffix string, limit int) string {
+	if whole := prefix + name + suffix; len(whole) <= limit {
+		return whole
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	hash := fmt.Sprintf("-%08x", h.Sum32())
-	return name[:maxNameLength-len(suffix)-len(hash)] + hash + suffix
+	return prefix + name[:max(0, limit-len(prefix)-len(suffix)-len(hash))] + hash + suffix
 }

@@ -64,7 +64,7 @@ func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.Tok
 	if err != nil || running == nil || s.registration.SecretForeign {
 		return nil, err
 	}
-	return &coderv1alpha1.TokenSecretReference{Name: resources.TokenSecretName(s.proxy), Key: coderv1alpha1.SecretKeyToken}, nil
+	return &coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(s.proxy), Key: coderv1alpha1.SecretKeyToken}, nil
 }
 
 func waits(what string) error {

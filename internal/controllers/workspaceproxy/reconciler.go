@@ -131,7 +131,7 @@ func referencesOf(obj client.Object) []resources.Reference {
 	if !ok {
 		return nil
 	}
-	token := coderv1alpha1.TokenSecretReference{Name: resources.TokenSecretName(proxy)}
+	token := coderv1alpha1.TokenSecretReference{Name: resources.ProxyTokenSecretName(proxy)}
 	if ref := proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		token = *ref
 	}

@@ -28,7 +28,7 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ShortName("", cp.Name, adminJobSuffix, maxLabelLength), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
+			Name: coderv1alpha1.SuffixedName(cp.Name, adminJobSuffix), Namespace: cp.Namespace, Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
 		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit:          ptr.To[int32](adminJobRetries),

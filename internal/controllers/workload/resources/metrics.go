@@ -5,6 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 const (
@@ -42,9 +44,9 @@ func MetricsService(w Workload) *corev1.Service {
 // share a Service.
 func MetricsServiceName(w Workload) string {
 	if clean := sanitize(w.Name); clean != w.Name {
-		return ShortName("", clean, "-"+Hash(w.Name)+metricsSuffix, maxLabelLength)
+		return coderv1alpha1.SuffixedName(clean, "-"+Hash(w.Name)+metricsSuffix)
 	}
-	return ShortName("", w.Name, metricsSuffix, maxLabelLength)
+	return coderv1alpha1.SuffixedName(w.Name, metricsSuffix)
 }
 
 // ServiceMonitor returns the ServiceMonitor that makes Prometheus scrape the metrics Service, or

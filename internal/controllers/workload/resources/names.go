@@ -24,20 +24,9 @@ func Hash(parts ...string) string {
 	return fmt.Sprintf("%08x", sum.Sum32())
 }
 
-// ShortName returns "<prefix><name><suffix>" with at most limit characters. If the result would be
-// longer, the name is truncated and followed by its hash.
-func ShortName(prefix, name, suffix string, limit int) string {
-	if whole := prefix + name + suffix; len(whole) <= limit {
-		return whole
-	}
-	hash := Hash(name)
-	kept := name[:max(0, limit-len(prefix)-len(suffix)-len(hash)-1)]
-	return prefix + kept + "-" + hash + suffix
-}
-
 // LabelValue returns a name as the value of a label.
 func LabelValue(name string) string {
-	return ShortName("", name, "", maxLabelLength)
+	return coderv1alpha1.SuffixedName(name, "")
 }
 
 // ScopedName returns "<base>-<hash><suffix>". The base is truncated if the result would be too long

@@ -3,6 +3,8 @@ package resources
 import (
 	"strings"
 	"testing"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 // The hashes are literals, because workloads of the public predecessor have objects with these
@@ -13,10 +15,10 @@ func TestNames(t *testing.T) {
 		got, want string
 		limit     int
 	}{
-		"short enough":        {ShortName("provisioner-", "build", "", 63), "provisioner-build", 63},
-		"provisioner":         {ShortName("provisioner-", long, "", 63), "provisioner-" + long[:42] + "-" + Hash(long), 63},
-		"proxy":               {ShortName("wsproxy-", long, "", 63), "wsproxy-" + long[:46] + "-" + Hash(long), 63},
-		"token":               {ShortName("", long, "-operator-token", 63), long[:39] + "-" + Hash(long) + "-operator-token", 63},
+		"short enough":        {coderv1alpha1.ShortName("provisioner-", "build", "", 63), "provisioner-build", 63},
+		"provisioner":         {coderv1alpha1.ShortName("provisioner-", long, "", 63), "provisioner-" + long[:42] + "-" + Hash(long), 63},
+		"proxy":               {coderv1alpha1.ShortName("wsproxy-", long, "", 63), "wsproxy-" + long[:46] + "-" + Hash(long), 63},
+		"token":               {coderv1alpha1.ShortName("", long, "-operator-token", 63), long[:39] + "-" + Hash(long) + "-operator-token", 63},
 		"instance":            {LabelValue(long), long[:54] + "-" + Hash(long), 63},
 		"hash":                {Hash("coder", "coder"), "84e8e53b", 8},
 		"scoped":              {ScopedName("coder", Hash("coder", "coder"), "-workspace-perms"), "coder-84e8e53b-workspace-perms", 253},

@@ -158,7 +158,7 @@ const (
 // ProvisionerDeploymentName returns the default name of the Deployment, which is also the prefix of
 // the names of other objects.
 func ProvisionerDeploymentName(name string) string {
-	return ShortName("provisioner-", name, "", maxLabelLength)
+	return coderv1alpha1.ShortName("provisioner-", name, "", maxLabelLength)
 }
 
 // provisionerName returns the name of the Deployment: the one in the annotation if a Deployment was
@@ -168,13 +168,13 @@ func provisionerName(p *coderv1alpha1.CoderProvisioner) string {
 }
 
 func provisionerAccount(p *coderv1alpha1.CoderProvisioner) string {
-	return cmp.Or(p.Spec.ServiceAccount.Name, ShortName("", p.Name, "-provisioner", maxObjectLength))
+	return cmp.Or(p.Spec.ServiceAccount.Name, coderv1alpha1.ShortName("", p.Name, "-provisioner", maxObjectLength))
 }
 
 // KeySecretName returns the name of the Secret in which the operator stores the key that it
 // created.
 func KeySecretName(p *coderv1alpha1.CoderProvisioner) string {
-	return cmp.Or(p.Spec.Key.SecretName, ShortName("", p.Name, "-provisioner-key", maxObjectLength))
+	return cmp.Or(p.Spec.Key.SecretName, coderv1alpha1.ShortName("", p.Name, "-provisioner-key", maxObjectLength))
 }
 
 // KeySecretKey returns the entry of that Secret.
@@ -184,7 +184,7 @@ func KeySecretKey(p *coderv1alpha1.CoderProvisioner) string {
 
 // KeyName returns the name of the key in Coder.
 func KeyName(p *coderv1alpha1.CoderProvisioner) string {
-	return cmp.Or(p.Spec.Key.Name, ShortName("", p.Name, "", maxKeyName))
+	return cmp.Or(p.Spec.Key.Name, coderv1alpha1.ShortName("", p.Name, "", maxKeyName))
 }
 
 // KeyNames returns the names that the key may have in Coder, in the order in which they are tried.

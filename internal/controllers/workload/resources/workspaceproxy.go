@@ -90,13 +90,13 @@ const (
 // of the names of the other objects.
 func workspaceProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	// Objects that were handed over keep their name.
-	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength))
+	return cmp.Or(proxy.Annotations[coderv1alpha1.AnnotationWorkloadName], coderv1alpha1.ShortName(workspaceProxyPrefix, proxy.Name, "", maxLabelLength))
 }
 
-// TokenSecretName returns the name of the Secret in which the operator stores the session token of
+// ProxyTokenSecretName returns the name of the Secret in which the operator stores the session token of
 // a proxy that it registered.
-func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	return cmp.Or(proxy.Spec.Bootstrap.GeneratedTokenSecretName, ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength))
+func ProxyTokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	return cmp.Or(proxy.Spec.Bootstrap.GeneratedTokenSecretName, coderv1alpha1.ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength))
 }
 
 // ProxyName returns the name of the proxy in Coder.

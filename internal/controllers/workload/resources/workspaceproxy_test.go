@@ -125,8 +125,8 @@ func TestNamesOfThePredecessor(t *testing.T) {
 		if got := workspaceProxyName(proxy); got != c.wantName || len(got) > 63 {
 			t.Errorf("workspaceProxyName(%q) = %q, want %q", c.name, got, c.wantName)
 		}
-		if got := TokenSecretName(proxy); got != c.wantSecret {
-			t.Errorf("TokenSecretName(%q) = %q, want %q", c.name, got, c.wantSecret)
+		if got := ProxyTokenSecretName(proxy); got != c.wantSecret {
+			t.Errorf("ProxyTokenSecretName(%q) = %q, want %q", c.name, got, c.wantSecret)
 		}
 		if got := WorkspaceProxyLabels(proxy)[coderv1alpha1.LabelInstance]; got != c.wantInstance {
 			t.Errorf("instance label of %q is %q, want %q", c.name, got, c.wantInstance)

@@ -147,7 +147,7 @@ func (r *record) all() []registration {
 // load reads the records of this proxy, without a registration that was handed over. The one with the
 // wanted name comes first. There is more than one only while the Secret is being renamed.
 func (p *pass) load(ctx context.Context) ([]*record, error) {
-	wanted := resources.TokenSecretName(p.proxy)
+	wanted := resources.ProxyTokenSecretName(p.proxy)
 	others, err := p.secrets.Others(ctx, p.Client, wanted, isRecord)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 		return nil, nil
 	}
 	kept := records[0]
-	if wanted := resources.TokenSecretName(p.proxy); kept.secret.Name != wanted {
+	if wanted := resources.ProxyTokenSecretName(p.proxy); kept.secret.Name != wanted {
 		moved := kept.copyOf()
 		moved.secret = nil
 		if err := p.save(ctx, moved); err != nil {
@@ -225,7 +225,7 @@ func (p *pass) save(ctx context.Context, r *record) error {
 	secret := r.secret.DeepCopy()
 	if secret == nil {
 		var err error
-		if secret, err = p.secrets.New(resources.TokenSecretName(p.proxy)); err != nil {
+		if secret, err = p.secrets.New(resources.ProxyTokenSecretName(p.proxy)); err != nil {
 			return err
 		}
 	}

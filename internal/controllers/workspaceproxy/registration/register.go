@@ -188,7 +188,7 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 		return proxy, p.save(ctx, kept)
 	}
 	p.registered(false)
-	if err := p.secrets.CheckUnchanged(ctx, resources.TokenSecretName(p.proxy), kept.secret); err != nil {
+	if err := p.secrets.CheckUnchanged(ctx, resources.ProxyTokenSecretName(p.proxy), kept.secret); err != nil {
 		return nil, err
 	}
 	wanted := p.proxy.Spec.Bootstrap
