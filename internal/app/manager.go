@@ -157,8 +157,8 @@ type leading struct {
 	lost <-chan error
 }
 
-// Start implements manager.Manager. It waits for nothing if the Lease is lost, because the process
-// must end.
+// Start implements manager.Manager. If the Lease is lost, it returns at once and does not wait for the
+// manager.
 func (m *leading) Start(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()

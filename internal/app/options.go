@@ -15,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
@@ -61,7 +62,7 @@ func NewOptions() *Options {
 		LeaderElection:         LeaderElectionOptions{Enabled: true},
 		Log:                    LogOptions{Format: logFormatJSON, Level: "info"},
 		Tracing:                tracing.NewOptions(),
-		Coder:                  CoderOptions{RequestTimeout: 30 * time.Second},
+		Coder:                  CoderOptions{RequestTimeout: coderd.DefaultTimeout},
 		AggregatedAPI:          apiserver.NewOptions(),
 		MCP:                    mcpserver.NewOptions(),
 	}

@@ -1,14 +1,11 @@
 package app
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strconv"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -17,9 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-
-	"github.com/coder-k8s/coder-k8s/internal/tracing"
-	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
 const (
@@ -103,33 +97,5 @@ func entries(c *zapcore.EncoderConfig) {
 	c.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	c.EncodeLevel = func(level zapcore.Level, out zapcore.PrimitiveArrayEncoder) {
 		zapcore.LowercaseLevelEncoder(max(level, zapcore.DebugLevel), out)
-	}
-}
-
-// flushTime limits how long the shutdown waits for the collector.
-const flushTime = 2 * time.Second
-
-// startTracing returns the trace provider, or nil if tracing is disabled.
-func (o *Options) startTracing(ctx context.Context, logger logr.Logger) (*tracing.Provider, error) {
-	instance, err := os.Hostname()
-	if err != nil {
-		instance = "unknown"
-	}
-	return tracing.New(ctx, o.Tracing, tracing.Service{
-		Name: "coder-k8s", Version: version.Version(), Instance: instance,
-	}, logger.WithName("tracing"))
-}
-
-// flushed returns a function that calls run and then sends the pending spans, within
-// atMost.
-func flushed(provider *tracing.Provider, logger logr.Logger, atMost time.Duration, run func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		err := run(ctx)
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
-		defer cancel()
-		if lost := provider.Shutdown(bounded); lost != nil {
-			logger.Info("Some traces were not sent", "reason", lost.Error())
-		}
-		return err
 	}
 }
