@@ -19,8 +19,8 @@ import (
 )
 
 // filterScope is the instrumentation scope of the request filters in the API server
-// library. Their spans last as long as the request, so they contain no information, and the
-// first one would start a trace.
+// library. A filter encloses the rest of the request, so its span has no information of its own.
+// The first one would also start a trace for a request without one.
 const filterScope = "k8s.op/apiserver/pkg/endpoints/filterlatency"
 
 // APIServer returns the tracer provider for a server that uses the API server library. It
@@ -111,7 +111,7 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 // NoteAnswer records the response of a request in its span.
 func NoteAnswer(span trace.Span, res *http.Response, err error) {
 	if err != nil {
-		span.SetStatus(codes.Error, "there was no answer")
+		span.SetStatus(codes.Error, "no response")
 		return
 	}
 	span.SetAttributes(attribute.Int("http.response.status_code", res.StatusCode))
