@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Key",type=string,JSONPath=`.status.provisionerKeyName`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: is a name that Coder keeps for itself, and the key gets it too; choose another, or name the key in spec.key.name",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: this name is reserved in Coder, and the key would get it; choose another name, or set spec.key.name",fieldPath=".metadata"
 type CoderProvisioner struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -49,7 +49,7 @@ type CoderProvisionerList struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.url) && size(self.url) > 0) || has(self.pskSecretRef) || (has(self.key) && has(self.key.secretRef))",message="spec.url: the operator makes no key in a Coder that is not its own; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!(has(self.pskSecretRef) && has(self.key) && has(self.key.secretRef))",message="spec.pskSecretRef: the daemons log in with it or with spec.key.secretRef; give one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.pskSecretRef) || !has(self.organizationName) || self.organizationName == 'default'",message="spec.organizationName: daemons with a pre-shared key work for the default organization; remove it, or use a provisioner key"
-// +kubebuilder:validation:XValidation:rule="!(has(self.key) && has(self.key.secretRef) && has(self.tags) && size(self.tags) > 0)",message="spec.tags: the tags of daemons with a key are those of the key, and the key of spec.key.secretRef is yours; remove spec.tags"
+// +kubebuilder:validation:XValidation:rule="!(has(self.key) && has(self.key.secretRef) && has(self.tags) && size(self.tags) > 0)",message="spec.tags: cannot be set with spec.key.secretRef, because that key has its own tags; remove spec.tags"
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name in ['CODER_PROVISIONER_DAEMON_KEY', 'CODER_PROVISIONER_DAEMON_PSK'])",message="spec.extraEnv: CODER_PROVISIONER_DAEMON_KEY and CODER_PROVISIONER_DAEMON_PSK are not set here; give a key of your own in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'provisioner' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name provisioner"
 type CoderProvisionerSpec struct {
