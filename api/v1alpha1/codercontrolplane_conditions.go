@@ -8,9 +8,9 @@ const (
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while the operator applies the spec.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true when a user must act. What may still resolve itself is Reconciling: a
-	// missing Secret, image or database until the deadline of the rollout, and a container that exits
-	// until its fifth restart, about five minutes.
+	// ConditionStalled is true when a user must act. Until then the problem is reported as Reconciling:
+	// a missing Secret, image or database until the rollout's deadline, a crashing container until its
+	// fifth restart, after about five minutes.
 	ConditionStalled = "Stalled"
 
 	// ConditionResourcesApplied is true when all objects in the cluster that the spec requires are
@@ -20,8 +20,8 @@ const (
 	// in all of its namespaces. It does not affect Ready.
 	ConditionWorkspaceAccess = "WorkspaceAccess"
 	// ConditionDeploymentAvailable is true when the requested number of pods is ready and all of
-	// them have the newest revision. If its reason is then that of a missing Secret or ConfigMap, these
-	// pods keep running, but no new pod can start.
+	// them have the newest revision. If the reason names a missing Secret or ConfigMap, the
+	// current pods keep running, but no new pod can start.
 	ConditionDeploymentAvailable = "DeploymentAvailable"
 	// ConditionCoderReachable is true when Coder's API responds at status.url.
 	ConditionCoderReachable = "CoderReachable"

@@ -125,7 +125,7 @@ func Stopped(err error) *Stop {
 	return s
 }
 
-// Sooner returns the shorter of two waits. 0 means no wait.
+// Sooner returns the shorter delay. A delay of 0 is unset and is ignored.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

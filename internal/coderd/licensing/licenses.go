@@ -32,8 +32,8 @@ type verdict struct {
 	keepsOld     bool
 }
 
-// ensureHeld reconciles the licenses in Coder with the request. The Stop is the state of the license
-// if Coder responded. The entitlements can then still be read.
+// ensureHeld reconciles the licenses in Coder with the request. A Stop is a problem with the license. An
+// error means that Coder or Kubernetes failed. After a Stop the entitlements are still read.
 func (p *pass) ensureHeld(ctx context.Context) (*ensure.Stop, error) {
 	p.text = strings.TrimSpace(p.req.License)
 	if p.req.Unread || p.text == "" && len(p.own) == 0 {

@@ -40,7 +40,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		return err
 	}
 	if known, ok := r.answers.Get(client.ObjectKeyFromObject(s.cp), s.basis, s.Now); ok && s.Available() {
-		s.build, s.access, s.believed = &known.Value.build, &known.Value.access, known.Until
+		s.build, s.access, s.cachedUntil = &known.Value.build, &known.Value.access, known.Until
 		return nil
 	}
 	timeout, again := answerTimeout, workload.PollInterval
@@ -89,7 +89,7 @@ type answer struct {
 func (r *Reconciler) rememberAnswer(s *scope) {
 	key := client.ObjectKeyFromObject(s.cp)
 	switch {
-	case !s.believed.IsZero():
+	case !s.cachedUntil.IsZero():
 		return
 	case s.build == nil || s.access == nil || s.access.State != ensure.Ready || !s.Available():
 		r.answers.Forget(key)

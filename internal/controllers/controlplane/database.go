@@ -25,6 +25,8 @@ func (s *scope) databaseMissing() *workload.Problem {
 			"set spec.database, or set CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret) or through spec.envFrom"}
 }
 
+// databaseSecretMissing describes a missing Secret of spec.database, or a missing key in it. A Secret
+// that only spec.extraEnv names is described like every other reference, by workload/references.go.
 func (s *scope) databaseSecretMissing(reference resources.Reference, key string) *workload.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != resources.KindSecret || reference.Name != secret {

@@ -123,8 +123,8 @@ func recheck(s *scope) time.Duration {
 	after := time.Duration(0)
 	switch {
 	case s.build == nil:
-	case !s.believed.IsZero():
-		after = s.believed.Sub(s.Now)
+	case !s.cachedUntil.IsZero():
+		after = s.cachedUntil.Sub(s.Now)
 	case s.access == nil:
 		after = workload.RestInterval
 	default:
@@ -148,6 +148,7 @@ const (
 	stepShared  = "shared database"
 )
 
+// stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
 func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	if s.Deleting() {
 		return []workload.Step{
@@ -186,12 +187,12 @@ type scope struct {
 	justReady bool
 	// access is the state of the operator's access, or nil if it was not checked.
 	access *access.Result
-	// basis identifies everything in the cluster on which both depend.
+	// basis is a digest of the cluster state from which build and access were determined.
 	basis ensure.Digest
-	// believed is set if build and access are the cached results of an earlier pass. It is the time
+	// cachedUntil is set if build and access are the cached results of an earlier pass. It is the time
 	// until which they are valid.
-	believed time.Time
-	license  license
+	cachedUntil time.Time
+	license     license
 	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
 	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.

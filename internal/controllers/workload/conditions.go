@@ -12,7 +12,7 @@ import (
 )
 
 // ResourcesApplied returns the condition ResourcesApplied, which reports whether the children are
-// applied. further names the kind's own steps that apply children.
+// applied.
 func (p *Pass) ResourcesApplied() metav1.Condition {
 	if len(p.Problems) > 0 {
 		return ConditionFalse(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))

@@ -17,7 +17,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Ensure makes the Secret contain the key that the spec asks for. It is level-triggered. A returned
+// Ensure makes the Secret contain the key that the spec asks for, which makeKey creates. It is
+// level-triggered. A returned
 // error comes from Kubernetes and is retried with backoff. All other failures are in the Result.
 // Ensure does not delete replaced keys: see Retire.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {

@@ -123,8 +123,9 @@ func named(keys []coderd.ProvisionerKey, name string) *coderd.ProvisionerKey {
 	return &keys[i]
 }
 
-// makeKey creates a key and stores it. It writes first the intent, then the key in Coder, then the
-// Secret.
+// makeKey creates a key exactly once: it writes the intent to the Secret, creates the key in Coder, and
+// writes the key to the Secret. After a crash in between, the next pass deletes the key that the intent
+// names (resolveIntent).
 func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why string) error {
 	if p.stored != nil && p.stored.intent != nil {
 		if err := p.resolveIntent(ctx, p.stored); err != nil {

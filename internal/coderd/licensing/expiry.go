@@ -15,8 +15,8 @@ const (
 	trialNotice = 7 * 24 * time.Hour
 )
 
-// judge evaluates the verdict at the current time: a cached verdict stays, but the license may have
-// expired since.
+// judge returns the current state of the license. It runs in every pass, because the license may
+// expire while the cached verdict stays the same.
 func (p *pass) judge(v verdict) *ensure.Stop {
 	switch {
 	case v.unsupported:
