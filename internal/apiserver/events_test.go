@@ -115,7 +115,7 @@ func TestWhyABuildFailed(t *testing.T) {
 		}
 		return nil
 	})
-	// A write on a replica that has not read the log keeps the error.
+	// A write on a replica that has not read the records keeps the error.
 	patch(t, f.ws(), "coder.ada.dev", `{"metadata":{"labels":{"a":"b"}}}`)
 	if got := at(f.workspace(t, "coder.ada.dev", func(*unstructured.Unstructured) bool { return true }), "status", "latestBuildError"); got != cause {
 		t.Errorf("after a write the workspace says %q", got)

@@ -51,7 +51,7 @@ type storage struct {
 var _ mirror.Adopter[coderd.User] = (*user.Kind)(nil)
 
 // newStorage returns the stores of all kinds, the components that apply writes to Coder, and the
-// mirror that keeps the records equal to Coder while this replica is the writer.
+// mirror that keeps the records equal to Coder while this replica is the leader.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {
 	workspaces := records.NewStore(records.Workspaces(k.workspaces, config.Identity, config.PodNamespace, config.Clock))
 	templates := records.NewStore(records.Templates(k.templates, k.sources, config.Identity, config.PodNamespace, config.Clock))

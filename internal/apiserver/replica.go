@@ -57,9 +57,9 @@ func (s *storage) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// mirrorAndPublish mirrors and publishes the sync status while this replica is the writer.
+// mirrorAndPublish mirrors and publishes the sync status while this replica is the leader.
 func (s *storage) mirrorAndPublish(ctx context.Context) {
-	// The writes of the previous writer must not be missed.
+	// The writes of the previous leader must not be missed.
 	for s.prepare(ctx) != nil {
 		select {
 		case <-ctx.Done():
@@ -104,7 +104,7 @@ func (s *storage) sweep(ctx context.Context) {
 func (s *storage) prepare(ctx context.Context) error {
 	err := s.caughtUp(ctx)
 	if err == nil {
-		// The mirror continues with the sync status of the previous writer.
+		// The mirror continues with the sync status of the previous leader.
 		err = s.states.takeOver(ctx)
 	}
 	if err == nil {

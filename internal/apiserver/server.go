@@ -75,7 +75,7 @@ type Config struct {
 	Tracing *tracing.Provider
 	// Listener replaces the address of the options in tests.
 	Listener net.Listener
-	// MirrorLease is the duration of the mirror's Lease: how long this replica stays the writer
+	// MirrorLease is the duration of the mirror's Lease: how long this replica stays the leader
 	// without a renewal. 0 means the default.
 	MirrorLease time.Duration
 	// MirrorTiming holds the intervals of the mirror. Zero fields take their defaults.

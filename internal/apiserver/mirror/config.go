@@ -35,7 +35,7 @@ type Config struct {
 	Templates   Resource[coderd.Template]
 	Users       Resource[coderd.User]
 	// Released reports whether a namespace is being deleted. The objects of such a namespace are
-	// removed from the log without requests to Coder. If nil, no namespace is being deleted.
+	// removed from the records without requests to Coder. If nil, no namespace is being deleted.
 	Released func(namespace string) bool
 	// Members is called with the served control planes each time they were listed. It may be nil.
 	Members func([]connections.Member)
@@ -120,7 +120,7 @@ type Timing struct {
 	Probe time.Duration
 	// StaleAfter and QuarantineAfter are how long Coder must not have answered before the control
 	// plane is stale or quarantined. A sixth of StaleAfter is enough while the state is from
-	// another writer and Coder has not answered this replica yet. RefusedAfter is how long Coder
+	// another leader and Coder has not answered this replica yet. RefusedAfter is how long Coder
 	// must have refused the token. 0 means 30s for StaleAfter, 5min for QuarantineAfter and 5s for
 	// RefusedAfter.
 	StaleAfter, QuarantineAfter, RefusedAfter time.Duration

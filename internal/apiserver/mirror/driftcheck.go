@@ -15,7 +15,7 @@ import (
 // if it still differs, because a workspace may just have been created or deleted.
 const recount = 5 * time.Second
 
-// driftCheck compares the number of workspaces in the log with Coder's, to find
+// driftCheck compares the number of workspaces in the records with Coder's, to find
 // creations and deletions that were missed.
 type driftCheck struct {
 	plane *plane

@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// epoch is one leader epoch: the time during which this replica is the writer.
+// epoch is one leader epoch: the time during which this replica is the leader.
 type epoch struct {
 	config     *Config
 	workspaces *stock[coderd.Workspace]
@@ -25,7 +25,7 @@ type epoch struct {
 	// stocks are the stocks of all kinds.
 	stocks    []kindStock
 	collector *metadata.GarbageCollector
-	// inherited is the sync status that the previous writer published.
+	// inherited is the sync status that the previous leader published.
 	inherited map[types.NamespacedName]syncstatus.Status
 	// start starts the tasks of a control plane.
 	start func(ctx context.Context, p *plane)
@@ -33,7 +33,7 @@ type epoch struct {
 	mu     sync.Mutex
 	planes map[types.NamespacedName]*member
 	// orphaned holds the control planes that are no longer served and whose objects are still in the
-	// log. A name may already be served again by a new control plane.
+	// records. A name may already be served again by a new control plane.
 	orphaned map[types.NamespacedName]bool
 	// publishing serializes updates of the board, so that an older state cannot replace a newer
 	// one.
@@ -199,12 +199,12 @@ func (e *epoch) publish() {
 	}
 	var all []syncstatus.Status
 	for _, m := range e.all() {
-		all = append(all, m.partition())
+		all = append(all, m.syncStatus())
 	}
 	e.config.Board.Replace(all)
 }
 
-// end stops all control planes, because another replica is the writer now.
+// end stops all control planes, because another replica is the leader now.
 func (e *epoch) end() {
 	for _, m := range e.all() {
 		m.stop()

@@ -25,7 +25,7 @@ const (
 	soon = 250 * time.Millisecond
 )
 
-// feed writes the items of one kind from one control plane into the log.
+// feed writes the items of one kind from one control plane into the records.
 type feed[Item any] struct {
 	*stock[Item]
 	plane   *plane
@@ -63,7 +63,7 @@ func (f *feed[Item]) updateMetrics() {
 	f.plane.config.Metrics.counted(f.plane.name, f.kind(), f.Store.Table.Count(f.plane.name), f.breaker.held())
 }
 
-// moment is a point in the order of changes: the sequence of the log's head, and the number of
+// moment is a point in the order of changes: the newest sequence number of the records, and the number of
 // objects that were settled.
 type moment struct{ head, settled uint64 }
 
@@ -78,16 +78,16 @@ type seen[Item any] struct {
 	// began is the moment before the item was read.
 	began  moment
 	record *metadata.Record
-	// entry is the log's entry of the object, or nil. since is the revision of its last change.
+	// entry is the stored entry of the object, or nil. since is the revision of its last change.
 	entry  *records.Entry
 	since  uint64
 	object records.Object
-	// key is the object's key in the log. natural is the name that the current names in Coder
+	// key is the object's key in the records. natural is the name that the current names in Coder
 	// result in.
 	key, natural string
 }
 
-// apply writes items into the log that were read after began. If hot is true, the items were
+// apply writes items into the records that were read after began. If hot is true, the items were
 // requested by their ids or by a full read, and they are settled too.
 func (f *feed[Item]) apply(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	for some := range slices.Chunk(items, commitsAtOnce) {
@@ -204,7 +204,7 @@ func (f *feed[Item]) name(s *seen[Item]) error {
 	return nil
 }
 
-// unchanged reports whether all inputs of an object are unchanged, and the log has nothing newer
+// unchanged reports whether all inputs of an object are unchanged, and the records have nothing newer
 // than the read.
 func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 	entry, since := f.Store.Table.Find(f.plane.name, uidOf(s.id))
@@ -212,7 +212,7 @@ func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 	if revisionOf(entry) != revisionOf(s.entry) || since > s.began.head || versionOf(record) != versionOf(s.record) {
 		return false
 	}
-	// Settling changes Coder and the record, but not the log.
+	// Settling changes Coder and the record, but not the records.
 	if f.settle.settledSince(s.id, s.began.settled) {
 		return false
 	}
@@ -234,7 +234,7 @@ func versionOf(record *metadata.Record) string {
 	return record.Version
 }
 
-// same reports whether a new object equals the log's entry.
+// same reports whether a new object equals the stored entry.
 func same(entry *records.Entry, next records.Object, natural string) bool {
 	next.SetResourceVersion(entry.Object.GetResourceVersion())
 	defer next.SetResourceVersion("")
@@ -276,7 +276,7 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 
 // keepGeneration writes an increased generation into the record before the object is served. It
 // creates no record for an object without one, so that ten thousand workspaces that stop at night
-// cause no writes for it: their generation is kept in the log. The caller holds the key's lock.
+// cause no writes for it: their generation is kept in the records. The caller holds the key's lock.
 func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	generation := s.object.GetGeneration()
 	if s.record == nil || generation <= max(1, s.record.Generation) {
@@ -292,7 +292,7 @@ func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	return nil
 }
 
-// propose commits changes to the log. It returns the keys of those that conflicted with it. A replica
+// propose commits changes to the records. It returns the keys of those that conflicted with it. A replica
 // that was paused may know less than its successor, so it commits nothing until it holds the Lease again.
 func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal) (conflicts sets.Set[string], err error) {
 	if len(proposals) == 0 {

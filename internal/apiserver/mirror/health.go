@@ -62,7 +62,7 @@ type health struct {
 	published string
 
 	failing map[string]failure
-	// inherited is true while the state is from another writer, because Coder has not answered yet.
+	// inherited is true while the state is from another leader, because Coder has not answered yet.
 	inherited bool
 }
 
@@ -71,7 +71,7 @@ func newHealth(timing *Timing, now time.Time) *health {
 	return &health{timing: timing, state: syncstatus.Syncing, since: now, began: now, failing: map[string]failure{}}
 }
 
-// resume continues with the state that another writer published. Its clock may be ahead of this one,
+// resume continues with the state that another leader published. Its clock may be ahead of this one,
 // or this one was set back. A time in the future counts as now: otherwise the state would last until
 // that time.
 func (h *health) resume(known syncstatus.Status, now time.Time) {
@@ -107,7 +107,7 @@ func (h *health) failed(call string, what fault, began time.Time, message string
 	h.failing[call] = known
 }
 
-// synced records that the log equals Coder.
+// synced notes that the records equal Coder.
 func (h *health) synced(now time.Time) {
 	clear(h.failing)
 	h.seen = true
@@ -220,7 +220,7 @@ func (h *health) patience(what fault) time.Duration {
 	case what == limited:
 		return 4 * h.timing.StaleAfter
 	case h.inherited:
-		// The previous writer may have ended because of the same fault.
+		// The previous leader may have ended because of the same fault.
 		return h.timing.StaleAfter / 6
 	default:
 		return h.timing.StaleAfter

@@ -152,7 +152,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 }
 
 // TestReasonBeforeTheFirstRead checks that the status of a control plane that was never read names
-// the current problem, also after it was quarantined or another replica became the writer.
+// the current problem, also after it was quarantined or another replica became the leader.
 func TestReasonBeforeTheFirstRead(t *testing.T) {
 	var timing Timing
 	timing.complete()

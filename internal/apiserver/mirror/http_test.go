@@ -184,7 +184,7 @@ func TestRunsOverHTTP(t *testing.T) {
 		t.Errorf("%d events for 150 workspaces and one outage", len(events))
 	}
 
-	// The second run as the writer continues with the existing log.
+	// The second run as the leader continues with the existing records.
 	head = l.workspaces.Head()
 	late := l.AddWorkspaces(1, "ada", docker)[0]
 	l.run()

@@ -45,7 +45,7 @@ func (l *lost) step(ctx context.Context) time.Time {
 	connection, live := p.live()
 	switch {
 	case !live:
-		// The next step compares Coder with the objects in the log.
+		// The next step compares Coder with the objects in the records.
 		l.known = nil
 		return p.after(idle)
 	case p.config.Clock.Now().Before(l.next):

@@ -79,7 +79,7 @@ func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, object
 }
 
 // forget deletes the metrics of a control plane, after its release or when another replica becomes
-// the writer.
+// the leader.
 func (m *Metrics) forget(controlPlane types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name}
 	for _, vec := range []*prometheus.GaugeVec{m.lag, m.objects, m.held, m.state} {

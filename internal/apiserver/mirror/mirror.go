@@ -11,12 +11,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// Mirror keeps the logs equal to the state of every served Coder.
+// Mirror keeps the records equal to the state of every served Coder.
 type Mirror struct {
 	config Config
 
 	mu sync.Mutex
-	// epoch is nil while this replica is not the writer.
+	// epoch is nil while this replica is not the leader.
 	epoch *epoch
 }
 
@@ -28,7 +28,7 @@ func New(config Config) *Mirror {
 	return m
 }
 
-// Run mirrors until the context ends. Call it again each time this replica becomes the writer.
+// Run mirrors until the context ends. Call it again each time this replica becomes the leader.
 func (m *Mirror) Run(ctx context.Context) {
 	e := newEpoch(&m.config)
 	e.start = e.goStart
@@ -100,7 +100,7 @@ func (m *Mirror) recordChanged(record *metadata.Record, gone bool) {
 }
 
 // Hint triggers an immediate read of an object that was just written. It does nothing if this
-// replica is not the writer.
+// replica is not the leader.
 func (m *Mirror) Hint(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
 	m.mark(kind, controlPlane, id, 0)
 }

@@ -19,10 +19,10 @@ import (
 func (s *sim) equal(c *fakeCoder) {
 	s.t.Helper()
 	if diff := cmp.Diff(c.want(), objects(s.workspaces, c.name.Namespace)); diff != "" {
-		s.t.Errorf("the log of workspaces is not Coder (-want +got):\n%s", diff)
+		s.t.Errorf("the records of workspaces are not those of Coder (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(c.wantTemplates(), objects(s.templates, c.name.Namespace)); diff != "" {
-		s.t.Errorf("the log of templates is not Coder (-want +got):\n%s", diff)
+		s.t.Errorf("the records of templates are not those of Coder (-want +got):\n%s", diff)
 	}
 }
 
@@ -133,8 +133,8 @@ func TestEarlierBuilds(t *testing.T) {
 	}
 }
 
-// TestBuildReachesTheLog measures the time until a build is in the log.
-func TestBuildReachesTheLog(t *testing.T) {
+// TestBuildReachesTheRecords measures the time until a build is in the records.
+func TestBuildReachesTheRecords(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
 	c.fill(300)
@@ -145,7 +145,7 @@ func TestBuildReachesTheLog(t *testing.T) {
 		id := c.ids()[i]
 		c.build(id, coderd.TransitionStop)
 		began := s.clock.Now()
-		s.until(10*time.Second, "the build in the log", func() bool {
+		s.until(10*time.Second, "the build in the records", func() bool {
 			e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id))
 			return versionIn(e.Object) == "3"
 		})
@@ -186,7 +186,7 @@ func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
 	}
 }
 
-// stoppedOf returns how many of the workspaces are stopped in the log.
+// stoppedOf returns how many of the workspaces are stopped in the records.
 func (s *sim) stoppedOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	for _, id := range ids {
 		if e, _ := s.epoch.workspaces.Store.Table.Find(c.name, uidOf(id)); e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.LatestBuildStatus == "stopped" {

@@ -19,7 +19,7 @@ import (
 // errNotHeld reports that another replica may mirror by now.
 var errNotHeld = errors.New("the Lease of the mirror was not renewed in time, so another replica may have taken over")
 
-// errReleased reports that the objects of a control plane are being removed from the log.
+// errReleased reports that the objects of a control plane are being removed from the records.
 var errReleased = errors.New("the control plane is no longer served")
 
 // plane mirrors one control plane.
@@ -56,7 +56,7 @@ type plane struct {
 	answered time.Time
 }
 
-// newPlane returns the mirror of a control plane. known is the sync status that another writer
+// newPlane returns the mirror of a control plane. known is the sync status that another leader
 // published, or nil.
 func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *plane {
 	config := m.config
@@ -165,8 +165,8 @@ func (p *plane) certain(context.Context) error {
 	return nil
 }
 
-// partition returns the sync status to publish.
-func (p *plane) partition() syncstatus.Status {
+// syncStatus returns the sync status to publish.
+func (p *plane) syncStatus() syncstatus.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return syncstatus.Status{
@@ -241,7 +241,7 @@ func (p *plane) note(ctx context.Context, what string, err error) {
 	log.FromContext(ctx).Info("Failed "+what, "error", err.Error())
 }
 
-// synced records that the log equals Coder.
+// synced notes that the records equal Coder.
 func (p *plane) synced() {
 	p.mu.Lock()
 	p.health.synced(p.config.Clock.Now())

@@ -199,7 +199,7 @@ func TestCreatedAgain(t *testing.T) {
 	s.equal(c)
 }
 
-// TestCreatedAgainWhileNobodyMirrors checks that the next writer removes the objects of a control plane
+// TestCreatedAgainWhileNobodyMirrors checks that the next leader removes the objects of a control plane
 // that was replaced by another one of the same name, with an empty database.
 func TestCreatedAgainWhileNobodyMirrors(t *testing.T) {
 	s := newSim(t, 1)
@@ -281,7 +281,7 @@ func TestDatabaseReplaced(t *testing.T) {
 	s.wantUsers(0, map[string]string{})
 }
 
-// TestTakeover checks that a new writer continues with the log without a full read.
+// TestTakeover checks that a new leader continues with the records without a full read.
 func TestTakeover(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -335,7 +335,7 @@ func TestNeverConnected(t *testing.T) {
 }
 
 // TestNeverServed checks that NeverServed holds until everything was read. It also holds if another
-// replica becomes the writer meanwhile and the status already reports that the token was accepted.
+// replica becomes the leader meanwhile and the status already reports that the token was accepted.
 func TestNeverServed(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "next")
@@ -348,7 +348,7 @@ func TestNeverServed(t *testing.T) {
 	s.lead()
 	s.run(2 * time.Second)
 	if !s.state(c).NeverServed {
-		t.Errorf("for another writer it is %+v", s.state(c))
+		t.Errorf("for another leader it is %+v", s.state(c))
 	}
 	s.members.put(c.name, "uid-next", true)
 	s.until(10*time.Second, "Ready", s.ready(c))

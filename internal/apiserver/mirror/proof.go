@@ -32,7 +32,7 @@ func blindError(kind string, n int) error {
 }
 
 // missing handles known objects that are absent from Coder's answer. returned is the number of
-// items in that answer. Objects whose deletion is proven are removed from the log.
+// items in that answer. Objects whose deletion is proven are removed from the records.
 func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID, returned int) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
@@ -81,7 +81,7 @@ func refusal(err error) error {
 // deletion is an object that Coder reports as absent.
 type deletion struct {
 	id uuid.UUID
-	// began is the log's head before the request.
+	// began is the newest sequence number of the records before the request.
 	began uint64
 	// proven is true if missing permissions cannot cause the answer.
 	proven bool
@@ -103,8 +103,8 @@ func (f *feed[Item]) readOne(ctx context.Context, connection connections.Connect
 	}
 }
 
-// visible is the visibility probe. It requests other objects of the log and returns errBlind if
-// Coder shows none of them. If the log has no other object, the operator's user must have the role
+// visible is the visibility probe. It requests other objects of the records and returns errBlind if
+// Coder shows none of them. If the records have no other object, the operator's user must have the role
 // owner. Without ownerSeesAll that is not enough for more than one absent object: if they were
 // deleted, Coder would answer 410 Gone.
 func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUID) error {
@@ -135,7 +135,7 @@ func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUI
 	return err
 }
 
-// remove removes objects from the log, unless the breaker holds their deletions back.
+// remove removes objects from the records, unless the breaker holds their deletions back.
 func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 	now := f.plane.config.Clock.Now()
 	var surprising []uuid.UUID

@@ -23,11 +23,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-// chaos changes a Coder and its surroundings at random, and checks the logs.
+// chaos changes a Coder and its surroundings at random, and checks the records.
 type chaos struct {
 	*sim
 	coder *fakeCoder
-	// read is the revision up to which the logs were checked.
+	// read is the revision up to which the records were checked.
 	read [2]uint64
 	// newest is the version of each object that was last seen.
 	newest map[types.UID]int
@@ -81,7 +81,7 @@ func (c *chaos) happen() {
 	}
 }
 
-// write writes as a client does: under the lock of the key, first to Coder, then to the log.
+// write writes as a client does: under the lock of the key, first to Coder, then to the records.
 func (c *chaos) write(id uuid.UUID) {
 	table := c.records.Workspaces.Table
 	entry, _ := table.Find(c.coder.name, uidOf(id))
@@ -262,7 +262,7 @@ func (c *chaos) prove(e LogEvent) {
 	}
 }
 
-// TestConverges makes random changes, and then waits until the logs equal Coder.
+// TestConverges makes random changes, and then waits until the records equal Coder.
 func TestConverges(t *testing.T) {
 	kubetest.SkipWithRace(t)
 	for seed := range uint64(40) {
@@ -579,7 +579,7 @@ func TestAClaimedCreation(t *testing.T) {
 	if built != 1 {
 		t.Errorf("it was built %d times while another replica was creating it", built)
 	}
-	s.until(20*time.Second, "it is in the log", func() bool {
+	s.until(20*time.Second, "it is in the records", func() bool {
 		entry, _ := s.records.Workspaces.Table.Find(c.name, uidOf(id))
 		return entry != nil && entry.Object.GetLabels()["a"] == "b"
 	})

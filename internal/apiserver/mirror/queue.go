@@ -26,8 +26,8 @@ type queue struct {
 	// failed maps an object to its number of consecutive failures to settle it, and unbuilt to those to
 	// build it from its item.
 	failed, unbuilt map[uuid.UUID]int
-	// keys maps an object that was built but could not be locked to its key in the log. The log does not have the key
-	// of a new object.
+	// keys maps an object that was built but could not be locked to its key in the records. They do not have the key of a new
+	// object.
 	keys map[uuid.UUID]string
 	// stir is called when the next read becomes due earlier. It must not block.
 	stir func()
@@ -178,7 +178,7 @@ type batch[Item any] struct {
 	feed      *feed[Item]
 	unlocks   []func()
 	proposals []records.Proposal
-	// waiting holds the items of the proposals. done holds the items whose object is in the log.
+	// waiting holds the items of the proposals. done holds the items whose object is in the records.
 	waiting, done []*seen[Item]
 }
 
@@ -215,7 +215,7 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 	return b.feed.keepGeneration(ctx, s)
 }
 
-// add proposes the object if it differs from the log, or to remove an abandoned claim: each replica that starts later
+// add proposes the object if it differs from the records, or to remove an abandoned claim: each replica that starts later
 // would respect the claim again.
 func (b *batch[Item]) add(s *seen[Item]) {
 	if s.entry != nil && same(s.entry, s.object, s.natural) && !b.feed.Store.Abandoned(s.key) {
@@ -226,7 +226,7 @@ func (b *batch[Item]) add(s *seen[Item]) {
 	b.waiting = append(b.waiting, s)
 }
 
-// commit commits all proposals to the log.
+// commit commits all proposals to the records.
 func (b *batch[Item]) commit(ctx context.Context) error {
 	conflicts, err := b.feed.propose(ctx, b.proposals...)
 	for _, s := range b.waiting {

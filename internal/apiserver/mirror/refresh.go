@@ -63,7 +63,7 @@ func (f *feed[Item]) ask(ctx context.Context, coder Coder, ids []uuid.UUID) ([]I
 	return append(items, others...), err
 }
 
-// read reads objects and writes them into the log. If hot is true, they are settled too.
+// read reads objects and writes them into the records. If hot is true, they are settled too.
 func (f *feed[Item]) read(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
 	coder := f.plane.config.Open(connection)
 	began := f.moment()
@@ -118,7 +118,7 @@ func newListTask[Item any](p *plane, f *feed[Item], every time.Duration) *task {
 	})
 }
 
-// readList reads all items into the log. If hot is true, they are settled too.
+// readList reads all items into the records. If hot is true, they are settled too.
 func (f *feed[Item]) readList(ctx context.Context, connection connections.Connection, hot bool) error {
 	coder := f.plane.config.Open(connection)
 	began := f.moment()

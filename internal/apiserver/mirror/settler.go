@@ -36,7 +36,7 @@ type settler[Item any] struct {
 
 type settling[Item any] struct {
 	item Item
-	// revision is the revision of the log's entry when the item was read.
+	// revision is the revision of the stored entry when the item was read.
 	revision uint64
 	read     time.Time
 }

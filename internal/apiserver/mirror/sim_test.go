@@ -84,7 +84,7 @@ func newSim(t testing.TB, seed uint64) *sim {
 	return s
 }
 
-// lead creates another writer of the same logs.
+// lead creates another leader of the same records.
 func (s *sim) lead() {
 	s.t.Helper()
 	metrics, err := NewMetrics(prometheus.NewRegistry())
@@ -407,7 +407,7 @@ func (c *fakeCoder) ids() []uuid.UUID {
 	return ids
 }
 
-// want returns the expected content of the log.
+// want returns the expected content of the records.
 func (c *fakeCoder) want() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

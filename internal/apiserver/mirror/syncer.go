@@ -17,21 +17,21 @@ import (
 const longestRetry = time.Minute
 
 // syncer makes a control plane Ready: at first, after an outage, and after another replica was the
-// writer.
+// leader.
 type syncer struct {
 	plane *plane
 	task  *task
 
-	// wanted is true if the log must be brought up to date even if the state is Ready. running is
+	// wanted is true if the records must be brought up to date even if the state is Ready. running is
 	// true while this happens.
 	wanted, running atomic.Bool
-	// takeover is true if the previous writer left a log that is nearly up to date.
+	// takeover is true if the previous leader left records that are nearly up to date.
 	takeover bool
 	next     time.Time
 	failures int
 }
 
-// newSyncer returns the syncer of a control plane. known is the sync status that another writer
+// newSyncer returns the syncer of a control plane. known is the sync status that another leader
 // published, or nil.
 func newSyncer(p *plane, known *syncstatus.Status) *syncer {
 	s := &syncer{plane: p}
@@ -75,7 +75,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 	return s.next
 }
 
-// run brings the log up to date. It reports whether Coder was reached at all.
+// run brings the records up to date. It reports whether Coder was reached at all.
 func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
 	p := s.plane
 	coder := p.config.Open(connection)
@@ -91,7 +91,7 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 		result = "takeover"
 		s.resume()
 	default:
-		if p.partition().State == syncstatus.Syncing {
+		if p.syncStatus().State == syncstatus.Syncing {
 			result = "first"
 		}
 		if err := s.readAll(ctx, connection, coder); err != nil {
@@ -105,7 +105,7 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	return true, nil
 }
 
-// resume continues with the present log. It reads only the objects that were changing, and the
+// resume continues with the present records. It reads only the objects that were changing, and the
 // templates.
 func (s *syncer) resume() {
 	p := s.plane
@@ -123,7 +123,7 @@ func (s *syncer) resume() {
 	p.driftCheck.task.soon()
 }
 
-// readAll reads all objects into the log.
+// readAll reads all objects into the records.
 func (s *syncer) readAll(ctx context.Context, connection connections.Connection, coder Coder) error {
 	p := s.plane
 	if err := s.readWorkspaces(ctx, connection, coder); err != nil {
@@ -135,7 +135,7 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 	return s.readUsers(ctx, connection)
 }
 
-// readUsers reads all users into the log. If the users of a Coder cannot be read, the Coder is
+// readUsers reads all users into the records. If the users of a Coder cannot be read, the Coder is
 // served without them.
 func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
 	err := s.plane.users.readList(ctx, connection, true)
@@ -180,7 +180,7 @@ type page struct {
 	began moment
 }
 
-// enumerate reads all workspaces page by page. It writes a page into the log while the next one is
+// enumerate reads all workspaces page by page. It writes a page into the records while the next one is
 // read. It returns the ids that it found, and Coder's count.
 func (s *syncer) enumerate(ctx context.Context, connection connections.Connection, coder Coder) (found map[uuid.UUID]bool, count int, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -83,7 +83,7 @@ func (c *fakeCoder) UserByID(_ context.Context, id uuid.UUID) (out coderd.User, 
 	return out, cmp.Or(err, answer)
 }
 
-// wantUsers waits until the log has exactly these users, as "name fullName".
+// wantUsers waits until the records have exactly these users, as "name fullName".
 func (s *sim) wantUsers(within time.Duration, want map[string]string) {
 	s.t.Helper()
 	s.run(within)

@@ -16,13 +16,13 @@ import (
 // retryAfter is the Retry-After of responses while nothing is known about a control plane yet.
 const retryAfter = time.Second
 
-// Gate decides whether the content of the log can be served. For a control plane that was not read
-// yet, the log has no objects. No client may take that for an answer: the garbage collector of
-// Kubernetes deletes dependents of objects that do not exist.
+// Gate checks whether the stored records can be served. Until a control plane was read, it has no
+// records. Then the Gate returns 503 and not an empty list, because the garbage collector deletes
+// dependents of objects that do not exist.
 type Gate struct {
 	// Board holds the sync status of each control plane.
 	Board *syncstatus.Board
-	// Filled returns nil once the log of this replica is filled.
+	// Filled returns nil once the records of this replica are loaded.
 	Filled func() error
 	// Serves reports whether a namespace has a control plane to serve, according to this replica's
 	// own view of the cluster.
@@ -61,7 +61,7 @@ func (g *Gate) nothing(ctx context.Context, namespace string) bool {
 // read returns an error if the objects of a namespace, or of all namespaces if it is empty, cannot
 // be served. It adds a warning for each control plane whose objects may be out of date.
 func (g *Gate) read(ctx context.Context, namespace string) error {
-	all, err := g.partitions(ctx, namespace)
+	all, err := g.statuses(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (g *Gate) readOne(ctx context.Context, namespace, prefix string) error {
 	return nil
 }
 
-// absent returns an error if an object that is not in the log may exist nevertheless: it may have
+// absent returns an error if an object that is not in the records may exist nevertheless: it may have
 // been created since Coder was last read. Nothing can be created then either.
 func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 	p, err := g.find(ctx, namespace, prefix)
@@ -104,7 +104,7 @@ func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 }
 
 func (g *Gate) find(ctx context.Context, namespace, prefix string) (*syncstatus.Status, error) {
-	all, err := g.partitions(ctx, namespace)
+	all, err := g.statuses(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +119,11 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*syncstatus.
 	return &all[i], nil
 }
 
-// partitions returns the sync statuses of a namespace, or of all namespaces if it is empty. It
+// statuses returns the sync statuses of a namespace, or of all namespaces if it is empty. It
 // returns an error if they are not known yet.
-func (g *Gate) partitions(ctx context.Context, namespace string) ([]syncstatus.Status, error) {
+func (g *Gate) statuses(ctx context.Context, namespace string) ([]syncstatus.Status, error) {
 	if err := g.Filled(); err != nil {
-		return nil, coderfault.Unavailable("this replica has not loaded the workspaces and templates yet: "+err.Error(), retryAfter)
+		return nil, coderfault.Unavailable("this replica has not loaded its objects yet: "+err.Error(), retryAfter)
 	}
 	all, known := g.Board.All()
 	if !known {

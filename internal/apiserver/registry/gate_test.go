@@ -75,7 +75,7 @@ func verdictOf(t *testing.T, ask func(ctx context.Context) error) string {
 	}
 }
 
-// outcome holds the expected result of each question. An unknown name is one that the log does not
+// outcome holds the expected result of each question. An unknown name is one that the records do not
 // have.
 type outcome struct {
 	list, listAll, get, unknown, create string
@@ -114,8 +114,8 @@ func TestGate(t *testing.T) {
 		"still on the board":        {board: state(syncstatus.Ready, true), want: outcome{served, served, served, served, served}},
 		"nobody has looked":         {silent: true, serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
 		"nobody has looked, nor is": {silent: true, want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
-		"an empty log":              {board: state(syncstatus.Ready, true), filled: errors.New("no snapshot"), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
-		"an empty log, nor is":      {board: []syncstatus.Status{}, filled: errors.New("no snapshot"), want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
+		"no records":                {board: state(syncstatus.Ready, true), filled: errors.New("no snapshot"), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"no records, nor is":        {board: []syncstatus.Status{}, filled: errors.New("no snapshot"), want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
 		"the cluster is silent":     {board: []syncstatus.Status{}, fails: errors.New("no API"), want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
 	} {
 		t.Run(name, func(t *testing.T) {

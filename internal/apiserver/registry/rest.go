@@ -29,8 +29,8 @@ type Checker interface {
 	CheckDelete(ctx context.Context, obj runtime.Object) error
 }
 
-// Seen reports what this replica has read from the log.
-type Seen interface {
+// LocalRecords reports which records this replica has read.
+type LocalRecords interface {
 	// Revision returns the newest revision that this replica has seen.
 	Revision() uint64
 	// FirstName returns the name of the object whose counterpart in Coder was renamed to this name.
@@ -43,7 +43,7 @@ type REST struct {
 	*genericregistry.Store
 	gate *Gate
 	kind Kind
-	seen Seen
+	local LocalRecords
 }
 
 var (
@@ -91,7 +91,7 @@ func (r *REST) explainNotFound(ctx context.Context, name string, err error) erro
 	if doubt := r.gate.absent(ctx, namespace, r.kind.prefix(name)); doubt != nil {
 		return doubt
 	}
-	if first := r.seen.FirstName(namespace, name); first != "" {
+	if first := r.local.FirstName(namespace, name); first != "" {
 		return renamed(apierrors.NewNotFound(r.DefaultQualifiedResource, name), first)
 	}
 	if wrong := r.kind.checkName(name); wrong != nil && !strings.Contains(name, ".") {
@@ -124,7 +124,7 @@ func (r *REST) emptyList() (runtime.Object, error) {
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	accessor.SetResourceVersion(strconv.FormatUint(max(r.seen.Revision(), 1), 10))
+	accessor.SetResourceVersion(strconv.FormatUint(max(r.local.Revision(), 1), 10))
 	return list, meta.SetList(list, nil)
 }
 
@@ -149,7 +149,7 @@ func (r *REST) Create(
 	defer coderfault.Name(ctx, &err)
 	created, err := r.Store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
 	if accessor, ok := obj.(metav1.Object); ok && apierrors.IsAlreadyExists(err) {
-		if first := r.seen.FirstName(request.NamespaceValue(ctx), accessor.GetName()); first != "" {
+		if first := r.local.FirstName(request.NamespaceValue(ctx), accessor.GetName()); first != "" {
 			return nil, renamed(apierrors.NewAlreadyExists(r.DefaultQualifiedResource, accessor.GetName()), first)
 		}
 	}

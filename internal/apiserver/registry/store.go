@@ -54,7 +54,7 @@ func (b *Base[T]) Registry(strategy FullStrategy, checker Checker) Kind {
 }
 
 // NewREST returns the verbs of a kind. Decorate creates the storage that they use.
-func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, seen Seen) (*REST, error) {
+func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, local LocalRecords) (*REST, error) {
 	store := &genericregistry.Store{
 		NewFunc:                   kind.newObject,
 		NewListFunc:               kind.newList,
@@ -74,7 +74,7 @@ func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.Storage
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
-	return &REST{Store: store, gate: gate, kind: kind, seen: seen}, nil
+	return &REST{Store: store, gate: gate, kind: kind, local: local}, nil
 }
 
 // restOptions configures a Store to use the storage of this project.

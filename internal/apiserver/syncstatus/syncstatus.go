@@ -15,7 +15,7 @@ type State string
 const (
 	// Syncing means that it was never read. Nothing is known about its objects.
 	Syncing State = "Syncing"
-	// Ready means that the log equals Coder, except for the last moments.
+	// Ready means that the records match Coder, except for changes in the last seconds.
 	Ready State = "Ready"
 	// Stale means that Coder is unreachable. The objects are as they were last read.
 	Stale State = "Stale"
@@ -32,7 +32,7 @@ type Status struct {
 	// NamePrefix is the prefix of the names of its objects.
 	NamePrefix string `json:"namePrefix,omitempty"`
 	State      State  `json:"state"`
-	// Seen is true if it was read at least once, so that the log has its objects.
+	// Seen is true if it was read at least once, so that the records have its objects.
 	Seen bool `json:"seen,omitempty"`
 	// NeverServed is true if no replica ever read it, so that no client can miss its objects.
 	NeverServed bool `json:"neverServed,omitempty"`
