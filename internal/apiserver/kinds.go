@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -112,7 +113,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Users:      mirror.Resource[coderd.User]{Store: users, Kind: s.users},
 		Released:   (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
 		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
-		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
+		Metrics: mirrorMetrics, Timing: cmp.Or(config.MirrorTiming, mirror.DefaultTiming()), Clock: config.Clock,
 	})
 	return s, nil
 }

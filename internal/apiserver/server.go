@@ -78,7 +78,7 @@ type Config struct {
 	// MirrorLease is the duration of the mirror's Lease: how long this replica stays the leader
 	// without a renewal. 0 means the default.
 	MirrorLease time.Duration
-	// MirrorTiming holds the intervals of the mirror. Zero fields take their defaults.
+	// MirrorTiming holds the intervals of the mirror. The zero value means mirror.DefaultTiming.
 	MirrorTiming mirror.Timing
 	// DialAgent connects to the agents of workspaces. Nil means the default.
 	DialAgent agents.Dialer

@@ -203,11 +203,16 @@ type site struct {
 // soon, and QuarantineAfter is not reached.
 func fast() mirror.Timing {
 	const often = 40 * time.Millisecond
-	return mirror.Timing{
-		Members: often, Jobs: often, Agents: often, Busy: often, Drowsy: often, Templates: often, Users: often, Count: often, Batch: often, Round: often,
-		Organizations: time.Second, Probe: often, StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Minute,
-		RefusedAfter: 200 * time.Millisecond, ConfirmAfter: 100 * time.Millisecond, Rate: 5000,
+	timing := mirror.DefaultTiming()
+	for _, interval := range []*time.Duration{
+		&timing.Members, &timing.Jobs, &timing.Agents, &timing.Busy, &timing.Drowsy, &timing.Templates, &timing.Users, &timing.Count,
+		&timing.Batch, &timing.Round, &timing.Probe,
+	} {
+		*interval = often
 	}
+	timing.Organizations, timing.StaleAfter, timing.RefusedAfter = time.Second, 300*time.Millisecond, 200*time.Millisecond
+	timing.ConfirmAfter, timing.Rate = 100*time.Millisecond, 5000
+	return timing
 }
 
 // newSite prepares a cluster with the namespaces empty, pending and second. It starts nothing.

@@ -35,21 +35,21 @@ type Config struct {
 	Templates   Resource[coderd.Template]
 	Users       Resource[coderd.User]
 	// Released reports whether a namespace is being deleted. The objects of such a namespace are
-	// removed from the records without requests to Coder. If nil, no namespace is being deleted.
+	// removed from the records without requests to Coder.
 	Released func(namespace string) bool
-	// Members is called with the served control planes each time they were listed. It may be nil.
+	// Members is called with the served control planes each time they were listed.
 	Members func([]connections.Member)
 	// Unsettled reports whether state outside of Coder shows that a workspace changes soon. Such a
-	// workspace is read again soon. If nil, no workspace is unsettled.
+	// workspace is read again soon.
 	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
-	// Gone is called after a workspace was deleted in Coder. It may be nil.
+	// Gone is called after a workspace was deleted in Coder.
 	Gone func(controlPlane types.NamespacedName, id uuid.UUID)
-	// Held reports whether it is certain that no other replica mirrors. Nil means always.
+	// Held reports whether it is certain that no other replica mirrors.
 	Held    func() bool
 	Metrics *Metrics
-	// Timing holds the intervals and limits. Zero fields take their defaults.
+	// Timing holds the intervals and limits.
 	Timing Timing
-	// Clock is the source of time. Nil means the real clock.
+	// Clock is the source of time.
 	Clock clock.WithTicker
 	// Jitter returns a number in [0, 1). It is safe for concurrent use. Nil means rand.Float64.
 	Jitter func() float64
@@ -61,24 +61,6 @@ type Config struct {
 }
 
 func (c *Config) complete() {
-	if c.Released == nil {
-		c.Released = func(string) bool { return false }
-	}
-	if c.Members == nil {
-		c.Members = func([]connections.Member) {}
-	}
-	if c.Unsettled == nil {
-		c.Unsettled = func(types.NamespacedName, coderd.Workspace) bool { return false }
-	}
-	if c.Gone == nil {
-		c.Gone = func(types.NamespacedName, uuid.UUID) {}
-	}
-	if c.Held == nil {
-		c.Held = func() bool { return true }
-	}
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
 	if c.Jitter == nil {
 		c.Jitter = rand.Float64
 	}
@@ -88,70 +70,60 @@ func (c *Config) complete() {
 	if c.MaxWorkspaces == 0 {
 		c.MaxWorkspaces = DefaultMaxWorkspaces
 	}
-	c.Timing.complete()
 }
 
-// Timing holds the intervals and limits of a Mirror.
+// Timing holds the intervals and limits of a Mirror. DefaultTiming has the values.
 type Timing struct {
-	// Members is how often the served control planes are listed. 0 means 1s.
-	Members time.Duration
-	// Jobs is how often Coder is asked for its active builds, independent of the number of
-	// organizations, and JobsSoon the same for a minute after a build. 0 means 1.8s for Jobs and
-	// 400ms for JobsSoon.
-	Jobs, JobsSoon time.Duration
-	// Busy is how often an object that is changing is read. Drowsy is the interval for an object
-	// that has been changing for longer than Patience. 0 means 2s for Busy, 30s for Drowsy and 5min
-	// for Patience.
-	Busy, Drowsy, Patience time.Duration
-	// Templates is how often all templates are read. 0 means 30s.
-	Templates time.Duration
-	// Users is how often all users are read. 0 means 54s.
-	Users time.Duration
-	// Count is how often the workspaces are counted. 0 means 60s.
-	Count time.Duration
-	// Batch is the minimum interval between two reads of a batch of known workspaces. Round is the
-	// minimum duration of one round over all of them. 0 means 6s for Batch and 10s for Round.
-	Batch, Round time.Duration
-	// Agents is how often Coder is asked for disconnected agents. 0 means 8s.
-	Agents time.Duration
-	// Organizations is how often the organizations are read. 0 means 5min.
-	Organizations time.Duration
-	// Probe is how often a Coder that does not answer is probed. 0 means 5s.
-	Probe time.Duration
-	// StaleAfter and QuarantineAfter are how long Coder must not have answered before the control
-	// plane is stale or quarantined. A sixth of StaleAfter is enough while the state is from
-	// another leader and Coder has not answered this replica yet. RefusedAfter is how long Coder
-	// must have refused the token. 0 means 30s for StaleAfter, 5min for QuarantineAfter and 5s for
-	// RefusedAfter.
-	StaleAfter, QuarantineAfter, RefusedAfter time.Duration
-	// ConfirmAfter is the delay before many deletions at once are confirmed. 0 means 60s.
-	ConfirmAfter time.Duration
-	// Sweep is how often records without an object are looked up and removed. 0 means 5min.
-	Sweep time.Duration
-	// Rate is the maximum number of requests per second to one Coder. 0 means 6.
+	Members, Jobs, JobsSoon, Busy, Drowsy, Patience, Templates, Users, Count, Batch, Round, Agents,
+	Organizations, Probe, StaleAfter, QuarantineAfter, RefusedAfter, ConfirmAfter, Sweep time.Duration
+
 	Rate float64
-	// Page is the page size of the first sync, in workspaces. 0 means coderd.MaxWorkspacePage.
 	Page int
 }
 
-func (t *Timing) complete() {
-	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Members: time.Second, &t.Jobs: 1800 * time.Millisecond, &t.JobsSoon: 400 * time.Millisecond, &t.Busy: 2 * time.Second,
-		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second, &t.Users: 54 * time.Second,
-		&t.Count: time.Minute, &t.Agents: 8 * time.Second, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
-		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
-		&t.QuarantineAfter: 5 * time.Minute, &t.RefusedAfter: 5 * time.Second,
-		&t.ConfirmAfter: time.Minute, &t.Sweep: 5 * time.Minute,
-	} {
-		if *field == 0 {
-			*field = fallback
-		}
-	}
-	if t.Rate == 0 {
-		t.Rate = 6
-	}
-	if t.Page == 0 {
-		t.Page = coderd.MaxWorkspacePage
+// DefaultTiming returns the intervals and limits that this project uses. Only tests change them.
+func DefaultTiming() Timing {
+	return Timing{
+		// Members is the interval between two lists of the served control planes.
+		Members: time.Second,
+		// Jobs is the interval between two polls of the active builds. JobsSoon replaces it for a
+		// minute after a build. The number of organizations changes neither.
+		Jobs:     1800 * time.Millisecond,
+		JobsSoon: 400 * time.Millisecond,
+		// Busy is the interval between two reads of an object that is changing. Drowsy is the
+		// interval for an object that has been changing for longer than Patience.
+		Busy:     2 * time.Second,
+		Drowsy:   30 * time.Second,
+		Patience: 5 * time.Minute,
+		// Templates and Users are the intervals between two reads of all templates and all users.
+		Templates: 30 * time.Second,
+		Users:     54 * time.Second,
+		// Count is the interval between two counts of the workspaces.
+		Count: time.Minute,
+		// Batch is the minimum interval between two reads of a batch of known workspaces. Round is
+		// the minimum duration of one round over all of them.
+		Batch: 6 * time.Second,
+		Round: 10 * time.Second,
+		// Agents is the interval between two requests for disconnected agents.
+		Agents: 8 * time.Second,
+		// Organizations is the interval between two reads of the organizations.
+		Organizations: 5 * time.Minute,
+		// Probe is the interval between two requests to a Coder that does not answer.
+		Probe: 5 * time.Second,
+		// A control plane is stale after Coder has not answered for StaleAfter. It is quarantined
+		// after QuarantineAfter, or after Coder has refused the token for RefusedAfter. On a new
+		// leader, a sixth of StaleAfter applies until Coder has responded once.
+		StaleAfter:      30 * time.Second,
+		QuarantineAfter: 5 * time.Minute,
+		RefusedAfter:    5 * time.Second,
+		// ConfirmAfter is the delay before many deletions at once are confirmed.
+		ConfirmAfter: time.Minute,
+		// Sweep is the interval between two removals of records without an object.
+		Sweep: 5 * time.Minute,
+		// Rate is the maximum number of requests per second to one Coder.
+		Rate: 6,
+		// Page is the page size of the first sync, in workspaces.
+		Page: coderd.MaxWorkspacePage,
 	}
 }
 

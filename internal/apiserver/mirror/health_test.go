@@ -117,8 +117,7 @@ func TestHealth(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var timing Timing
-			timing.complete()
+			timing := DefaultTiming()
 			h := newHealth(&timing, start)
 			for _, s := range steps {
 				s.do(h, at(s.at))
@@ -136,8 +135,7 @@ func TestHealth(t *testing.T) {
 
 // TestOutageIsToldOnce checks that the message of an outage does not change during it.
 func TestOutageIsToldOnce(t *testing.T) {
-	var timing Timing
-	timing.complete()
+	timing := DefaultTiming()
 	start := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 	h := newHealth(&timing, start)
 	h.synced(start)
@@ -154,8 +152,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 // TestReasonBeforeTheFirstRead checks that the status of a control plane that was never read names
 // the current problem, also after it was quarantined or another replica became the leader.
 func TestReasonBeforeTheFirstRead(t *testing.T) {
-	var timing Timing
-	timing.complete()
+	timing := DefaultTiming()
 	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 	h := newHealth(&timing, now)
 	check := func(h *health, state syncstatus.State, message string) {
@@ -186,8 +183,7 @@ func TestReasonBeforeTheFirstRead(t *testing.T) {
 // TestReasonAfterAnOutage checks that the status names what prevents a full read while Coder
 // answers, and that the objects keep the message of the outage.
 func TestReasonAfterAnOutage(t *testing.T) {
-	var timing Timing
-	timing.complete()
+	timing := DefaultTiming()
 	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 	h := newHealth(&timing, now)
 	check := func(message, published string) {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
@@ -73,26 +72,17 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	if err != nil {
 		t.Fatal(err)
 	}
-	timing := mirror.Timing{
-		Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
-		Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
-		StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
-	}
-	change(&timing)
-	config := registry.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}
-	l.mirror = mirror.New(mirror.Config{
-		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
-		Workspaces: mirror.Resource[coderd.Workspace]{
-			Store: kept.Workspaces,
-			Kind:  workspace.New(workspace.Config{Config: config}),
-		},
-		Templates: mirror.Resource[coderd.Template]{
-			Store: kept.Templates,
-			Kind:  template.New(template.Config{Config: config}),
-		},
-		Users:  mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})},
-		Timing: timing,
-	})
+	c := mirror.BaseConfig()
+	c.Timing.Members, c.Timing.Jobs, c.Timing.Busy, c.Timing.Templates = 10*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond, 50*time.Millisecond
+	c.Timing.Count, c.Timing.Batch, c.Timing.Round, c.Timing.Probe = 100*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
+	c.Timing.StaleAfter, c.Timing.QuarantineAfter, c.Timing.RefusedAfter, c.Timing.Rate = 300*time.Millisecond, 5*time.Second, 50*time.Millisecond, 1000
+	change(&c.Timing)
+	config := registry.Config{Connections: provider, Records: kept, Clock: c.Clock}
+	c.Connections, c.Records, c.Board, c.Metrics = provider, kept, l.board, metrics
+	c.Workspaces = mirror.Resource[coderd.Workspace]{Store: kept.Workspaces, Kind: workspace.New(workspace.Config{Config: config})}
+	c.Templates = mirror.Resource[coderd.Template]{Store: kept.Templates, Kind: template.New(template.Config{Config: config})}
+	c.Users = mirror.Resource[coderd.User]{Store: kept.Users, Kind: user.New(user.Config{Config: config})}
+	l.mirror = mirror.New(c)
 	return l
 }
 

@@ -84,6 +84,19 @@ func newSim(t testing.TB, seed uint64) *sim {
 	return s
 }
 
+// BaseConfig returns a Config with the default timing, and with callbacks that do nothing.
+func BaseConfig() Config {
+	return Config{
+		Released:  func(string) bool { return false },
+		Members:   func([]connections.Member) {},
+		Unsettled: func(types.NamespacedName, coderd.Workspace) bool { return false },
+		Gone:      func(types.NamespacedName, uuid.UUID) {},
+		Held:      func() bool { return true },
+		Timing:    DefaultTiming(),
+		Clock:     clock.RealClock{},
+	}
+}
+
 // lead creates another leader of the same records.
 func (s *sim) lead() {
 	s.t.Helper()
@@ -91,17 +104,17 @@ func (s *sim) lead() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m := New(Config{
-		Connections: s.members, Records: s.records, Board: s.board, Metrics: metrics,
-		Workspaces: Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}},
-		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
-		Users:      Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}},
-		Released:   func(namespace string) bool { return s.released[namespace] },
-		Held:       func() bool { return !s.deposed },
-		Clock:      s.clock,
-		Jitter:     func() float64 { return 0.5 },
-		Open:       func(c connections.Connection) Coder { return s.coders[c.ControlPlane] },
-	})
+	c := BaseConfig()
+	c.Connections, c.Records, c.Board, c.Metrics = s.members, s.records, s.board, metrics
+	c.Workspaces = Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}}
+	c.Templates = Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}}
+	c.Users = Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}}
+	c.Released = func(namespace string) bool { return s.released[namespace] }
+	c.Held = func() bool { return !s.deposed }
+	c.Clock = s.clock
+	c.Jitter = func() float64 { return 0.5 }
+	c.Open = func(c connections.Connection) Coder { return s.coders[c.ControlPlane] }
+	m := New(c)
 	s.mirror, s.running, s.ticked = m, nil, time.Time{}
 	s.epoch = newEpoch(&m.config)
 	s.epoch.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }

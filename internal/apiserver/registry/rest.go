@@ -41,8 +41,8 @@ type LocalRecords interface {
 // REST implements the verbs of a Store for requests that pass the Gate.
 type REST struct {
 	*genericregistry.Store
-	gate *Gate
-	kind Kind
+	gate  *Gate
+	kind  Kind
 	local LocalRecords
 }
 
