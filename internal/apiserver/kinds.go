@@ -32,6 +32,7 @@ import (
 // storage is the state behind the REST storages of this replica.
 type storage struct {
 	connections connections.Provider
+	namespaces  *namespaces
 	board       *syncstatus.Board
 	states      *states
 	leader      *leader
@@ -61,6 +62,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		connections: config.Connections,
 		sessions:    usertokens.NewSessions(config.Connections, config.Identity, config.Clock),
 		tokens:      usertokens.NewWorkspaceTokens(config.Connections, config.Clock),
+		namespaces:  &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
 		board:       &syncstatus.Board{}, agents: agents.NewPool(config.DialAgent),
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
@@ -111,7 +113,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
 		Users:      mirror.Resource[coderd.User]{Store: users, Kind: s.users},
-		Released:   (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
+		Released:   s.namespaces.Released,
 		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
 		Metrics: mirrorMetrics, Timing: cmp.Or(config.MirrorTiming, mirror.DefaultTiming()), Clock: config.Clock,
 	})

@@ -178,14 +178,14 @@ func newServer(config Config, k kube) (*Server, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return s, s.install(config, k, typer, codecs)
+	return s, s.install(config, typer, codecs)
 }
 
 // install registers the API group with the server.
-func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
+func (s *Server) install(config Config, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
 		Board: s.storage.board, Filled: s.storage.filled, Serves: config.Connections.Serves,
-		Namespaces: &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
+		Namespaces: s.storage.namespaces,
 	}
 	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer)
 	if err != nil {

@@ -28,12 +28,6 @@ type pair struct {
 	key         *ecdsa.PrivateKey
 }
 
-// due reports whether two thirds of the certificate's lifetime have passed.
-func due(certificate *x509.Certificate, now time.Time) bool {
-	life := certificate.NotAfter.Sub(certificate.NotBefore)
-	return now.After(certificate.NotBefore.Add(life * 2 / 3))
-}
-
 func newCA(now time.Time) (pair, error) {
 	return issue(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("%s-ca-%d", ServiceName, now.Unix())},

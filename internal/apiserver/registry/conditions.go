@@ -92,8 +92,9 @@ func (b *Base[T]) Unreachable(previous records.Object, since time.Time, message 
 	return changed
 }
 
-// ShowDeletion replaces the conditions Ready and Reconciling of an object whose deletion is recorded. Their message says what
-// happens in Coder, and what that waits for: required, unless it is empty, and the finalizers. before are the conditions before.
+// ShowDeletion replaces the conditions Ready and Reconciling of an object whose deletion is recorded. The message lists what
+// must happen first: required, if it is set, and the removal of the finalizers. happens is what Coder will do with the object.
+// before are the previous conditions.
 func (b *Base[T]) ShowDeletion(obj T, before []metav1.Condition, happens, required string) {
 	var waits []string
 	if required != "" {

@@ -9,6 +9,8 @@
 //   - The verbs are those of the library's Store. For a control plane that was never read,
 //     the Gate returns 503, never 404 and never an empty list. A namespace without a
 //     control plane has no objects. This answer does not depend on the sync status.
-//   - Nothing is deleted in Coder for a namespace that is being deleted.
+//   - Nothing is deleted in Coder for a namespace that is being deleted: see REST.Delete in rest.go
+//     and Gate.nothing in gate.go, namespaces.go in package apiserver, and release.go in package
+//     mirror.
 //   - A dry run sends the same read requests to Coder as the write, and writes nothing.
 package registry

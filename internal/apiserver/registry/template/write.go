@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -28,6 +29,71 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 		},
 		Delete: func(ctx context.Context, was object) (object, error) { return nil, k.remove(ctx, was) },
 	}.Write(ctx, key, current, wanted)
+}
+
+// CheckCreate implements registry.Checker.
+func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
+	tmpl, err := k.Cast(obj)
+	if err != nil {
+		return err
+	}
+	ctx, _, p, err := k.beginCreate(ctx, tmpl)
+	if err != nil {
+		return err
+	}
+	if p.existing != nil {
+		return apierrors.NewAlreadyExists(resource, tmpl.Name)
+	}
+	_, err = k.resolve(ctx, tmpl.Namespace, tmpl.Spec.Variables, nil)
+	return fault(tmpl.Name, err)
+}
+
+// CheckUpdate implements registry.Checker.
+func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
+	was, tmpl := current.(object), wanted.(object)
+	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
+		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name), false)
+		return err
+	}
+	connection, id, err := k.Locate(ctx, was)
+	if err != nil {
+		return err
+	}
+	if ctx, _, err = k.beginUpdate(ctx, connection, id, was, tmpl); err != nil {
+		return err
+	}
+	if tmpl.Spec.VersionID != was.Spec.VersionID {
+		_, err = promotable(ctx, connection, id, tmpl)
+		return err
+	}
+	if !changesContent(tmpl, was) && tmpl.Spec.VersionName == was.Spec.VersionName {
+		return nil
+	}
+	u, err := k.newUpdate(connection, was, tmpl)
+	if err != nil {
+		return err
+	}
+	if err := u.read(ctx, id); err != nil {
+		return fault(tmpl.Name, err)
+	}
+	if !u.rebuilds() {
+		return nil
+	}
+	file, _, err := u.knownFile(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = u.choose(ctx, file)
+	return err
+}
+
+// CheckDelete implements registry.Checker.
+func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
+	tmpl := obj.(object)
+	if err := k.CheckUpdate(ctx, k.Deleted(tmpl), tmpl); err != nil {
+		return err
+	}
+	return k.CheckUnused(ctx, tmpl, "organization:"+tmpl.Status.OrganizationName+" template:"+tmpl.Status.TemplateName)
 }
 
 // sameSource reports whether the update does not replace the archive.

@@ -1,10 +1,13 @@
 package workspace
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -95,4 +98,45 @@ func healthOf(status aggregationv1alpha1.CoderWorkspaceStatus) *bool {
 		return nil
 	}
 	return ptr.To(agents != nil && agents.Status == metav1.ConditionTrue && unhealthyAgents(status) == "")
+}
+
+// chooseAgent returns the requested agent. It returns a conflict if the agent is not connected.
+func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
+	agent, err := findAgent(name, w, wanted)
+	if err == nil && agent.Status != agentConnected {
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", agent.Name, agent.Status))
+	}
+	return agent, err
+}
+
+// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The workspace
+// must be running. Case is ignored, because OpenSSH changes the names of hosts to lower case. An exact
+// match takes precedence: names that differ only in case are possible with agents of dev containers.
+func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
+	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"the workspace is %s, and must be running: set spec.running, or call kubectl coder start", w.LatestBuild.Status))
+	}
+	var names []string
+	var found []coderd.Agent
+	for _, agent := range w.Agents {
+		if wanted == agent.Name {
+			return agent, nil
+		}
+		names = append(names, agent.Name)
+		if wanted == "" || strings.EqualFold(wanted, agent.Name) {
+			found = append(found, agent)
+		}
+	}
+	switch {
+	case len(w.Agents) == 0:
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, errors.New(
+			"the workspace has no agent: its template must have a coder_agent, and start it"))
+	case len(found) == 0:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent is %q, and must be one of %s", wanted, strings.Join(names, ", ")))
+	case len(found) > 1:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent must be given, because there are several: %s", strings.Join(names, ", ")))
+	}
+	return found[0], nil
 }

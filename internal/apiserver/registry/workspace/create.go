@@ -192,13 +192,13 @@ func (s subject) addParameters(
 	for _, v := range spec.Parameters {
 		given = append(given, value{v.Name, v.Value})
 	}
-	asked, err := s.asked(ctx, n, change{Parameters: given}, version, nil)
+	set, err := s.readParameters(ctx, n, change{Parameters: given}, version, nil)
 	if err != nil {
 		return fault(s.name, err)
 	}
-	for _, v := range asked.values {
+	for _, v := range set.values {
 		request.Parameters = append(request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
 	}
-	request.PresetID = asked.presetID
-	return invalid(s.name, asked.problems(nil)...)
+	request.PresetID = set.presetID
+	return invalid(s.name, set.problems(nil)...)
 }

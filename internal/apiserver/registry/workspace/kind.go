@@ -219,8 +219,8 @@ type subresource struct {
 func (k *Kind) Subresources(store registry.Store, authorizer authorizer.UnconditionalAuthorizer) map[string]rest.Storage {
 	r := &subresource{kind: k, store: store, authorizer: authorizer}
 	return map[string]rest.Storage{
-		"exec":        newAccess(k.New, r.exec),
-		"portforward": newAccess(k.New, r.portForward),
+		"exec":        newSessionREST(k.New, r.exec),
+		"portforward": newSessionREST(k.New, r.portForward),
 		"scale":       &scaleREST{newScale, r},
 		"start":       &actionREST{newAction, r, actionStart},
 		"stop":        &actionREST{newAction, r, actionStop},

@@ -16,11 +16,11 @@ import (
 
 // problems validates the values. Now holds the values of an existing workspace, and is nil for a new
 // one.
-func (a asking) problems(now map[string]string) []*field.Error {
-	given := a.given(now)
+func (a parameterSet) problems(now map[string]string) []*field.Error {
+	given := a.specValues(now)
 	errs := checkParameters(a.defined, given, now)
 	if now == nil || a.evaluated {
-		errs = append(errs, checkOthers(a.defined, given, a.over(now))...)
+		errs = append(errs, checkOthers(a.defined, given, a.appliedTo(now))...)
 	}
 	return errs
 }

@@ -81,7 +81,7 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool
 }
 
 func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, bool, error) {
-	to, err := k.target(ctx, s, n, *n.Change)
+	to, err := k.planBuild(ctx, s, n, *n.Change)
 	switch {
 	case err != nil && n.Change.Refused != "":
 		return n, false, nil

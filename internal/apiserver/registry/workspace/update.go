@@ -23,7 +23,7 @@ type prepared struct {
 	// on top.
 	notes  notes
 	change change
-	target target
+	plan   buildPlan
 }
 
 // prepare reads the data that an update needs from Coder, and validates the update. It only reads.
@@ -51,7 +51,7 @@ func (k *Kind) prepare(ctx context.Context, current, wanted object, d difference
 	}
 	to := p.subject
 	to.workspace.AutomaticUpdates = wanted.Spec.AutomaticUpdates
-	p.target, err = k.target(ctx, to, p.notes, p.change)
+	p.plan, err = k.planBuild(ctx, to, p.notes, p.change)
 	return p, fault(current.Name, err)
 }
 
@@ -136,14 +136,14 @@ func (p *prepared) build(ctx context.Context) error {
 		n.Restart = 0
 	}
 	switch {
-	case !p.target.needed && n.Restart == 0:
+	case !p.plan.needed && n.Restart == 0:
 		n.Change = nil
 		return nil
 	case isActive(p.workspace.LatestBuild) || n.Restart > 0:
 		n.Change = &p.change
 		return p.mayLater(ctx)
 	}
-	build, err := p.connection.Client.Build(ctx, p.id, p.target.request)
+	build, err := p.connection.Client.Build(ctx, p.id, p.plan.request)
 	if coderd.IsConflict(err) {
 		n.Change = &p.change
 		return p.mayLater(ctx)
@@ -151,12 +151,12 @@ func (p *prepared) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.built(build, p.target)
+	n.built(build, p.plan)
 	return nil
 }
 
 // built records that a build applies the change.
-func (n *notes) built(build coderd.Build, t target) {
+func (n *notes) built(build coderd.Build, t buildPlan) {
 	n.Change = nil
 	if len(n.Parameters) > 0 && t.values != nil {
 		n.Values = &buildValues{Build: build.ID, Values: t.values}

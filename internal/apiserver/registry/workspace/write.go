@@ -79,7 +79,7 @@ func (p *prepared) permissions() []coderd.Permission {
 	may := func(action string) coderd.Permission {
 		return coderd.Permission{Resource: info.InCoder, Action: action, ID: p.id}
 	}
-	if p.target.request.Transition == coderd.TransitionStop {
+	if p.plan.request.Transition == coderd.TransitionStop {
 		return []coderd.Permission{may("stop"), may("update")}
 	}
 	return []coderd.Permission{may("start"), may("update")}

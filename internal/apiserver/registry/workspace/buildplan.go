@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// target is the build that applies a change.
-type target struct {
+// buildPlan is the build that applies a change.
+type buildPlan struct {
 	request coderd.BuildRequest
 	// needed is false if Coder already has the desired state.
 	needed bool
@@ -29,11 +29,11 @@ type subject struct {
 	workspace coderd.Workspace
 }
 
-// target determines the build that a change requires, and validates it. It only reads. Errors are
+// planBuild determines the build that a change requires, and validates it. It only reads. Errors are
 // API statuses, or errors of an evaluation.
-func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target, error) {
+func (k *Kind) planBuild(ctx context.Context, s subject, n notes, c change) (buildPlan, error) {
 	b := s.workspace.LatestBuild
-	t := target{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
+	t := buildPlan{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
 	if running := isStarted(s.workspace); c.Running == nil && running || c.Running != nil && *c.Running {
 		t.request.Transition = coderd.TransitionStart
 		t.request.Wake = s.workspace.Dormant
@@ -44,7 +44,7 @@ func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target
 	}
 	version, err := t.chooseVersion(ctx, s, c.Version)
 	if err != nil {
-		return target{}, err
+		return buildPlan{}, err
 	}
 	moved := version != b.TemplateVersionID
 	if len(c.Parameters) == 0 && c.Preset == nil && (!moved || len(n.Parameters) == 0 && n.Preset == "") {
@@ -55,7 +55,7 @@ func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target
 
 // chooseVersion returns the template version for the build: the wanted version, or that of the
 // newest build.
-func (t *target) chooseVersion(ctx context.Context, s subject, wanted string) (uuid.UUID, error) {
+func (t *buildPlan) chooseVersion(ctx context.Context, s subject, wanted string) (uuid.UUID, error) {
 	latest := s.workspace.LatestBuild
 	version := latest.TemplateVersionID
 	switch {
@@ -74,28 +74,28 @@ func (t *target) chooseVersion(ctx context.Context, s subject, wanted string) (u
 	return version, nil
 }
 
-// starts reports whether the target starts a workspace whose newest build is not a start.
-func (t target) starts(latest coderd.Build) bool {
+// starts reports whether the build starts a workspace whose newest build is not a start.
+func (t buildPlan) starts(latest coderd.Build) bool {
 	return t.request.Transition == coderd.TransitionStart && latest.Transition != coderd.TransitionStart
 }
 
-// fill adds the parameters to a target.
-func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version uuid.UUID, t *target) error {
+// fill adds the parameters to a plan.
+func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version uuid.UUID, t *buildPlan) error {
 	now, err := k.valuesOf(ctx, s.connection, s.workspace)
 	if err != nil {
 		return fault(s.name, err)
 	}
-	asked, err := s.asked(ctx, n, c, version, now)
+	set, err := s.readParameters(ctx, n, c, version, now)
 	if err != nil {
 		return err
 	}
-	if err := invalid(s.name, asked.problems(now)...); err != nil {
+	if err := invalid(s.name, set.problems(now)...); err != nil {
 		return err
 	}
-	all := asked.over(now)
+	all := set.appliedTo(now)
 	if !maps.Equal(all, now) {
-		t.needed, t.request.PresetID = true, asked.presetID
-		for _, v := range asked.values {
+		t.needed, t.request.PresetID = true, set.presetID
+		for _, v := range set.values {
 			t.request.Parameters = append(t.request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
 		}
 	}
@@ -103,8 +103,8 @@ func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version u
 	return nil
 }
 
-// asking holds the parameters of a template version and the values for them.
-type asking struct {
+// parameterSet holds the parameters of a template version and the values for them.
+type parameterSet struct {
 	defined []coderd.VersionParameter
 	// evaluated reports that Coder evaluated defined for the values.
 	evaluated bool
@@ -116,8 +116,8 @@ type asking struct {
 	presetID uuid.UUID
 }
 
-// given returns all values of the spec: those that change, and those that stay.
-func (a asking) given(now map[string]string) []value {
+// specValues returns the changed and the unchanged parameters of the spec.
+func (a parameterSet) specValues(now map[string]string) []value {
 	out := a.changed
 	for _, name := range a.named {
 		if _, ok := (&change{Parameters: a.changed}).valueOf(name); ok {
@@ -130,8 +130,8 @@ func (a asking) given(now map[string]string) []value {
 	return out
 }
 
-// over returns the values of an existing workspace with those of the request on top.
-func (a asking) over(now map[string]string) map[string]string {
+// appliedTo returns the values of an existing workspace, replaced by those of the request.
+func (a parameterSet) appliedTo(now map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, now)
 	for _, v := range a.values {
@@ -140,11 +140,11 @@ func (a asking) over(now map[string]string) map[string]string {
 	return out
 }
 
-// asked reads the parameters of a template version. Now holds the values of an existing workspace,
+// readParameters reads the parameters of a template version. Now holds the values of an existing workspace,
 // and is nil for a new one. An error of the evaluation is not converted to an API status, so that
 // refuse recognizes a token that Coder does not accept.
-func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID, now map[string]string) (asking, error) {
-	a := asking{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
+func (s subject) readParameters(ctx context.Context, n notes, c change, version uuid.UUID, now map[string]string) (parameterSet, error) {
+	a := parameterSet{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
 	var unknown []*field.Error
 	if n.Preset != "" {
 		presets, err := s.connection.Client.VersionPresets(ctx, version)
@@ -171,7 +171,7 @@ func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID
 // define adds the parameters of a template version to the values. Coder evaluates them, unless the
 // template uses the classic parameter flow. If Coder cannot evaluate them for the user, the stored
 // list is used: it applies to the default values.
-func (s subject) define(ctx context.Context, version uuid.UUID, now map[string]string, a *asking) (err error) {
+func (s subject) define(ctx context.Context, version uuid.UUID, now map[string]string, a *parameterSet) (err error) {
 	if !s.workspace.UseClassicParameterFlow {
 		a.defined, err = s.evaluate(ctx, version, now, *a)
 		if !coderd.IsNotSupported(err) && !coderd.IsNotFound(err) {
@@ -183,10 +183,11 @@ func (s subject) define(ctx context.Context, version uuid.UUID, now map[string]s
 	return err
 }
 
-// evaluate returns the parameters as Coder evaluates them for the next build. That build does not
-// keep the values of ephemeral parameters, and which are ephemeral is known after an evaluation.
-func (s subject) evaluate(ctx context.Context, version uuid.UUID, now map[string]string, a asking) ([]coderd.VersionParameter, error) {
-	client, owner, values := s.connection.Client, s.workspace.OwnerID, a.over(now)
+// evaluate returns the parameters as Coder evaluates them for the next build. The next build drops
+// ephemeral values. Only an evaluation shows which parameters are ephemeral, so a second one follows
+// if there are any.
+func (s subject) evaluate(ctx context.Context, version uuid.UUID, now map[string]string, a parameterSet) ([]coderd.VersionParameter, error) {
+	client, owner, values := s.connection.Client, s.workspace.OwnerID, a.appliedTo(now)
 	defined, err := client.EvaluateParameters(ctx, version, owner, values)
 	kept := maps.Clone(now)
 	for _, p := range defined {
@@ -197,7 +198,7 @@ func (s subject) evaluate(ctx context.Context, version uuid.UUID, now map[string
 	if err != nil || len(kept) == len(now) {
 		return defined, err
 	}
-	return client.EvaluateParameters(ctx, version, owner, a.over(kept))
+	return client.EvaluateParameters(ctx, version, owner, a.appliedTo(kept))
 }
 
 // version validates the template version that the workspace is to be built from.

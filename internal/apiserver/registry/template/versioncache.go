@@ -21,7 +21,8 @@ const (
 	// seen that was created in Coder and not made active.
 	restAge = 3 * time.Minute
 	// stuckAge applies to a template with a build that has not finished after stuckAfter, for
-	// example because no provisioner is running.
+	// example because no provisioner is running. This is only the age of the cache. The time of a
+	// build is not limited.
 	stuckAge   = 30 * time.Second
 	stuckAfter = 10 * time.Minute
 	// busyAge applies to a template with a younger running build. One pass then reads its versions

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,34 +20,33 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
 
-// accessREST implements the subresources exec and portforward.
-type accessREST[O any, P registry.OptionsOf[O]] struct {
+// sessionREST implements the subresources exec and portforward.
+type sessionREST[O any, P registry.OptionsOf[O]] struct {
 	registry.Body
 	connect func(ctx context.Context, name string, asked P) (http.Handler, error)
 }
 
-var _ rest.Connecter = (*accessREST[metav1.ListOptions, *metav1.ListOptions])(nil)
+var _ rest.Connecter = (*sessionREST[metav1.ListOptions, *metav1.ListOptions])(nil)
 
-func newAccess[O any, P registry.OptionsOf[O]](
+func newSessionREST[O any, P registry.OptionsOf[O]](
 	body registry.Body, connect func(ctx context.Context, name string, asked P) (http.Handler, error),
-) *accessREST[O, P] {
-	return &accessREST[O, P]{body, connect}
+) *sessionREST[O, P] {
+	return &sessionREST[O, P]{body, connect}
 }
 
 // ConnectMethods implements rest.Connecter. A WebSocket starts with GET, SPDY with POST.
-func (*accessREST[O, P]) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
+func (*sessionREST[O, P]) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
 
 // NewConnectOptions implements rest.Connecter.
-func (*accessREST[O, P]) NewConnectOptions() (runtime.Object, bool, string) {
+func (*sessionREST[O, P]) NewConnectOptions() (runtime.Object, bool, string) {
 	return P(new(O)), false, ""
 }
 
 // Connect implements rest.Connecter.
-func (r *accessREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
+func (r *sessionREST[O, P]) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
 	defer coderfault.Name(ctx, &err)
 	asked, ok := options.(P)
 	if !ok {
@@ -194,44 +192,3 @@ type asCreate struct{ authorizer.Attributes }
 
 // GetVerb implements authorizer.Attributes.
 func (asCreate) GetVerb() string { return createVerb }
-
-// chooseAgent returns the requested agent. It returns a conflict if the agent is not connected.
-func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
-	agent, err := findAgent(name, w, wanted)
-	if err == nil && agent.Status != agentConnected {
-		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
-			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", agent.Name, agent.Status))
-	}
-	return agent, err
-}
-
-// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The workspace
-// must be running. Case is ignored, because OpenSSH changes the names of hosts to lower case. An exact
-// match takes precedence: names that differ only in case are possible with agents of dev containers.
-func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
-	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
-		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
-			"the workspace is %s, and must be running: set spec.running, or call kubectl coder start", w.LatestBuild.Status))
-	}
-	var names []string
-	var found []coderd.Agent
-	for _, agent := range w.Agents {
-		if wanted == agent.Name {
-			return agent, nil
-		}
-		names = append(names, agent.Name)
-		if wanted == "" || strings.EqualFold(wanted, agent.Name) {
-			found = append(found, agent)
-		}
-	}
-	switch {
-	case len(w.Agents) == 0:
-		return coderd.Agent{}, apierrors.NewConflict(resource, name, errors.New(
-			"the workspace has no agent: its template must have a coder_agent, and start it"))
-	case len(found) == 0:
-		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent is %q, and must be one of %s", wanted, strings.Join(names, ", ")))
-	case len(found) > 1:
-		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent must be given, because there are several: %s", strings.Join(names, ", ")))
-	}
-	return found[0], nil
-}

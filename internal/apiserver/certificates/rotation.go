@@ -63,6 +63,12 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 	return out, done + "created a serving certificate", nil
 }
 
+// due reports whether two thirds of the certificate's lifetime have passed.
+func due(certificate *x509.Certificate, now time.Time) bool {
+	life := certificate.NotAfter.Sub(certificate.NotBefore)
+	return now.After(certificate.NotBefore.Add(life * 2 / 3))
+}
+
 // trustedAt returns the CAs of a bundle that have not expired.
 func trustedAt(bundle []byte, now time.Time) []*x509.Certificate {
 	all, err := certutil.ParseCertsPEM(bundle)
