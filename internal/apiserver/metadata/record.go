@@ -47,6 +47,12 @@ type Record struct {
 // Pending reports whether the object is still being created.
 func (r *Record) Pending() bool { return r.UID == "" }
 
+// DeletionDue reports whether the object is to be deleted in Coder now: its deletion is recorded,
+// and no finalizer of a client is left. A nil Record has no deletion.
+func (r *Record) DeletionDue() bool {
+	return r != nil && r.DeletionTimestamp != nil && len(r.Finalizers) == 0
+}
+
 // IsEmpty reports whether there is nothing to store. A nil Record is empty.
 func (r *Record) IsEmpty() bool {
 	return r == nil || len(r.Labels) == 0 && len(r.Annotations) == 0 && len(r.Finalizers) == 0 &&

@@ -127,7 +127,7 @@ func (r *ResourceInfo[T]) FieldLabel(label, value string) (newLabel, newValue st
 	supported := append(slices.Collect(maps.Keys(r.Fields)), fieldName, fieldNamespace)
 	if !slices.Contains(supported, label) {
 		slices.Sort(supported)
-		return "", "", fmt.Errorf("a field selector of %s may name %s, and not %q", strings.TrimPrefix(r.Plural, "coder"),
+		return "", "", fmt.Errorf("field selectors of %s support %s, not %q", strings.TrimPrefix(r.Plural, "coder"),
 			strings.Join(supported, ", "), label)
 	}
 	return label, r.fold(label, value), nil

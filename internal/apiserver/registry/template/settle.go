@@ -27,7 +27,7 @@ func (k *Kind) Settle(
 	if err != nil {
 		return false, err
 	}
-	if record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
+	if record.DeletionDue() {
 		return k.settleDeletion(ctx, connection, item, record)
 	}
 	p, _, err := k.versions.read(ctx, connection, item, in.Release)

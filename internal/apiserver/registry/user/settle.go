@@ -38,7 +38,7 @@ func (k *Kind) Settle(
 		return false, err
 	}
 	s := subjectOf(record.Name, item.Username)
-	if record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
+	if record.DeletionDue() {
 		if ctx, err = k.Actors.Later(ctx, connection, in.DeletedBy, s); err == nil {
 			err = reclaim(ctx, connection.Client, item.ID, in.ReclaimPolicy)
 		}

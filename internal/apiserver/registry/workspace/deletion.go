@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -12,25 +13,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// The delay before a failed deletion is retried: after the first failure, and at most.
+// The delay before a failed deletion is retried. It doubles with each failure.
 const (
-	firstRest   = time.Minute
-	longestRest = 30 * time.Minute
+	minDeletionBackoff = time.Minute
+	maxDeletionBackoff = 30 * time.Minute
 )
 
-// restFor returns the delay after the given number of failures.
-func restFor(times int32) time.Duration {
-	d := firstRest
-	for ; times > 1 && d < longestRest; times-- {
+// deletionBackoff returns the delay after the given number of failures.
+func deletionBackoff(times int32) time.Duration {
+	d := minDeletionBackoff
+	for ; times > 1 && d < maxDeletionBackoff; times-- {
 		d *= 2
 	}
-	return min(d, longestRest)
-}
-
-// due reports whether a workspace is to be deleted in Coder now: its deletion is recorded and no
-// foreign finalizer is left.
-func due(record *metadata.Record) bool {
-	return record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0
+	return min(d, maxDeletionBackoff)
 }
 
 // settleDeletion starts the deletion in Coder if no build is running and the delay after the last
@@ -43,7 +38,7 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if b.Transition == coderd.TransitionDelete && (n.Failed == nil || n.Failed.Build < b.Number) {
 		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(b.UpdatedAt), Message: buildVerdict(b).Message})
 	}
-	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(restFor(n.Failed.Times))) {
+	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(deletionBackoff(n.Failed.Times))) {
 		return n, false, nil
 	}
 	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, ""))
@@ -87,20 +82,24 @@ func (k *Kind) tryDestroy(
 	if err == nil {
 		w, err = connection.Client.Workspace(ctx, id)
 	}
-	if err != nil {
-		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", current.Name, "reason", err.Error())
-		if id != [16]byte{} {
-			k.Hint(metadata.ControlPlaneOf(current), id)
-		}
-		return nil
+	if id != uuid.Nil {
+		k.Hint(metadata.ControlPlaneOf(current), id)
 	}
-	k.Hint(connection.ControlPlane, id)
-	out, err := k.destroy(ctx, subject{connection: connection, name: current.Name, workspace: w}, record, n, current)
+	var out object
+	if err == nil {
+		out, err = k.destroy(ctx, subject{connection: connection, name: current.Name, workspace: w}, record, n, current)
+	}
 	if err != nil {
-		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", current.Name, "reason", err.Error())
+		logPostponed(ctx, current.Name, err)
 		return nil
 	}
 	return out
+}
+
+// logPostponed logs why a deletion in Coder could not be started. The deletion is recorded, so the
+// mirror retries it.
+func logPostponed(ctx context.Context, name string, err error) {
+	log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", name, "reason", err.Error())
 }
 
 // destroy starts the deletion in Coder and returns the resulting object.
@@ -109,8 +108,7 @@ func (k *Kind) destroy(
 ) (object, error) {
 	n, _, err := k.settleDeletion(ctx, s, was)
 	if err != nil {
-		// The deletion is recorded, so the mirror retries it.
-		log.FromContext(ctx).Info("Could not delete a workspace yet; retrying later", "workspace", s.name, "reason", err.Error())
+		logPostponed(ctx, s.name, err)
 		return k.object(s.connection, s.workspace, record, was, previous), nil
 	}
 	if !equality.Semantic.DeepEqual(n, was) {

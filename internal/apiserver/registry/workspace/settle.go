@@ -29,7 +29,7 @@ func (k *Kind) Settle(
 		return false, err
 	}
 	switch {
-	case due(record):
+	case record.DeletionDue():
 		n, again, err = k.settleDeletion(ctx, s, n)
 	case n.waits():
 		n, again, err = k.settleAs(ctx, s, n)

@@ -99,7 +99,7 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 	if p.workspace, err = p.connection.Client.Workspace(ctx, p.id); err != nil {
 		return nil, fault(current.Name, err)
 	}
-	if due(record) {
+	if record.DeletionDue() {
 		return k.destroy(ctx, p.subject, record, p.notes, current)
 	}
 	return k.object(p.connection, p.workspace, record, p.notes, current), nil
@@ -200,7 +200,7 @@ func (k *Kind) keep(
 	if err != nil {
 		return nil, err
 	}
-	if due(record) {
+	if record.DeletionDue() {
 		if out := k.tryDestroy(ctx, current, record, n); out != nil {
 			return out, nil
 		}
