@@ -230,8 +230,8 @@ func testKilledDuringWrites(t *testing.T) {
 	waitCondition(t, "Ready", "True", "Active", template...)
 	expect("2 versions, 0 workspaces, 0 builds")
 
-	// It is created, started by Coder, and then stopped by the replica that is the
-	// writer at that time.
+	// It is created, started by Coder, and then stopped by the replica that
+	// mirrors at that time.
 	killedOnceTold(t, fmt.Sprintf(crashWorkspace, false), apply...)
 	waitCondition(t, "Ready", "True", "Stopped", workspace...)
 	expect("2 versions, 1 workspaces, 2 builds")

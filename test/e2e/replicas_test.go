@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	writerLease = "coder-k8s-aggregated-api"
-	// afterKill and afterStop limit the time without successful writes after the writer
+	mirrorLease = "coder-k8s-aggregated-api"
+	// afterKill and afterStop limit the time without successful writes after the leader
 	// was killed, and after it was stopped: ten times the six and two seconds of the
 	// design, because the machine may be busy. The measured times are logged.
 	afterKill = time.Minute
 	afterStop = 20 * time.Second
 )
 
-// writerPod returns the name of the replica that is the writer, or "" if there is none
+// mirrorLeaderPod returns the name of the replica that mirrors, or "" if there is none
 // yet.
-func writerPod(t *testing.T) string {
+func mirrorLeaderPod(t *testing.T) string {
 	t.Helper()
-	holder := field(get(t, "-n", "coder-system", "lease", writerLease), "spec", "holderIdentity")
+	holder := field(get(t, "-n", "coder-system", "lease", mirrorLease), "spec", "holderIdentity")
 	name, _, _ := strings.Cut(holder, "_")
 	return name
 }
@@ -64,9 +64,9 @@ func scaleOperator(t *testing.T, replicas int) {
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", fmt.Sprintf("--replicas=%d", replicas))
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
 	polltest.Eventually(t, fmt.Sprintf("the operator has %d pods", replicas), func() error {
-		pods, writer := replicaPods(t), writerPod(t)
-		if _, writes := pods[writer]; len(pods) != replicas || !writes {
-			return fmt.Errorf("the pods are %v, and %s writes", pods, writer)
+		pods, leader := replicaPods(t), mirrorLeaderPod(t)
+		if _, writes := pods[leader]; len(pods) != replicas || !writes {
+			return fmt.Errorf("the pods are %v, and %s mirrors", pods, leader)
 		}
 		return podsServe(t)
 	})
@@ -84,7 +84,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{kind: ServiceAccount, name: e2e-reader, namespace: coder}]
 `
 
-// testReplicas removes the writer among three replicas, while clients read, watch and
+// testReplicas removes the leader among three replicas, while clients read, watch and
 // write.
 func testReplicas(t *testing.T) {
 	explain(t, sampleNamespace)
@@ -103,22 +103,22 @@ func testReplicas(t *testing.T) {
 			kubectl(t, "-n", "coder-system", "delete", "pod", pod, "--wait=false")
 		}, afterStop},
 	} {
-		t.Run("the writer is "+c.name, func(t *testing.T) {
-			writer := writerPod(t)
+		t.Run("the leader is "+c.name, func(t *testing.T) {
+			leader := mirrorLeaderPod(t)
 			s := newStream(t)
 			for pod, ip := range replicaPods(t) {
-				if pod != writer {
+				if pod != leader {
 					s.follow(t, direct(pod, ip, token))
 				}
 			}
 			s.follow(t, throughKubernetes(t))
 			s.write(t, 20)
-			// The start of kubectl must not count as time without a writer.
-			s.writeMeanwhile(func() { c.take(t, writer) })
+			// The start of kubectl must not count as time without a leader.
+			s.writeMeanwhile(func() { c.take(t, leader) })
 			s.writeUntil(t, polltest.Timeout())
 			s.end(t, c.within)
 			polltest.Eventually(t, "another replica writes", func() error {
-				if now := writerPod(t); now == writer && c.name != "killed" {
+				if now := mirrorLeaderPod(t); now == leader && c.name != "killed" {
 					return fmt.Errorf("%s does", now)
 				}
 				return nil

@@ -103,7 +103,7 @@ type stream struct {
 	written []int
 	// refused counts the error responses to writes.
 	refused map[string]int
-	// back is the longest time without a successful write since the writer is being removed, and
+	// back is the longest time without a successful write since the leader is being removed, and
 	// good is the time of the last successful write.
 	back time.Duration
 	good time.Time
@@ -322,12 +322,12 @@ func (s *stream) write(t *testing.T, times int) {
 	s.last, _ = valueOf([]byte(body))
 	for range times {
 		if !s.patch() {
-			t.Fatalf("nothing has happened yet, and a write is not carried out: %v", s.refused)
+			t.Fatalf("a write failed before the leader was removed: %v", s.refused)
 		}
 	}
 }
 
-// atLeast is how long a stream continues to write after the loss of the writer, so that the test
+// atLeast is how long a stream continues to write after the loss of the leader, so that the test
 // does not end before the effect of the loss.
 const atLeast = 5 * time.Second
 
@@ -383,7 +383,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 		t.Errorf("nothing could be written for %.2f s, not at most %s", s.back.Seconds(), within)
 	}
 	for _, f := range s.followers {
-		polltest.Eventually(t, "the watch at "+f.name+" has told everything", func() error { return f.told(s.written) })
+		polltest.Eventually(t, "the watch at "+f.name+" has delivered everything", func() error { return f.delivered(s.written) })
 	}
 	s.stop()
 	s.running.Wait()
@@ -391,7 +391,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 		t.Logf("%s: %d reads, the slowest %d ms, %d failed, for at most %.1f s; %d changes seen with %d watches and %d lists; %v",
 			f.name, f.reads, f.slowest.Milliseconds(), f.failed, f.worst.Seconds(), len(f.seen), f.watches, f.lists, f.why)
 		if len(f.problems) > 0 {
-			t.Errorf("the watch at %s told %s", f.name, strings.Join(f.problems, "\n"))
+			t.Errorf("the watch at %s reported %s", f.name, strings.Join(f.problems, "\n"))
 		}
 		switch {
 		case f.failed > 0 && !f.mayFail:
@@ -406,8 +406,8 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 	}
 }
 
-// told returns an error unless the watch has delivered all written values, in order.
-func (f *follower) told(written []int) error {
+// delivered returns an error unless the watch has delivered all written values, in order.
+func (f *follower) delivered(written []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := f.seen

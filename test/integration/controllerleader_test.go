@@ -83,7 +83,7 @@ func madeOnce(t *testing.T, from int64, ns string, by ...*process) {
 		}
 	}
 	if len(made) < 10 {
-		t.Errorf("the audit log tells only of %v", made)
+		t.Errorf("the audit log contains only %v", made)
 	}
 	for object, times := range made {
 		// The first admin's and the operator's own names are in the request's body.
