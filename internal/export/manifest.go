@@ -35,7 +35,7 @@ type manifest struct {
 func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
 	own := func(all map[string]string) map[string]string {
 		out := maps.Clone(all)
-		for _, key := range []string{corev1.LastAppliedConfigAnnotation, aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
+		for _, key := range append(aggregationv1alpha1.ControlPlaneLabels(), corev1.LastAppliedConfigAnnotation) {
 			delete(out, key)
 		}
 		return out

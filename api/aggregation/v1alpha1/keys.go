@@ -8,6 +8,12 @@ const (
 	LabelControlPlaneNamespace = "aggregation.coder.com/control-plane-namespace"
 )
 
+// ControlPlaneLabels returns the labels that the server sets on each object. Clients cannot change
+// them.
+func ControlPlaneLabels() []string {
+	return []string{LabelControlPlaneName, LabelControlPlaneNamespace}
+}
+
 // FinalizerWorkspace is on every workspace. A deleted workspace stays visible until it is gone in
 // Coder.
 const FinalizerWorkspace = "aggregation.coder.com/workspace"

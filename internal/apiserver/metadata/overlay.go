@@ -113,8 +113,9 @@ func Overlay(obj metav1.Object, record *Record) {
 // withoutOwn returns a copy without the labels of the control plane, or nil if nothing is left.
 func withoutOwn(labels map[string]string) map[string]string {
 	kept := maps.Clone(labels)
-	delete(kept, aggregationv1alpha1.LabelControlPlaneName)
-	delete(kept, aggregationv1alpha1.LabelControlPlaneNamespace)
+	for _, label := range aggregationv1alpha1.ControlPlaneLabels() {
+		delete(kept, label)
+	}
 	return nonEmpty(kept)
 }
 

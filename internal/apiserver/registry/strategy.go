@@ -55,12 +55,12 @@ func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	}
 }
 
-// KeepLabels restores the labels that the server sets on each object. A client can neither remove
-// them nor set them on another object. Own are the labels of the current object, if there is one.
-func KeepLabels(obj metav1.Object, own map[string]string) {
+// KeepLabels restores the two control plane labels, which clients cannot change. All other labels
+// are free. current contains the labels of the stored object.
+func KeepLabels(obj metav1.Object, current map[string]string) {
 	labels := obj.GetLabels()
-	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
-		value := own[label]
+	for _, label := range aggregationv1alpha1.ControlPlaneLabels() {
+		value := current[label]
 		if value == "" {
 			delete(labels, label)
 			continue

@@ -27,6 +27,8 @@ const (
 	MinWorkspaceLifetime = time.Minute
 	// MaxWorkspaceLifetime is the maximum lifetime of a token.
 	MaxWorkspaceLifetime = time.Hour
+	// DefaultWorkspaceLifetime is the lifetime of a token if the request has none.
+	DefaultWorkspaceLifetime = MaxWorkspaceLifetime
 	// MaxWorkspaceTokens is the maximum number of valid tokens of a user for one workspace.
 	MaxWorkspaceTokens = 50
 	// shownFor is how long expired tokens are still listed, because the clocks of Coder and of this

@@ -116,7 +116,7 @@ func (r *tokenREST) Create(
 // lifetimeOf returns the requested lifetime of a token.
 func lifetimeOf(name string, spec aggregationv1alpha1.CoderWorkspaceTokenSpec) (time.Duration, error) {
 	if spec.ExpirationSeconds == nil {
-		return usertokens.MaxWorkspaceLifetime, nil
+		return usertokens.DefaultWorkspaceLifetime, nil
 	}
 	least, most := int64(usertokens.MinWorkspaceLifetime/time.Second), int64(usertokens.MaxWorkspaceLifetime/time.Second)
 	if seconds := *spec.ExpirationSeconds; seconds < least || seconds > most {
