@@ -117,7 +117,7 @@ var kindRules = []rule{
 		bad: "key: {name: a b}", good: "key: {name: a_b.c}"},
 	{name: "a key of a reserved name", kinds: []string{provisioner}, at: "spec.key.name", says: `"PSK": is a name that Coder keeps for itself; choose another`,
 		bad: "key: {name: PSK}", good: "key: {name: psk2}"},
-	{name: "a reserved name for key and object", kinds: []string{provisioner}, at: "metadata.name", says: "name the key in spec.key.name",
+	{name: "a reserved name for key and object", kinds: []string{provisioner}, at: "metadata.name", says: "or set spec.key.name",
 		badName: "psk", bad: "{}", goodName: "psk", good: "key: {name: other}"},
 	{name: "a key kept in no Secret", kinds: []string{provisioner}, at: "spec.key.secretName", says: `"A": must be the name of a Secret`,
 		bad: "key: {secretName: A}", good: "key: {secretName: a}"},
