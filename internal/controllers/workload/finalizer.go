@@ -19,10 +19,10 @@ const (
 	// DeletionLimit is the maximum time for which an unreachable Coder, or missing permissions, delay
 	// a deletion. After that, an Event reports what remains.
 	DeletionLimit = time.Minute
-	// DeletionRetry is the time between two passes over an object that is being deleted, and
-	// DeletionTry the timeout of one attempt to delete something in Coder.
+	// DeletionRetry is the time between two passes over an object that is being deleted.
 	DeletionRetry = 5 * time.Second
-	DeletionTry   = 20 * time.Second
+	// DeletionTry is the timeout of one attempt to delete something in Coder.
+	DeletionTry = 20 * time.Second
 )
 
 // DeletionTimeLeft returns the time until DeletionLimit. It is not positive when that time is over.
