@@ -4,9 +4,10 @@
 // Each of them has a Manager whose Ensure runs a pass: it compares the spec with Coder and corrects
 // Coder. A crash at any point of a pass is completed by a later one. This package provides
 //
-//   - Result, which each Manager extends, and Stop, the error that ends a pass before it is Ready. The
-//     steps of the controllers end with the same error. Every other error comes from the Kubernetes
-//     API and is to be retried with backoff.
+//   - Result, which each Manager extends, except that of provisioner keys, whose result is a list of
+//     conditions. Stop is the error that ends a pass before it is Ready. The steps of the controllers
+//     end with the same error. Every other error comes from the Kubernetes API and is to be retried
+//     with backoff.
 //   - Answers, the table with which a package maps the errors of Coder to Stops.
 //   - Cache, the verified responses of Coder, so that a pass that changes nothing makes no request.
 //   - Secrets, which hold what Coder returned only once: a token or a key. Annotations of the Secret
