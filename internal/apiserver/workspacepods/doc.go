@@ -8,7 +8,7 @@
 //
 // Invariants:
 //   - Pods are watched by their label, in each namespace separately, and only while this
-//     replica is the writer. Namespaces without permission to read pods are skipped.
+//     replica is the leader. Namespaces without permission to read pods are skipped.
 //   - The number of watched namespaces is limited. The own namespaces of control planes come first.
 //   - Only the fields of a pod that determine its problem are kept.
 //   - The package makes no requests to Coder. It reports changes to Config.Changed.

@@ -119,7 +119,7 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	groups := w.groups(controlPlane, workspace)
-	// The replica that was the writer before may have seen that the pod was deleted.
+	// The replica that was the leader before may have seen that the pod was deleted.
 	if !w.read(controlPlane) || len(groups) == 0 && shown != nil && shown.Reason == aggregationv1alpha1.ReasonPodGone {
 		return shown
 	}
@@ -139,7 +139,7 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 	return w.since(last.at, last.problem, shown)
 }
 
-// since returns a problem with Lasting. The replica that was the writer before may have seen it
+// since returns a problem with Lasting. The replica that was the leader before may have seen it
 // begin, and has shown that it lasts.
 func (w *Watcher) since(at time.Time, p, shown *Problem) *Problem {
 	lasts := w.config.Clock.Since(at) >= lastingAfter || shown != nil && shown.Reason == p.Reason && shown.Lasting

@@ -7,7 +7,7 @@
 //     long they wait.
 //   - The build of a version takes longer than the request that created it. The intent to
 //     make it active is stored in the record of the template before the version is created,
-//     so it survives a restart, and the next writer continues.
+//     so it survives a restart, and the next leader continues.
 //   - A content consists of files, variables and tags. The name of a version is derived
 //     from its content, or was free when it was requested. So if the response to a creation
 //     is lost, the version is found by its name and not created again. A content that

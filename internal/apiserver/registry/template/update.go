@@ -207,7 +207,7 @@ func (u *updating) release(ctx context.Context) error {
 		return err
 	}
 	u.intent.keepSpec(u.wanted.Spec)
-	// From here on, the version will be created: if this process ends, the next writer does it.
+	// From here on, the version will be created: if this process ends, the next leader does it.
 	if err := u.save(ctx); err != nil {
 		return err
 	}
