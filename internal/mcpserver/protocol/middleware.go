@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -161,19 +160,8 @@ func (s *Server) timeout(req mcp.Request) time.Duration {
 	if !ok {
 		return s.limits.call
 	}
-	timeout := s.limits.call
-	var waits struct {
-		Wait           bool    `json:"wait"`
-		TimeoutSeconds float64 `json:"timeoutSeconds"`
-	}
 	// The tool reports invalid arguments.
-	if err := json.Unmarshal(params.Arguments, &waits); err == nil && (waits.Wait || s.tools[params.Name].Waits) {
-		wait := toolset.DefaultTimeout
-		if waits.TimeoutSeconds > 0 {
-			wait = time.Duration(min(waits.TimeoutSeconds, toolset.MaxTimeout.Seconds()) * float64(time.Second))
-		}
-		timeout += wait
-	}
+	timeout := s.limits.call + toolset.WaitOf(params.Arguments, s.tools[params.Name].Waits)
 	if s.tools[params.Name].Effect == toolset.Destroys && inSession(req) {
 		timeout += s.limits.answer
 	}

@@ -188,6 +188,7 @@ func TestHowLongACallMayTake(t *testing.T) {
 		"one that waits as long":           {"get", `{"wait":true,"timeoutSeconds":60}`, 90 * time.Second},
 		"one that always waits":            {"run", `{}`, 150 * time.Second},
 		"one that always waits as long":    {"run", `{"timeoutSeconds":60}`, 90 * time.Second},
+		"one that waits, in texts":         {"get", `{"wait":"true","timeoutSeconds":"60"}`, 90 * time.Second},
 		"one that waits for a moment":      {"get", `{"wait":true,"timeoutSeconds":1}`, 31 * time.Second},
 		"one that waits too long":          {"get", `{"wait":true,"timeoutSeconds":86400}`, 630 * time.Second},
 		"one that waits far too long":      {"get", `{"wait":true,"timeoutSeconds":1e300}`, 630 * time.Second},

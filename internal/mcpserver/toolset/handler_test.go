@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -76,7 +77,13 @@ func TestWrongArgumentsAreSentences(t *testing.T) {
 		"no flag":                {`{` + namespaced + `,"all":"yes"}`, `argument "all" must be true or false, not "yes"`},
 		"no list":                {`{` + namespaced + `,"ids":{}}`, `argument "ids" must be an array, not {}`},
 		"too long to repeat":     {`{` + namespaced + `,"all":"` + strings.Repeat("é", 100) + `"}`, `argument "all" must be true or false, not "` + strings.Repeat("é", 79) + `…`},
-		"wrong below":            {`{` + namespaced + `,"labels":{"a":1}}`, `arguments are wrong: properties/labels/additionalProperties: type: 1 has type "integer", want "string"`},
+		"wrong below":            {`{` + namespaced + `,"labels":{"a":{"b":1}}}`, `argument "labels.a" must be a string, not {"b":1}`},
+		"null below":             {`{` + namespaced + `,"labels":{"a":null}}`, `argument "labels.a" must be a string, not null`},
+		"wrong in a list":        {`{` + namespaced + `,"ids":["a",["b"]]}`, `argument "ids[1]" must be a string, not ["b"]`},
+		"a list as an object":    {`{` + namespaced + `,"labels":"[1]"}`, `argument "labels" must be an object, not "[1]"`},
+		"a list that is cut":     {`{` + namespaced + `,"ids":"[\"a\","}`, `argument "ids" must be an array, not "[\"a\","`},
+		"a text too long":        {`{` + namespaced + `,"limit":"1e400"}`, `argument "limit" must be an integer, not "1e400"`},
+		"a fraction as a text":   {`{` + namespaced + `,"limit":"1.5"}`, `argument "limit" must be an integer, not 1.5`},
 		"a name too long":        {`{` + namespaced + `,"` + strings.Repeat("a", 100) + `":1}`, `there is no argument "` + strings.Repeat("a", 80) + `…"; there are: namespace, name, phase, limit, replicas, all, ids, labels`},
 		"a list":                 {`[]`, `arguments must be a JSON object`},
 	}
@@ -122,6 +129,37 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 		})
 		if isError {
 			t.Errorf("%s is refused", arguments)
+		}
+	}
+}
+
+// Models send these forms; each has one meaning only.
+func TestArgumentsOfAnotherTypeAreConverted(t *testing.T) {
+	standard := podArguments{Namespace: "coder", Name: "x", Limit: defaultLimit}
+	for arguments, want := range map[string]func(in *podArguments){
+		`"limit":"7"`: func(in *podArguments) { in.Limit = 7 },
+		`"limit":null,"replicas":null,"ids":null`: func(*podArguments) {},
+		`"all":"true"`:                               func(in *podArguments) { in.All = true },
+		`"all":"False"`:                              func(*podArguments) {},
+		`"replicas":"3.0"`:                           func(in *podArguments) { in.Replicas = ptr.To[int32](3) },
+		`"labels":"{\"a\":\"b\",\"c\":1}"`:           func(in *podArguments) { in.Labels = map[string]string{"a": "b", "c": "1"} },
+		`"labels":{"a":1,"b":true,"c":1.50,"d":"e"}`: func(in *podArguments) { in.Labels = map[string]string{"a": "1", "b": "true", "c": "1.50", "d": "e"} },
+		`"labels":{"a":12345678901234567890}`:        func(in *podArguments) { in.Labels = map[string]string{"a": "12345678901234567890"} },
+		`"labels":{"a":"null","b":"[1]"}`:            func(in *podArguments) { in.Labels = map[string]string{"a": "null", "b": "[1]"} },
+		`"ids":"a"`:                                  func(in *podArguments) { in.IDs = []string{"a"} },
+		`"ids":"[\"a\",2]"`:                          func(in *podArguments) { in.IDs = []string{"a", "2"} },
+		`"ids":[1]`:                                  func(in *podArguments) { in.IDs = []string{"1"} },
+	} {
+		wanted := standard
+		want(&wanted)
+		text, isError, _ := ask(t, json.RawMessage(`{"namespace":"coder","name":"x",`+arguments+`}`), func(_ context.Context, _ *Call, in podArguments) (podAnswer, error) {
+			if diff := cmp.Diff(wanted, in); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", arguments, diff)
+			}
+			return podAnswer{}, nil
+		})
+		if isError {
+			t.Errorf("%s is refused: %s", arguments, text)
 		}
 	}
 }

@@ -15,20 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// decode validates the arguments against the schema, applies its defaults and decodes them
-// into in. It also returns all arguments, of which those with the same meaning have the same
-// encoding.
+// decode converts the arguments to the types of the schema where that loses nothing, validates
+// them, applies the defaults and decodes them into in. It also returns all arguments, of which
+// those with the same meaning have the same encoding.
 func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (map[string]any, error) {
 	// Decode into a map first, because encoding/json matches the names of struct fields
 	// regardless of case.
-	var arguments map[string]any
-	if len(raw) > 0 {
-		if err := json.Unmarshal(raw, &arguments); err != nil {
-			return nil, UsageError("arguments must be a JSON object")
-		}
-	}
-	if arguments == nil {
-		arguments = map[string]any{}
+	arguments, err := convertAll(raw, schema.Schema())
+	if err != nil {
+		return nil, UsageError("arguments must be a JSON object")
 	}
 	if err := check(arguments, schema.Schema()); err != nil {
 		return nil, err
@@ -36,7 +31,7 @@ func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (map[strin
 	if err := schema.ApplyDefaults(&arguments); err != nil {
 		return nil, fmt.Errorf("bug: the defaults of a tool: %w", err)
 	}
-	// check covers only the top level; Validate also covers nested values.
+	// check does not cover all constraints; Validate does.
 	if err := schema.Validate(arguments); err != nil {
 		text := scrub(err.Error())
 		return nil, UsageError("arguments are wrong: " + text[strings.LastIndex(text, "/properties/")+1:])
@@ -69,12 +64,39 @@ func check(arguments map[string]any, schema *jsonschema.Schema) error {
 		case property == nil:
 			return UsageError(fmt.Sprintf("there is no argument %q; there are: %s", shorten(name), strings.Join(schema.PropertyOrder, ", ")))
 		}
-		if wanted := wants(property, arguments[name]); wanted != "" {
-			given, err := json.Marshal(arguments[name])
-			if err != nil {
-				return fmt.Errorf("bug: encoding an argument: %w", err)
+		if err := checkValue(name, property, arguments[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkValue checks the value of an argument, and the values below it. path is the name of the
+// argument, followed by a key or an index, for example parameters.cpu.
+func checkValue(path string, property *jsonschema.Schema, value any) error {
+	if wanted := wants(property, value); wanted != "" {
+		given, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("bug: encoding an argument: %w", err)
+		}
+		return UsageError(fmt.Sprintf("argument %q must be %s, not %s", path, wanted, shorten(string(given))))
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			if below := propertyOf(property, key); below != nil {
+				if err := checkValue(path+"."+shorten(key), below, value[key]); err != nil {
+					return err
+				}
 			}
-			return UsageError(fmt.Sprintf("argument %q must be %s, not %s", name, wanted, shorten(string(given))))
+		}
+	case []any:
+		for i := range value {
+			if property.Items != nil {
+				if err := checkValue(fmt.Sprintf("%s[%d]", path, i), property.Items, value[i]); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
