@@ -67,9 +67,9 @@ func newHelmCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.release, "release", "", "name of the release in the cluster; with --values, only the name")
-	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values; again for each further one, or - for standard input")
+	flags.StringArrayVarP(&options.values, "values", "f", nil, "file of values, HelmRelease or Application; again for each further one, or - for standard input")
 	flags.StringVar(&options.releaseSecret, "release-secret", "", "file with the manifest of the Secret in which Helm keeps the release")
-	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner; by default that of the release, or what the values look like")
+	flags.StringVar(&options.chart, "chart", "", "coder or coder-provisioner; by default that of the release, or the one that the values belong to")
 	flags.StringVarP(&options.output, "output", "o", "-", "directory for the manifest, or - for standard output")
 	flags.StringVar(&options.report, "report", "", "file for the report instead of standard error")
 	flags.BoolVar(&options.takeOver, "take-over", false, "hand the running objects over to the operator; needs --release")
@@ -129,6 +129,9 @@ func (o *options) run(ctx context.Context) error {
 		return partial
 	}
 	manifest, report := Convert(source)
+	if len(o.values) > 0 && !report.Understood {
+		return nothingUnderstood(source)
+	}
 	if err := validNames(source, manifest); err != nil {
 		return err
 	}
@@ -140,6 +143,16 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(partial, unread(report))
+}
+
+// nothingUnderstood returns the error for files without a value of the chart. The manifest would
+// contain only defaults.
+func nothingUnderstood(source Source) error {
+	all := []error{fmt.Errorf("nothing in %s is a value of the chart %s; nothing was written", source.Description, source.Chart)}
+	for _, entry := range source.Elsewhere {
+		all = append(all, fmt.Errorf("%s: %s %s", entry.Where, entry.Value, entry.Note))
+	}
+	return errors.Join(all...)
 }
 
 // validNames refuses names that are invalid in Kubernetes. The names become parts of file names and of

@@ -45,7 +45,7 @@ func TestWhatCannotBeReadIsNamedAndTheRestGoesOn(t *testing.T) {
 	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
 	write(t, good, "coder:\n  replicaCount: 2\n  resources: 7\n")
 	write(t, bad, "coder:\n  env: [\n")
-	code, out, errOut := migrate(t, "", "helm", "-n", "team", "-f", bad, "-f", good, "-f", filepath.Join(dir, "none.yaml"))
+	code, out, errOut := migrate(t, "", "helm", "--chart", "coder", "-n", "team", "-f", bad, "-f", good, "-f", filepath.Join(dir, "none.yaml"))
 	if code != cli.ExitPartial || !strings.Contains(out, "replicas: 2") || !strings.Contains(out, "namespace: team") {
 		t.Errorf("exit code %d, manifest\n%s", code, out)
 	}
@@ -82,7 +82,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			code, _, errOut := migrate(t, values, "helm", "-n", "team", "-f", "-", "-o", filepath.Join(root, "a", "b"))
+			code, _, errOut := migrate(t, values, "helm", "--chart", "coder", "-n", "team", "-f", "-", "-o", filepath.Join(root, "a", "b"))
 			if code != cli.ExitFailure || !strings.Contains(errOut, "the name of the CoderControlPlane would be") || strings.Contains(errOut, "\x1b") {
 				t.Errorf("exit code %d, %q", code, errOut)
 			}
@@ -91,7 +91,7 @@ func TestOutputStaysInItsDirectory(t *testing.T) {
 			}
 		})
 	}
-	if code, _, errOut := migrate(t, "", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the name of the release would be "a;b"`) {
+	if code, _, errOut := migrate(t, "coder: {service: {enable: true}}", "helm", "-n", "team", "--release", "a;b", "-f", "-"); code != cli.ExitFailure || !strings.Contains(errOut, `the name of the release would be "a;b"`) {
 		t.Errorf("exit code %d, %s", code, errOut)
 	}
 }

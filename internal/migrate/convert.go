@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -27,6 +28,8 @@ type Source struct {
 	AppVersion string
 	// Values are the user's values, without the defaults of the chart.
 	Values Values
+	// Elsewhere are entries of the report about values that are not in Values.
+	Elsewhere []Entry
 }
 
 // conversion is the state of one conversion.
@@ -59,7 +62,9 @@ func Convert(source Source) (*Manifest, *Report) {
 	for _, path := range source.Values.Leaves(whole) {
 		c.value(special, path, done)
 	}
+	c.report.Understood = slices.ContainsFunc(c.report.Entries, func(entry Entry) bool { return entry.Outcome != Unreadable })
 	c.always()
+	c.report.Entries = append(c.report.Entries, source.Elsewhere...)
 	return c.manifest, c.report
 }
 
@@ -116,7 +121,11 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 		}
 		return
 	}
-	c.tell(path, "", Unreadable, "is not a value of the chart "+c.source.Chart)
+	note := "is not a value of the chart " + c.source.Chart
+	if c.table.covers(path) {
+		note = "is not a mapping; leave it out for the defaults of the chart"
+	}
+	c.tell(path, "", Unreadable, note)
 }
 
 // copied is the converter that copies a value to its only field.
@@ -194,6 +203,12 @@ func (c *conversion) text(path string) string {
 	return text
 }
 
+// textOrDefault returns the default of the chart also if the values remove it or a mapping that
+// contains it.
+func (c *conversion) textOrDefault(path string) string {
+	return cmp.Or(c.text(path), defaults(c.source.Chart).text(path))
+}
+
 func (c *conversion) enabled(path string) bool { return get(c.all, path) == true }
 
 // always sets fields that do not depend on a single value.
@@ -203,12 +218,13 @@ func (c *conversion) always() {
 		c.setImage()
 	}
 	if get(spec, "serviceAccount.name") == nil {
-		set(spec, "serviceAccount.name", c.text("coder.serviceAccount.name"))
+		set(spec, "serviceAccount.name", c.textOrDefault("coder.serviceAccount.name"))
 	}
 	switch c.manifest.Kind {
 	case KindControlPlane:
 		set(spec, "initialAdmin.disabled", true)
 		c.setService()
+		c.requireDatabase()
 	case KindWorkspaceProxy:
 		c.setService()
 		c.completeProxy()

@@ -76,6 +76,15 @@ func (c *conversion) completeProvisioner() {
 	}
 }
 
+// requireDatabase reports that no value names the database.
+func (c *conversion) requireDatabase() {
+	variables, _ := get(c.manifest.Spec, "extraEnv").([]any)
+	_, computed := lastOf(variables)["CODER_PG_CONNECTION_URL"]
+	if get(c.manifest.Spec, "database") == nil && get(c.manifest.Spec, "envFrom") == nil && !computed {
+		c.tell("coder.env", "spec.database", Manual, "CODER_PG_CONNECTION_URL is not in coder.env; set spec.database.secretRef to the Secret with the URL of the database")
+	}
+}
+
 // completeProxy reports required fields of a proxy that the values do not set.
 func (c *conversion) completeProxy() {
 	for _, needed := range []struct{ field, variable string }{

@@ -39,7 +39,7 @@ func (c *conversion) setImage() {
 		c.report.Steps = append(c.report.Steps, fmt.Sprintf(
 			"Neither the values nor the chart say which version of Coder runs. Set it in `spec.image`, which has %s now: a newer version changes the database.", tag))
 	}
-	set(c.manifest.Spec, "image", c.text("coder.image.repo")+":"+tag)
+	set(c.manifest.Spec, "image", c.textOrDefault("coder.image.repo")+":"+tag)
 }
 
 func imagePart(c *conversion, path string, value any) error {

@@ -70,3 +70,13 @@ func (t parityTable) whole(path string) bool {
 	}
 	return true
 }
+
+// covers reports whether a path is a value of the chart: it has a row, or it is below or above one.
+func (t parityTable) covers(path string) bool {
+	for value := range t {
+		if value == path || strings.HasPrefix(path, value+".") && t.whole(value) || strings.HasPrefix(value, path+".") {
+			return true
+		}
+	}
+	return false
+}

@@ -45,6 +45,8 @@ type Report struct {
 	// Object is the resulting object, for example CoderControlPlane coder/coder.
 	Object  string
 	Entries []Entry
+	// Understood reports that at least one of the given values is a value of the chart.
+	Understood bool
 	// Namespace and Secret are the name of the Secret that the user must create before the manifest
 	// works, and Keys the keys to which the manifest refers. Without keys it is not needed.
 	Namespace, Secret string

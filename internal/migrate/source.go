@@ -25,13 +25,13 @@ import (
 
 // source reads the input. A *cli.ExitError lists files that could not be read.
 func (o *options) source(ctx context.Context) (Source, error) {
-	namespace, _, err := o.config.Loader().Namespace()
+	namespace, isGiven, err := o.config.Loader().Namespace()
 	if err != nil && len(o.values) == 0 {
 		return Source{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	switch {
 	case len(o.values) > 0:
-		return o.fromFiles(namespace)
+		return o.fromFiles(namespace, isGiven)
 	case o.releaseSecret != "":
 		raw, err := o.readFile(o.releaseSecret)
 		if err != nil {
@@ -59,30 +59,41 @@ func (o *options) source(ctx context.Context) (Source, error) {
 }
 
 // fromFiles merges values files in order. A file that cannot be read is skipped, unless all of them
-// cannot be read.
-func (o *options) fromFiles(namespace string) (Source, error) {
-	var all Values
+// cannot be read. A given namespace takes precedence over one in a file.
+func (o *options) fromFiles(namespace string, isGiven bool) (Source, error) {
+	source := Source{Description: "the values in " + strings.Join(o.values, ", "), Namespace: namespace}
 	var failed []error
 	for _, name := range o.values {
 		raw, err := o.readFile(name)
-		var set Values
+		var found recognized
 		if err == nil {
-			set, err = ParseValues(shown(name), raw)
+			found, err = recognize(shown(name), raw)
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		all = all.Over(set)
+		source.Values = source.Values.Over(found.values)
+		source.Elsewhere = append(source.Elsewhere, found.elsewhere...)
+		source.Chart, source.Release = cmp.Or(found.chart, source.Chart), cmp.Or(found.release, source.Release)
+		if !isGiven {
+			source.Namespace = cmp.Or(found.namespace, source.Namespace)
+		}
 	}
 	if len(failed) == len(o.values) {
 		return Source{}, errors.Join(failed...)
 	}
-	chart := cmp.Or(o.chart, chartOf(all))
-	source := Source{
-		Description: "the values in " + strings.Join(o.values, ", "),
-		Chart:       chart, Release: cmp.Or(o.release, chart), Namespace: cmp.Or(namespace, "default"), Values: all,
+	values, others, err := source.Values.part()
+	if err != nil {
+		return Source{}, err
 	}
+	source.Values, source.Elsewhere = values, append(source.Elsewhere, others...)
+	if source.Chart = cmp.Or(o.chart, source.Chart); source.Chart == "" {
+		if source.Chart, err = chartOf(values); err != nil {
+			return Source{}, errors.Join(append(failed, err)...)
+		}
+	}
+	source.Release, source.Namespace = cmp.Or(o.release, source.Release, source.Chart), cmp.Or(source.Namespace, "default")
 	if len(failed) > 0 {
 		return source, &cli.ExitError{Code: cli.ExitPartial, Err: errors.Join(failed...)}
 	}
@@ -94,17 +105,6 @@ func shown(file string) string {
 		return "standard input"
 	}
 	return file
-}
-
-// chartOf detects the chart by values that only one of the two has.
-func chartOf(given Values) string {
-	for _, path := range []string{"provisionerDaemon.keySecretName", "provisionerDaemon.keySecretKey", "provisionerDaemon.tags",
-		"provisionerDaemon.terminationGracePeriodSeconds"} {
-		if _, has := given.Get(path); has {
-			return ChartProvisioner
-		}
-	}
-	return ChartCoder
 }
 
 func (o *options) fromRelease(found *helmRelease) (Source, error) {

@@ -1,7 +1,10 @@
 package migrate
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,8 +46,13 @@ func ValuesOf(source string, content map[string]any) Values {
 // line. It does not contain the content.
 func ParseValues(file string, raw []byte) (Values, error) {
 	var document yamlv3.Node
-	if err := yamlv3.Unmarshal(raw, &document); err != nil {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(raw))
+	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		return Values{}, syntaxError(file, err)
+	}
+	var next yamlv3.Node
+	if decoder.Decode(&next) == nil {
+		return Values{}, fmt.Errorf("%s: is the second YAML document, and Helm reads one; write each into a file of its own", Position{file, next.Line})
 	}
 	set := Values{Content: map[string]any{}, places: map[string]Position{"": {File: file, Line: 1}}}
 	if len(document.Content) == 0 {
