@@ -195,6 +195,76 @@ func TestAChangeThatWaitsKeepsItsPerson(t *testing.T) {
 	}
 }
 
+// sizedTemplate has two parameters, and a preset with both.
+const sizedTemplate = `
+data "coder_parameter" "size" {
+  name    = "size"
+  default = "1"
+  mutable = true
+}
+data "coder_parameter" "note" {
+  name    = "note"
+  default = "none"
+  mutable = true
+}
+data "coder_workspace_preset" "big" {
+  name = "big"
+  parameters = {
+    "size" = "4"
+    "note" = "large"
+  }
+}
+`
+
+// TestEveryDifferenceNeedsAPermission checks that a caller who may not change a workspace cannot change what only the record
+// holds either: the parameters and the preset that a manifest sets, and a change that waits for the end of a build.
+func TestEveryDifferenceNeedsAPermission(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	newPeople(t, f)
+	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}}, {match: {userName: "person:nobody"}, nobody: true}]`)
+	f.coder.AddTemplate("coder", "sized", map[string]string{mainTF: sizedTemplate})
+	const name = "coder.bob.dev"
+	if err := f.createAs(t, "person:king", name, map[string]any{
+		"templateName": "sized", "templateVersionPreset": "big", "parameters": []any{map[string]any{"name": "size", "value": "2"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.patch(t, "person:king", name, `{"spec":{"running":false,"parameters":[{"name":"size","value":"4"}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	before := f.workspace(t, name, func(*unstructured.Unstructured) bool { return true })
+	for _, caller := range []string{"person:alice", "person:nobody", "person:carol"} {
+		for what, body := range map[string]string{
+			"removes the parameters":      `{"spec":{"parameters":null}}`,
+			"clears the preset":           `{"spec":{"templateVersionPreset":null}}`,
+			"takes back the stop":         `{"spec":{"running":true}}`,
+			"adds a value that Coder has": `{"spec":{"parameters":[{"name":"size","value":"4"},{"name":"note","value":"large"}]}}`,
+			"does the same with a label":  `{"metadata":{"labels":{"a":"b"}},"spec":{"parameters":null}}`,
+		} {
+			for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+				_, err := f.as(t, caller, workspacesGVR).Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{DryRun: dryRun})
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("%s %s (dry run %v): %v, want 403", caller, what, dryRun, err)
+				}
+			}
+		}
+		manifest := workspaceObject(name, map[string]any{"templateName": "sized"})
+		if _, err := f.as(t, caller, workspacesGVR).Apply(t.Context(), name, manifest, metav1.ApplyOptions{FieldManager: "other", Force: true}); err != nil {
+			t.Errorf("%s applies what is there already: %v", caller, err)
+		}
+	}
+	after := f.workspace(t, name, func(*unstructured.Unstructured) bool { return true })
+	if at(after, "spec") != at(before, "spec") || after.GetGeneration() != before.GetGeneration() {
+		t.Errorf("the spec is %s, was %s", at(after, "spec"), at(before, "spec"))
+	}
+	f.coder.FinishBuilds()
+	f.builds(t, name, "start operator", "stop operator")
+	// Everybody who may change the workspace may remove them.
+	if err := f.patch(t, "person:king", name, `{"spec":{"parameters":null,"templateVersionPreset":null}}`); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAnotherUserTakesOver checks that what a Coder user requested is refused after the user was suspended or deleted in
 // Coder, and that a caller who may delete the workspace can request its deletion again.
 func TestAnotherUserTakesOver(t *testing.T) {

@@ -22,5 +22,8 @@
 //     can resume at any step.
 //   - A deleted workspace keeps the operator's finalizer until it is gone in Coder. The
 //     deletion in Coder starts when only that finalizer is left.
+//   - decide determines what an update means: the difference, the permission and the build. Updates
+//     and dry runs use it. Every difference of the spec is authorized as the caller before anything is
+//     sent or stored, also one that only the record stores.
 //   - A dry run writes nothing.
 package workspace

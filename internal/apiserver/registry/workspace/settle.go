@@ -93,15 +93,12 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 	case n.Change.Refused != "":
 		return n, false, nil
 	}
-	build, err := s.connection.Client.Build(ctx, s.workspace.ID, to.request)
-	if coderd.IsConflict(err) {
-		return n, true, nil
-	}
-	if err != nil {
+	if n, err = s.start(ctx, n, to); err != nil {
 		return n.refuse(s.name, err)
 	}
-	log.FromContext(ctx).Info("Started a build for a pending change of the spec", "workspace", s.name, "transition", to.request.Transition)
-	n.built(build, to)
+	if n.Change == nil {
+		log.FromContext(ctx).Info("Started a build for a pending change of the spec", "workspace", s.name, "transition", to.request.Transition)
+	}
 	return n, true, nil
 }
 

@@ -41,19 +41,11 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
-	is := current.(object)
-	action, shall := takeAction(wanted.(object))
-	d := differenceOf(is.Spec, shall.Spec)
-	action.into(&d)
-	ctx, as, err := k.BeginChange(ctx, is, shall, subjectOf(is.Name, ownerOf(is)), !d.none())
-	if err != nil || d.none() {
-		return err
+	ctx, d, err := k.decide(ctx, current.(object), wanted.(object))
+	if err == nil && d.sends() {
+		err = d.may(ctx)
 	}
-	p, err := k.prepare(ctx, is, shall, d)
-	if err != nil || as == nil {
-		return err
-	}
-	return p.mayLater(ctx)
+	return err
 }
 
 // CheckDelete implements registry.Checker.
@@ -72,22 +64,6 @@ func subjectOf(name, owner string) impersonation.Subject {
 func ownerOf(ws object) string {
 	name, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
 	return cmp.Or(ws.Status.OwnerName, name.Owner)
-}
-
-// permissions returns the permissions that a change requires which is sent to Coder later.
-func (p *prepared) permissions() []coderd.Permission {
-	may := func(action string) coderd.Permission {
-		return coderd.Permission{Resource: info.InCoder, Action: action, ID: p.id}
-	}
-	if p.plan.request.Transition == coderd.TransitionStop {
-		return []coderd.Permission{may("stop"), may("update")}
-	}
-	return []coderd.Permission{may("start"), may("update")}
-}
-
-// mayLater returns an error if Coder would refuse the change later.
-func (p *prepared) mayLater(ctx context.Context) error {
-	return impersonation.May(ctx, p.connection.Client, subjectOf(p.name, ""), p.permissions()...)
 }
 
 // client returns the client for the caller's sessions in a workspace and for reading its logs.
@@ -111,18 +87,18 @@ func maySession(ctx context.Context, ws registry.Found[object], client *coderd.C
 
 // save records the data that Coder cannot store, and returns the record. It retries once if the
 // record was changed concurrently.
-func (k *Kind) save(ctx context.Context, current, wanted object, n notes) (*metadata.Record, error) {
+func (k *Kind) save(ctx context.Context, d *decision) (*metadata.Record, error) {
 	for retried := false; ; retried = true {
-		record := k.RecordOf(current)
+		record := k.RecordOf(d.current)
 		deleted := record.DeletionTimestamp != nil
-		metadata.Keep(wanted, record)
-		if wanted.DeletionGracePeriodSeconds == nil && !deleted {
+		metadata.Keep(d.wanted, record)
+		if d.wanted.DeletionGracePeriodSeconds == nil && !deleted {
 			// The deletion was only started in Coder. If it fails, the workspace stays.
 			record.DeletionTimestamp = nil
 		}
-		saved, err := k.Save(ctx, record, nil, n.stored())
+		saved, err := k.Save(ctx, record, nil, d.notes.stored())
 		if !apierrors.IsConflict(err) || retried {
-			return saved, unrecorded(current.Name, err)
+			return saved, unrecorded(d.name, err)
 		}
 	}
 }

@@ -1,0 +1,174 @@
+package workspace
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// decision is what an update of a workspace means: what differs, as whom it is made, and which build
+// it needs.
+type decision struct {
+	subject
+	difference
+	current, wanted object
+	// as is the Coder user who makes the update. Nil means the operator's account.
+	as *impersonation.As
+	// notes contain the wanted parameters and preset. change is the waiting change with the new one
+	// on top.
+	notes notes
+	// plan is the build for the change. waits reports that the build cannot start now.
+	plan  buildPlan
+	waits bool
+}
+
+// decide reads the data that an update needs from Coder, checks the permissions of the caller, and
+// validates the update. It only reads. The returned context makes the update as the caller's Coder
+// user. Errors are API statuses.
+func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Context, *decision, error) {
+	action, wanted := takeAction(wanted)
+	d := &decision{subject: subject{name: current.Name}, current: current, wanted: wanted, difference: differenceOf(current.Spec, wanted.Spec)}
+	action.into(&d.difference)
+	ctx, err := k.authorize(ctx, d)
+	if err != nil {
+		return ctx, nil, err
+	}
+	if d.notes, err = notesOf(k.RecordOf(current)); err != nil {
+		return ctx, nil, unrecorded(d.name, err)
+	}
+	d.notes.setSpec(wanted.Spec)
+	if registry.Deletes(ctx, current, wanted) {
+		d.notes.delete(d.as)
+	}
+	if !d.change.empty() || d.restart {
+		// Any other update keeps the initiator of a change that waits.
+		d.notes.By = d.as
+	}
+	if !d.change.empty() {
+		if err := k.plan(ctx, d); err != nil {
+			return ctx, nil, fault(d.name, err)
+		}
+	}
+	if d.stores() {
+		err = d.may(ctx)
+	}
+	return ctx, d, err
+}
+
+// authorize determines the Coder user that the caller acts as. Every difference needs a permission,
+// also one that is not sent to Coder. So does the start of a deletion, and a new owner reference,
+// because the garbage collector deletes objects because of owner references.
+func (k *Kind) authorize(ctx context.Context, d *decision) (_ context.Context, err error) {
+	s := subjectOf(d.name, ownerOf(d.current))
+	if ctx, d.as, err = k.BeginChange(ctx, d.current, d.wanted, s, d.differs()); err != nil || !d.differs() {
+		return ctx, err
+	}
+	var id uuid.UUID
+	if d.connection, id, err = k.Locate(ctx, d.current); err != nil {
+		return ctx, err
+	}
+	d.workspace, err = d.connection.Client.Workspace(ctx, id)
+	return ctx, fault(d.name, err)
+}
+
+// plan adds the change to the one that waits, and plans the build for both.
+func (k *Kind) plan(ctx context.Context, d *decision) (err error) {
+	waited := d.notes.waits()
+	if d.notes.Restart > 0 && d.change.Running != nil && !*d.change.Running {
+		d.notes.Restart = 0
+	}
+	d.change = d.change.merge(d.notes.Change)
+	if d.notes.Change == nil || !waited {
+		d.change.Observed = d.current.Status.ObservedGeneration
+	}
+	to := d.subject
+	to.workspace.AutomaticUpdates = d.wanted.Spec.AutomaticUpdates
+	d.plan, err = k.planBuild(ctx, to, d.notes, d.change)
+	d.waits = d.notes.Restart > 0 || d.plan.needed && isActive(d.workspace.LatestBuild)
+	return err
+}
+
+// stores reports whether the update changes data that only the record holds, for which Coder does not
+// check the permission.
+func (d *decision) stores() bool {
+	return d.restart || d.waits || d.removes || d.differs() && !d.plan.needed
+}
+
+// may returns an error if Coder would refuse the update if it received it now.
+func (d *decision) may(ctx context.Context) error {
+	actions := []string{"update"}
+	switch {
+	case d.change.empty() && !d.restart:
+	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
+		actions = []string{"stop", "update"}
+	case !d.workspace.Dormant:
+		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
+		actions = []string{"start", "update"}
+	}
+	var wanted []coderd.Permission
+	for _, action := range actions {
+		wanted = append(wanted, coderd.Permission{Resource: info.InCoder, Action: action, ID: d.workspace.ID})
+	}
+	return impersonation.May(ctx, d.connection.Client, subjectOf(d.name, ""), wanted...)
+}
+
+// difference is the set of changes that a client made to a spec.
+type difference struct {
+	// any reports whether the specs differ at all. removes reports whether the wanted spec omits a
+	// parameter or the preset. It keeps its value in Coder, so only the record changes.
+	any, removes                     bool
+	ttl, autostart, updates, dormant bool
+	// change is the part that requires a build, besides a restart.
+	change  change
+	restart bool
+}
+
+// differenceOf compares the current spec with the wanted one.
+func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
+	d := difference{
+		any:       !equality.Semantic.DeepEqual(was, spec),
+		ttl:       ptr.Deref(was.TTLMillis, 0) != ptr.Deref(spec.TTLMillis, 0),
+		autostart: ptr.Deref(was.AutostartSchedule, "") != ptr.Deref(spec.AutostartSchedule, ""),
+		updates:   spec.AutomaticUpdates != "" && was.AutomaticUpdates != spec.AutomaticUpdates,
+		dormant:   spec.Dormant != nil && !ptr.Equal(was.Dormant, spec.Dormant),
+	}
+	if spec.Running != nil && !ptr.Equal(was.Running, spec.Running) {
+		d.change.Running = ptr.To(*spec.Running)
+	}
+	if spec.TemplateVersionID != "" && spec.TemplateVersionID != was.TemplateVersionID {
+		d.change.Version = spec.TemplateVersionID
+	}
+	if spec.TemplateVersionPreset != "" && spec.TemplateVersionPreset != was.TemplateVersionPreset {
+		d.change.Preset = ptr.To(spec.TemplateVersionPreset)
+	}
+	d.removes = was.TemplateVersionPreset != "" && spec.TemplateVersionPreset == "" ||
+		slices.ContainsFunc(was.Parameters, func(p aggregationv1alpha1.WorkspaceParameter) bool {
+			return !slices.ContainsFunc(spec.Parameters, func(q aggregationv1alpha1.WorkspaceParameter) bool { return q.Name == p.Name })
+		})
+	shown := map[string]string{}
+	for _, p := range was.Parameters {
+		shown[p.Name] = p.Value
+	}
+	for _, p := range spec.Parameters {
+		if v, ok := shown[p.Name]; !ok || v != p.Value {
+			d.change.Parameters = append(d.change.Parameters, value{p.Name, p.Value})
+		}
+	}
+	return d
+}
+
+// differs reports whether the update is one of the spec, and not only of the metadata.
+func (d difference) differs() bool { return d.any || d.sends() }
+
+// sends reports whether something has to be sent to Coder.
+func (d difference) sends() bool {
+	return d.ttl || d.autostart || d.updates || d.dormant || d.restart || !d.change.empty()
+}
