@@ -62,7 +62,7 @@ type Actors struct {
 type userKey struct {
 	controlPlane types.NamespacedName
 	uid          types.UID
-	// name is "name:", "email:", "id:" or "owner:", followed by the key of the lookup.
+	// name is "name:", "email:" or "id:", followed by the key of the lookup.
 	name string
 }
 
@@ -88,14 +88,22 @@ type As struct {
 type Subject struct {
 	Resource schema.GroupResource
 	Name     string
-	// Owner is the username of the workspace's owner. It is empty for a template.
-	Owner string
+	// Owner is the owner of the workspace. It is nil for a template.
+	Owner *Owner
 	// Deletes is true if the subject is to be deleted.
 	Deletes bool
 	// IsUser is true if the subject is the Coder user Owner itself. Grants are the roles that the
 	// user gets. A role in an organization has the form <organization>/<role>.
 	IsUser bool
 	Grants []string
+}
+
+// Owner is the Coder user of a Subject, as Coder reports it for this change, and not as an object shows
+// it: users are renamed. It is empty if Coder cannot be asked now.
+type Owner struct {
+	// ID is zero if Coder has no such user.
+	ID       uuid.UUID
+	Username string
 }
 
 func (s Subject) forbidden(format string, args ...any) error {
@@ -229,17 +237,17 @@ func (a *Actors) session(ctx context.Context, connection connections.Connection,
 // mayUnmapped checks the impersonate permission of an unmapped caller.
 func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	unmapped := fmt.Sprintf("no rule of spec.identity.rules of CoderControlPlane %s matches you", connection.ControlPlane)
-	if s.Owner == "" || s.IsUser {
+	if s.Owner == nil || s.IsUser {
 		err := a.require(ctx, caller, connection, s, subresourceOperator, connection.ControlPlane.Name, unmapped)
-		if err != nil || s.Owner == "" {
+		if err != nil || s.Owner == nil {
 			return err
 		}
 	}
 	if err := a.mayGrant(ctx, connection, caller, s); err != nil {
 		return err
 	}
-	if err := a.require(ctx, caller, connection, s, "", s.Owner, unmapped); err != nil {
-		return err
+	if err := a.require(ctx, caller, connection, s, "", s.Owner.Username, unmapped); err != nil {
+		return s.ifKnown(connection, err)
 	}
 	return a.mayForOwner(ctx, connection, caller, s, unmapped)
 }
@@ -257,21 +265,37 @@ func (a *Actors) mayOperate(ctx context.Context, connection connections.Connecti
 // reason why the operator's account is used.
 func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject, because string) error {
 	// A caller with the permission for Owners needs no lookup in Coder.
-	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", because, s.Owner))
-	if !apierrors.IsForbidden(refused) {
+	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner.Username, fmt.Sprintf("%s, and user %q is an Owner in Coder", because, s.Owner.Username))
+	switch {
+	case !apierrors.IsForbidden(refused):
+		return refused
+	case *s.Owner == (Owner{}):
+		return s.ifKnown(connection, refused)
+	case s.Owner.ID == uuid.Nil && s.IsUser:
+		// A new user has no roles but those that mayGrant and mayOperate check.
+		return nil
+	case s.Owner.ID == uuid.Nil:
+		return s.forbidden("there is no user %q in Coder", s.Owner.Username)
+	}
+	// The roles are not cached, and not looked up by a name: either would be those of another user after a rename.
+	owner, err := connection.Client.UserByName(ctx, s.Owner.ID.String())
+	switch {
+	case err == nil && !owner.IsOwner():
+		return nil
+	case err == nil, coderd.IsNotFound(err):
 		return refused
 	}
-	if connection.Client == nil {
-		return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available, so it cannot be checked whether user %q is an Owner", connection.ControlPlane, s.Owner), 0)
+	return s.status(err)
+}
+
+// ifKnown returns 503 instead of a refusal if Coder cannot be asked who the owner is. Only callers with
+// the permission for all users need not wait.
+func (s Subject) ifKnown(connection connections.Connection, refused error) error {
+	if !apierrors.IsForbidden(refused) || *s.Owner != (Owner{}) {
+		return refused
 	}
-	owner, err := a.known(connection, "owner:"+s.Owner, func() (coderd.User, error) { return connection.Client.UserByName(ctx, s.Owner) })
-	switch {
-	case coderd.IsNotFound(err) || err == nil && !owner.IsOwner():
-		return nil
-	case err != nil:
-		return s.status(err)
-	}
-	return refused
+	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available, so it cannot be checked whose %s this is: try again later (%v)",
+		connection.ControlPlane, strings.TrimSuffix(s.Resource.Resource, "s"), refused), 0)
 }
 
 // mayGrant checks the permissions of a caller who assigns roles with the operator's account: the
@@ -287,11 +311,11 @@ func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection
 	}
 	// An empty name means all users.
 	return a.require(ctx, caller, connection, s, "", "",
-		fmt.Sprintf("user %q would get the roles %s, which have permissions on other users", s.Owner, strings.Join(s.Grants, ", ")))
+		fmt.Sprintf("user %q would get the roles %s, which have permissions on other users", s.Owner.Username, strings.Join(s.Grants, ", ")))
 }
 
 func (a *Actors) mayMakeOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
-	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("user %q would become an Owner in Coder", s.Owner))
+	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner.Username, fmt.Sprintf("user %q would become an Owner in Coder", s.Owner.Username))
 }
 
 // roleOwner is the role that may do everything in Coder.

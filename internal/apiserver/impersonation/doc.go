@@ -7,6 +7,9 @@
 //     users. Decide makes no requests to Kubernetes or Coder.
 //   - A caller that is mapped to a Coder user acts as that user or is refused. An error with that
 //     user never falls back to the operator's account.
+//   - The owner of an object is authorized by the ID, the name and the roles that Coder reports for
+//     the change, never by those that an object shows, because users are renamed. If Coder has no such
+//     user, the change is refused. A new user is authorized by its roles.
 //   - Every refusal is 403 Forbidden. Its message names the missing permission and who can
 //     change it.
 package impersonation

@@ -178,39 +178,45 @@ func (b *Base[T]) RecordOf(obj T) *metadata.Record {
 	return &metadata.Record{ControlPlane: controlPlane, Kind: b.Kind, Name: obj.GetName(), UID: obj.GetUID()}
 }
 
-// BeginCreate returns the connection for a new object, and determines the Coder user that the
-// caller acts as to create it. Errors are API statuses.
-func (b *Base[T]) BeginCreate(ctx context.Context, obj T, s impersonation.Subject) (context.Context, *impersonation.As, connections.Connection, error) {
+// LocateNew returns the connection for a new object. Errors are API statuses.
+func (b *Base[T]) LocateNew(ctx context.Context, obj T) (connections.Connection, error) {
 	name, err := b.ParseName(obj.GetName())
 	if err != nil {
-		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
+		return connections.Connection{}, b.Invalid(obj.GetName(), field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), err.Error()))
 	}
 	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), name.Prefix)
+	if err == nil && connection == nil {
+		err = b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), name.Prefix))
+	}
 	if err != nil {
-		return ctx, nil, connections.Connection{}, err
+		return connections.Connection{}, err
 	}
-	if connection == nil {
-		return ctx, nil, connections.Connection{}, b.Invalid(obj.GetName(), NoControlPlane(obj.GetNamespace(), name.Prefix))
-	}
-	ctx, as, err := b.Actors.Begin(ctx, *connection, s)
-	return ctx, as, *connection, err
+	return *connection, nil
 }
 
-// BeginChange determines the Coder user that the caller acts as to change an object. inCoder is true
-// if the change is sent to Coder. Any other change needs no user, with two exceptions: the start of
-// a deletion, and a new owner reference, because the garbage collector deletes objects because of
-// owner references.
-func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject, inCoder bool) (context.Context, *impersonation.As, error) {
-	deletes, addsOwner := Deletes(ctx, was, wanted), AddsOwner(was, wanted)
-	if !inCoder && !deletes && !addsOwner {
+// BeginChange determines the Coder user that the caller acts as to change the metadata of an object.
+// Only two changes need a user: the start of a deletion, and a new owner reference, because the
+// garbage collector deletes objects because of owner references.
+func (b *Base[T]) BeginChange(ctx context.Context, was, wanted T, s impersonation.Subject) (context.Context, *impersonation.As, error) {
+	deletes := Deletes(ctx, was, wanted)
+	if !deletes && !AddsOwner(was, wanted) {
 		return ctx, nil, nil
 	}
 	connection, id, err := b.LocateToChange(ctx, was, deletes)
 	if err != nil {
 		return ctx, nil, err
 	}
-	// The garbage collector never adds owner references.
-	s.Deletes = deletes
+	return b.BeginAt(ctx, connection, id, was, wanted, s)
+}
+
+// BeginAt determines the Coder user that the caller acts as to change an object that was located. It
+// also checks the permission for a change of BeginChange.
+func (b *Base[T]) BeginAt(
+	ctx context.Context, connection connections.Connection, id uuid.UUID, was, wanted T, s impersonation.Subject,
+) (context.Context, *impersonation.As, error) {
+	deletes, addsOwner := Deletes(ctx, was, wanted), AddsOwner(was, wanted)
+	// The garbage collector never changes anything else.
+	s.Deletes = deletes && !addsOwner && equality.Semantic.DeepEqual(b.Spec(was), b.Spec(wanted))
 	ctx, as, err := b.Actors.Begin(ctx, connection, s)
 	if err == nil && as != nil && (deletes || addsOwner) {
 		err = b.MayDelete(ctx, connection, s, id)

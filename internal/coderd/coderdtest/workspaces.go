@@ -173,6 +173,9 @@ func (r *request) positive(name string) int {
 
 func (s *Server) postWorkspace(r *request) {
 	owner := s.userNamed(r.PathValue("user"))
+	if id, err := uuid.Parse(r.PathValue("user")); err == nil {
+		owner = s.index.users[id]
+	}
 	if owner == nil {
 		owner = s.pathUser(r)
 	}

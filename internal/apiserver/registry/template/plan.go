@@ -41,7 +41,11 @@ func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 // beginCreate determines the Coder user that the caller acts as to create a template, and plans the
 // creation. It returns an error if Coder would refuse the template, before files are uploaded.
 func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *impersonation.As, plan, error) {
-	ctx, as, connection, err := k.BeginCreate(ctx, tmpl, subjectOf(tmpl.Name))
+	connection, err := k.LocateNew(ctx, tmpl)
+	if err != nil {
+		return ctx, nil, plan{}, err
+	}
+	ctx, as, err := k.Actors.Begin(ctx, connection, subjectOf(tmpl.Name))
 	if err != nil {
 		return ctx, as, plan{}, err
 	}
@@ -55,7 +59,7 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl object) (context.Context, *
 }
 
 func (k *Kind) planCreate(ctx context.Context, connection connections.Connection, tmpl object) (plan, error) {
-	// BeginCreate has checked the name.
+	// LocateNew has checked the name.
 	name, _ := metadata.ParseTemplateName(tmpl.Name)
 	organization, err := registry.Organization(ctx, connection, tmpl.Spec.Organization, name.Organization)
 	if err != nil {

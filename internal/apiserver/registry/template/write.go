@@ -52,7 +52,7 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
 	was, tmpl := current.(object), wanted.(object)
 	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
-		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name), false)
+		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name))
 		return err
 	}
 	connection, id, err := k.Locate(ctx, was)
@@ -105,7 +105,7 @@ func sameSource(was, tmpl object) bool {
 // updateMetadata stores the metadata in the record. It changes nothing in Coder. If the
 // caller needs no Coder user, it also works while Coder is unreachable.
 func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, error) {
-	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name), false)
+	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name))
 	if err != nil {
 		return nil, err
 	}

@@ -32,31 +32,32 @@ type creation struct {
 
 // planCreate reads the data that a creation needs from Coder, and validates it. It only reads.
 func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error) {
-	// BeginCreate returns the error of a name that is not valid.
+	// LocateNew returns the error of a name that is not valid.
 	name, _ := metadata.ParseUserName(u.Name)
 	p.username = name.Name
-	s := subjectOf(u.Name, name.Name)
-	s.Grants = settingsOf(u.Spec, every).allRoles()
-	if p.ctx, p.as, p.connection, err = k.BeginCreate(ctx, u, s); err != nil {
+	if p.connection, err = k.LocateNew(ctx, u); err != nil {
 		return p, err
 	}
 	client := p.connection.Client
+	existing, err := client.UserByName(ctx, p.username)
+	switch {
+	case err == nil:
+		p.existing = &existing
+	case !coderd.IsNotFound(err):
+		return p, err
+	}
+	s := subjectOf(u.Name, coderd.User{ID: existing.ID, Username: p.username})
+	s.Grants = settingsOf(u.Spec, every).allRoles()
+	if p.ctx, p.as, err = k.Actors.Begin(ctx, p.connection, s); err != nil {
+		return p, err
+	}
 	if err := impersonation.May(p.ctx, client, s, coderd.Permission{Resource: coderd.ResourceUser, Action: "create"}); err != nil {
 		return p, err
 	}
 	if p.organizations, err = client.Organizations(ctx); err != nil {
 		return p, err
 	}
-	if _, err := find(p.organizations, u.Spec.Organizations); err != nil {
-		return p, err
-	}
-	existing, err := client.UserByName(ctx, name.Name)
-	switch {
-	case coderd.IsNotFound(err):
-		return p, nil
-	case err == nil:
-		p.existing = &existing
-	}
+	_, err = find(p.organizations, u.Spec.Organizations)
 	return p, err
 }
 
@@ -78,7 +79,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if p.existing != nil && (!retried || !strings.EqualFold(p.existing.Email, wanted.Spec.Email)) {
 		return nil, apierrors.NewAlreadyExists(resource, wanted.Name)
 	}
-	in := intent{Owned: ownedFields(wanted), By: p.as, PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy, Email: wanted.Spec.Email}
+	in := intent{Owned: ownedFields(wanted), By: setters(nil).with(settingNames(), p.as), PasswordFrom: wanted.Spec.PasswordFrom, ReclaimPolicy: wanted.Spec.ReclaimPolicy, Email: wanted.Spec.Email}
 	if record, err = k.Save(ctx, record, wanted, in.stored()); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -34,15 +35,62 @@ type intent struct {
 	// PasswordFrom and ReclaimPolicy are those of the spec.
 	PasswordFrom  *aggregationv1alpha1.CoderUserPasswordSource `json:"passwordFrom,omitempty"`
 	ReclaimPolicy string                                       `json:"reclaimPolicy,omitempty"`
-	// By is the Coder user who set the owned fields, DeletedBy the one who requested the deletion.
+	// By are the Coder users who set the owned fields, DeletedBy the one who requested the deletion.
 	// Corrections and the deletion are made as these users.
-	By        *impersonation.As `json:"by,omitempty"`
+	By        setters           `json:"by,omitempty"`
 	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
 	// Email is the address of a user that is being created.
 	Email string `json:"email,omitempty"`
 	// Refusals are the owned fields that Coder does not accept.
 	Refusals map[string]refused `json:"refusals,omitempty"`
 }
+
+// setters maps owned fields to the Coder users who set them. Fields without one were set with the
+// operator's account.
+type setters []setter
+
+type setter struct {
+	// Field is empty in a record of an earlier version, which has one user for all fields.
+	Field string            `json:"field,omitempty"`
+	As    *impersonation.As `json:"as,omitempty"`
+}
+
+// UnmarshalJSON also reads the single user of a record of an earlier version.
+func (s *setters) UnmarshalJSON(data []byte) error {
+	if !bytes.HasPrefix(data, []byte("{")) {
+		return json.Unmarshal(data, (*[]setter)(s))
+	}
+	*s = setters{{}}
+	return json.Unmarshal(data, &(*s)[0].As)
+}
+
+// of returns the user who set a field.
+func (s setters) of(field string) *impersonation.As {
+	for _, set := range s {
+		if set.Field == field || set.Field == "" {
+			return set.As
+		}
+	}
+	return nil
+}
+
+// with returns the setters after a user has set some fields.
+func (s setters) with(fields []string, as *impersonation.As) setters {
+	var out setters
+	for _, field := range settingNames() {
+		set := s.of(field)
+		if slices.Contains(fields, field) {
+			set = as
+		}
+		if set != nil {
+			out = append(out, setter{field, set})
+		}
+	}
+	return out
+}
+
+// settingNames returns the names of the fields in settings.
+func settingNames() []string { return []string{"fullName", "organizations", "roles", "suspended"} }
 
 // refused is the reason why Coder does not accept a field, and when it was asked last.
 type refused struct {
@@ -100,7 +148,13 @@ func settingsOf(spec aggregationv1alpha1.CoderUserSpec, choose func(name string)
 
 // ownedFields returns the fields that any manifest owns.
 func ownedFields(u *aggregationv1alpha1.CoderUser) settings {
-	names := map[string]bool{}
+	managers := managersOf(u)
+	return settingsOf(u.Spec, func(name string) bool { return len(managers[name]) > 0 })
+}
+
+// managersOf returns the managers that own each field of the spec.
+func managersOf(u *aggregationv1alpha1.CoderUser) map[string][]string {
+	out := map[string][]string{}
 	for _, entry := range u.ManagedFields {
 		if entry.FieldsV1 == nil || entry.Subresource != "" {
 			continue
@@ -113,10 +167,14 @@ func ownedFields(u *aggregationv1alpha1.CoderUser) settings {
 			continue
 		}
 		for name := range set.Spec {
-			names[strings.TrimPrefix(name, "f:")] = true
+			name = strings.TrimPrefix(name, "f:")
+			out[name] = append(out[name], entry.Manager+" "+string(entry.Operation))
 		}
 	}
-	return settingsOf(u.Spec, func(name string) bool { return names[name] })
+	for _, managers := range out {
+		slices.Sort(managers)
+	}
+	return out
 }
 
 // changed returns the fields that an update changes.

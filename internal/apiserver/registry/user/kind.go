@@ -125,9 +125,10 @@ func row(u object, ages registry.Ages) []any {
 	}
 }
 
-// subjectOf returns the impersonation.Subject of a user. Owner is its current username in Coder.
-func subjectOf(name, owner string) impersonation.Subject {
-	return impersonation.Subject{Resource: resource, Name: name, Owner: owner, IsUser: true}
+// subjectOf returns the impersonation.Subject of a user. u is the user as Coder reports it for this
+// change. It has no ID if it is to be created, and is empty if Coder cannot be asked.
+func subjectOf(name string, u coderd.User) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name, Owner: &impersonation.Owner{ID: u.ID, Username: u.Username}, IsUser: true}
 }
 
 // isRefusal reports whether the same request would be refused again.

@@ -37,7 +37,7 @@ func (k *Kind) Settle(
 	if err != nil || record == nil {
 		return false, err
 	}
-	s := subjectOf(record.Name, item.Username)
+	s := subjectOf(record.Name, item)
 	if record.DeletionDue() {
 		if ctx, err = k.Actors.Later(ctx, connection, in.DeletedBy, s); err == nil {
 			err = reclaim(ctx, connection.Client, item.ID, in.ReclaimPolicy)
@@ -48,7 +48,7 @@ func (k *Kind) Settle(
 		return true, k.Records.Delete(ctx, record)
 	}
 	lately := func(name string) bool { return k.Clock.Since(in.Refusals[name].At.Time) < refusedFor }
-	drifted := k.drift(ctx, connection, item, in)
+	drifted := k.drift(ctx, connection, item, in.Owned)
 	switch {
 	case len(drifted) == 0 && len(in.Refusals) > 0:
 		in.Refusals = nil
@@ -62,10 +62,9 @@ func (k *Kind) Settle(
 	if err != nil {
 		return true, err
 	}
-	if drifted = k.drift(ctx, connection, now, in); len(drifted) == 0 {
+	if drifted = k.drift(ctx, connection, now, in.Owned); len(drifted) == 0 {
 		return true, nil
 	}
-	as, noActor := k.Actors.Later(ctx, connection, in.By, s)
 	refusals := map[string]refused{}
 	for _, name := range drifted {
 		if lately(name) {
@@ -73,7 +72,7 @@ func (k *Kind) Settle(
 			continue
 		}
 		// A field that Coder refuses does not prevent the correction of the others.
-		problem := noActor
+		as, problem := k.Actors.Later(ctx, connection, in.By.of(name), s)
 		if problem == nil {
 			problem = converge(as, connection.Client, now, in.Owned.only(name))
 		}
@@ -95,11 +94,11 @@ func (k *Kind) Settle(
 	return true, err
 }
 
-func (k *Kind) drift(ctx context.Context, connection connections.Connection, item coderd.User, in intent) []string {
-	if in.Owned == (settings{}) {
+func (k *Kind) drift(ctx context.Context, connection connections.Connection, item coderd.User, wanted settings) []string {
+	if wanted == (settings{}) {
 		return nil
 	}
-	return drift(in.Owned, aggregationv1alpha1.CoderUserStatus{
+	return drift(wanted, aggregationv1alpha1.CoderUserStatus{
 		FullName: item.Name, State: item.Status, Roles: item.Roles, Organizations: k.members.of(ctx, connection, item),
 	})
 }

@@ -38,7 +38,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if err != nil {
 		return nil, unrecorded(wanted.Name, err)
 	}
-	w, err := p.connection.Client.CreateWorkspace(ctx, p.name.Owner, p.request)
+	w, err := p.connection.Client.CreateWorkspace(ctx, p.owner.ID.String(), p.request)
 	if err != nil {
 		// The workspace that has the name may be the result of an earlier attempt.
 		if !retried || !coderd.IsConflict(err) {
@@ -103,42 +103,45 @@ type plan struct {
 // beginCreate determines the Coder user that the caller acts as to create a workspace, and plans the
 // creation: it reads the data that it needs from Coder. Errors are API statuses.
 func (k *Kind) beginCreate(ctx context.Context, ws object) (_ context.Context, as *impersonation.As, p plan, err error) {
-	// BeginCreate returns the error of a name that is not valid.
+	// LocateNew returns the error of a name that is not valid.
 	p.name, _ = metadata.ParseWorkspaceName(ws.Name)
-	if ctx, as, p.connection, err = k.BeginCreate(ctx, ws, subjectOf(ws.Name, p.name.Owner)); err != nil {
+	if p.connection, err = k.LocateNew(ctx, ws); err != nil {
+		return ctx, nil, p, err
+	}
+	if p.owner, err = p.connection.Client.UserByName(ctx, p.name.Owner); err != nil && !coderd.IsNotFound(err) {
+		return ctx, nil, p, fault(ws.Name, err)
+	}
+	s := subjectOf(ws.Name, coderd.Workspace{OwnerID: p.owner.ID, OwnerName: p.name.Owner})
+	if ctx, as, err = k.Actors.Begin(ctx, p.connection, s); err != nil {
 		return ctx, nil, p, err
 	}
 	p.organization, err = registry.Organization(ctx, p.connection, ws.Spec.Organization, p.name.Organization)
 	if err != nil {
 		return ctx, nil, p, fault(ws.Name, err)
 	}
-	if p.owner, err = checkOwner(ctx, p, ws.Name); err != nil {
+	if err = checkOwner(ctx, p, ws.Name); err != nil {
 		return ctx, nil, p, err
 	}
 	p.request, err = newRequest(ctx, p, ws)
 	return ctx, as, p, err
 }
 
-// checkOwner returns the owner. The owner must exist and must not have a workspace of this name.
-func checkOwner(ctx context.Context, p plan, name string) (coderd.User, error) {
-	client := p.connection.Client
-	owner, err := client.UserByName(ctx, p.name.Owner)
-	if coderd.IsNotFound(err) || err == nil && !strings.EqualFold(owner.Username, p.name.Owner) {
-		return owner, invalid(name, field.Invalid(namePath, name, fmt.Sprintf("there is no user %q in Coder", p.name.Owner)))
+// checkOwner returns an error if the owner does not exist, or has a workspace of this name.
+func checkOwner(ctx context.Context, p plan, name string) error {
+	// Coder also accepts ids as names.
+	if !strings.EqualFold(p.owner.Username, p.name.Owner) {
+		return invalid(name, field.Invalid(namePath, name, fmt.Sprintf("there is no user %q in Coder", p.name.Owner)))
 	}
-	if err != nil {
-		return owner, fault(name, err)
-	}
-	existing, err := client.WorkspaceByName(ctx, p.name.Owner, p.name.Name)
+	existing, err := p.connection.Client.WorkspaceByName(ctx, p.name.Owner, p.name.Name)
 	switch {
 	case coderd.IsNotFound(err) || err == nil && existing.LatestBuild.Status == statusDeleted:
-		return owner, nil
+		return nil
 	case err != nil:
-		return owner, fault(name, err)
+		return fault(name, err)
 	case strings.EqualFold(existing.OrganizationName, p.name.Organization):
-		return owner, apierrors.NewAlreadyExists(resource, name)
+		return apierrors.NewAlreadyExists(resource, name)
 	default:
-		return owner, invalid(name, field.Invalid(namePath, name, fmt.Sprintf(
+		return invalid(name, field.Invalid(namePath, name, fmt.Sprintf(
 			"user %q already has a workspace %q, in organization %q; the names of a user's workspaces must be unique",
 			p.name.Owner, p.name.Name, existing.OrganizationName)))
 	}

@@ -66,17 +66,25 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 // authorize determines the Coder user that the caller acts as. Every difference needs a permission,
 // also one that is not sent to Coder. So does the start of a deletion, and a new owner reference,
 // because the garbage collector deletes objects because of owner references.
-func (k *Kind) authorize(ctx context.Context, d *decision) (_ context.Context, err error) {
-	s := subjectOf(d.name, ownerOf(d.current))
-	if ctx, d.as, err = k.BeginChange(ctx, d.current, d.wanted, s, d.differs()); err != nil || !d.differs() {
-		return ctx, err
+func (k *Kind) authorize(ctx context.Context, d *decision) (context.Context, error) {
+	deletes := registry.Deletes(ctx, d.current, d.wanted)
+	if !d.differs() && !deletes && !registry.AddsOwner(d.current, d.wanted) {
+		return ctx, nil
 	}
+	// A deletion is recorded even if Coder cannot be asked now.
+	recordable := deletes && !d.differs()
 	var id uuid.UUID
-	if d.connection, id, err = k.Locate(ctx, d.current); err != nil {
+	var err error
+	if d.connection, id, err = k.LocateToChange(ctx, d.current, recordable); err != nil {
 		return ctx, err
 	}
-	d.workspace, err = d.connection.Client.Workspace(ctx, id)
-	return ctx, fault(d.name, err)
+	if d.connection.Client != nil {
+		if d.workspace, err = d.connection.Client.Workspace(ctx, id); err != nil && !recordable {
+			return ctx, fault(d.name, err)
+		}
+	}
+	ctx, d.as, err = k.BeginAt(ctx, d.connection, id, d.current, d.wanted, subjectOf(d.name, d.workspace))
+	return ctx, err
 }
 
 // plan adds the change to the one that waits, and plans the build for both.
@@ -117,7 +125,7 @@ func (d *decision) may(ctx context.Context) error {
 	for _, action := range actions {
 		wanted = append(wanted, coderd.Permission{Resource: info.InCoder, Action: action, ID: d.workspace.ID})
 	}
-	return impersonation.May(ctx, d.connection.Client, subjectOf(d.name, ""), wanted...)
+	return impersonation.May(ctx, d.connection.Client, subjectOf(d.name, d.workspace), wanted...)
 }
 
 // difference is the set of changes that a client made to a spec.

@@ -41,7 +41,7 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(deletionBackoff(n.Failed.Times))) {
 		return n, false, nil
 	}
-	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, ""))
+	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, s.workspace))
 	if err == nil {
 		_, err = s.connection.Client.Build(ctx, s.workspace.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete})
 	}

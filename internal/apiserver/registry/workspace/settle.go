@@ -47,7 +47,7 @@ func (k *Kind) Settle(
 
 // settleAs applies the waiting changes in Coder as the user who requested them.
 func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, error) {
-	ctx, err := k.Actors.Later(ctx, s.connection, n.By, subjectOf(s.name, ""))
+	ctx, err := k.Actors.Later(ctx, s.connection, n.By, subjectOf(s.name, s.workspace))
 	if err == nil {
 		return k.settleBuild(ctx, s, n)
 	}

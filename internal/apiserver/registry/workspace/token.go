@@ -147,7 +147,7 @@ func tokenUser(ctx context.Context, t registry.Found[object], actors *impersonat
 		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New(
 			"the workspace is dormant, so tokens cannot access it: set spec.dormant to false, or call kubectl coder start"))
 	}
-	s := subjectOf(name, w.OwnerName)
+	s := subjectOf(name, w)
 	ctx, as, err := actors.Begin(ctx, t.Connection, s)
 	if err != nil {
 		return ctx, coderd.User{}, err
@@ -234,8 +234,11 @@ func (r *tokenREST) Delete(
 			return nil, false, err
 		}
 	}
-	ctx, _, err = r.kind.Actors.Begin(ctx, t.Connection, subjectOf(name, ownerOf(t.Object)))
+	w, err := t.Connection.Client.Workspace(ctx, t.ID)
 	if err != nil {
+		return nil, false, fault(name, err)
+	}
+	if ctx, _, err = r.kind.Actors.Begin(ctx, t.Connection, subjectOf(name, w)); err != nil {
 		return nil, false, err
 	}
 	tokens, err := r.kind.tokens.List(ctx, t.Connection.Client, t.ID)

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -34,7 +33,7 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return impersonation.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
+	return impersonation.May(ctx, p.connection.Client, subjectOf(ws.Name, coderd.Workspace{}), coderd.Permission{
 		Resource: k.InCoder, Action: "create", Owner: p.owner.ID, Organization: p.organization.ID,
 	})
 }
@@ -54,21 +53,15 @@ func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 	return k.CheckUpdate(ctx, k.Deleted(ws), ws)
 }
 
-// subjectOf returns the impersonation.Subject of a workspace that a caller wants to change. Owner is the
-// current username of its owner in Coder.
-func subjectOf(name, owner string) impersonation.Subject {
-	return impersonation.Subject{Resource: resource, Name: name, Owner: owner}
-}
-
-// ownerOf returns the username of the owner of an object.
-func ownerOf(ws object) string {
-	name, _ := metadata.ParseWorkspaceName(metadata.NameWithoutID(ws.Name))
-	return cmp.Or(ws.Status.OwnerName, name.Owner)
+// subjectOf returns the impersonation.Subject of a workspace that a caller wants to change. w is the
+// workspace as Coder reports it for this change. It is empty if Coder cannot be asked.
+func subjectOf(name string, w coderd.Workspace) impersonation.Subject {
+	return impersonation.Subject{Resource: resource, Name: name, Owner: &impersonation.Owner{ID: w.OwnerID, Username: w.OwnerName}}
 }
 
 // client returns the client for the caller's sessions in a workspace and for reading its logs.
 func (k *Kind) client(ctx context.Context, ws registry.Found[object]) (*coderd.Client, error) {
-	return k.Actors.Client(ctx, ws.Connection, subjectOf(ws.Object.Name, ownerOf(ws.Object)))
+	return k.Actors.Client(ctx, ws.Connection, subjectOf(ws.Object.Name, coderd.Workspace{}))
 }
 
 // maySession returns an error with a readable reason if the user may not open a session in the

@@ -61,7 +61,8 @@ func TestCreate(t *testing.T) {
 // between the check of the next attempt and its request.
 func TestCreateAfterLostAnswer(t *testing.T) {
 	w := newFixture(t)
-	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/ada/workspaces", Processed: true, Status: http.StatusBadGateway, Times: 1})
+	ada, _ := w.coder.User("ada")
+	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/" + ada.ID.String() + "/workspaces", Processed: true, Status: http.StatusBadGateway, Times: 1})
 	if _, err := w.create(newWorkspace(devName, labelled("team", "blue"))); !apierrors.IsTimeout(err) {
 		t.Fatalf("without an answer: %v", err)
 	}
