@@ -151,7 +151,7 @@ func (s *storage) podsRead(controlPlane types.NamespacedName) {
 func (s *storage) rest(
 	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer,
 ) (map[string]rest.Storage, error) {
-	out := map[string]rest.Storage{impersonation.SelfReviewPlural: impersonation.NewSelfReview(s.connections)}
+	out := map[string]rest.Storage{impersonation.SelfReviewPlural: impersonation.NewSelfReview(s.connections, s.actors)}
 	for _, kind := range []registry.Kind{s.workspaces.Registry(), s.templates.Registry(), s.users.Registry()} {
 		store := s.stores[kind.Plural]
 		verbs, err := registry.NewREST(kind, codecs, records.Decorator(store), gate, store)

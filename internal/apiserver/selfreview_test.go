@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -64,15 +66,48 @@ func TestWhoami(t *testing.T) {
 		})
 	}
 	// A Coder that does not answer must not hide what the others answer.
-	f.rules(t, `[{match: {userName: tester}, coderUser: {username: ada}}]`)
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError} {
-		remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/users/ada", Status: status})
-		if self := whoami(t); self.ActsAs != "CoderUser" || self.CoderUser != "" || !strings.Contains(self.Problem, "ada") {
+		username := fmt.Sprintf("eve%d", status)
+		f.coder.AddUser(username)
+		f.rules(t, `[{match: {userName: tester}, coderUser: {username: `+username+`}}]`)
+		remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/users/" + username, Status: status})
+		if self := whoami(t); self.ActsAs != "CoderUser" || self.CoderUser != "" || !strings.Contains(self.Problem, username) {
 			t.Errorf("%d: %+v", status, self)
 		}
 		remove()
 	}
 	if got := f.do(t, http.MethodGet, f.path("coderselfreviews"), nil, ""); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("a list answers %d", got.status)
+	}
+}
+
+// TestReviewsAreNotLookups checks that many reviews cause few requests to Coder, also if there is no such user.
+func TestReviewsAreNotLookups(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddUser("gone")
+	f.coder.SuspendUser("gone")
+	for name, rule := range map[string]string{"a user": "username: ada", "no user": "username: none", "suspended": "username: gone", "no email": "email: none@example.com"} {
+		f.rules(t, `[{match: {userName: tester}, coderUser: {`+rule+`}}]`)
+		lookups := func() int {
+			all := f.coder.Requests()
+			return all["GET /api/v2/users/{user}"] + all["GET /api/v2/users"]
+		}
+		before := lookups()
+		const reviews = 50
+		var all sync.WaitGroup
+		for range reviews {
+			all.Go(func() {
+				got := f.do(t, http.MethodPost, f.path("coderselfreviews"), map[string]string{"Content-Type": "application/json"},
+					`{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderSelfReview"}`)
+				if got.status != http.StatusCreated || strings.Contains(got.body, `"problem"`) != (name != "a user") {
+					t.Errorf("%s: %d %s", name, got.status, got.body)
+				}
+			})
+		}
+		all.Wait()
+		// The mirror sends some of these requests too.
+		if n := lookups() - before; n > reviews/2 {
+			t.Errorf("%s: %d lookups for %d reviews", name, n, reviews)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,9 @@ import (
 const (
 	// userTTL is how long the status, the name and the roles of a Coder user are cached.
 	userTTL = time.Minute
+	// problemTTL is how long a review shows that no user was found. A change does not use it, because
+	// somebody may have solved the problem.
+	problemTTL = 10 * time.Second
 	// maxUsers limits how many users are cached.
 	maxUsers = 10_000
 	// garbageCollector deletes objects whose owners are gone. Unless a rule says otherwise, it may
@@ -54,7 +58,9 @@ type Actors struct {
 	config Config
 	// users maps a userKey to a knownUser.
 	users *lru.Cache
-	mu    sync.Mutex
+	// reviews are the lookups for reviews that are running.
+	reviews singleflight.Group
+	mu      sync.Mutex
 	// counted are the control planes with metrics.
 	counted sets.Set[types.NamespacedName]
 }
@@ -68,7 +74,9 @@ type userKey struct {
 
 type knownUser struct {
 	coderd.User
-	readAt time.Time
+	// problem is the error of the lookup, or nil.
+	problem error
+	readAt  time.Time
 }
 
 // New returns Actors.
@@ -158,7 +166,7 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 	if as == nil {
 		return ctx, nil
 	}
-	found, err := a.known(connection, "id:"+as.ID.String(), func() (coderd.User, error) {
+	found, err := a.known(userKey{connection.ControlPlane, connection.UID, "id:" + as.ID.String()}, func() (coderd.User, error) {
 		// A lookup by name would also return a deleted user.
 		found, err := connection.Client.UserByID(ctx, as.ID)
 		if coderd.IsNotFound(err) {
@@ -200,11 +208,7 @@ func (a *Actors) mapped(
 	case connection.Client == nil:
 		return nil, caller, d.Outcome, coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available", connection.ControlPlane), 0)
 	}
-	by := "name:" + d.Username
-	if d.Username == "" {
-		by = "email:" + d.Email
-	}
-	found, err := a.known(connection, by, func() (coderd.User, error) { return FindUser(ctx, connection.Client, d) })
+	found, err := a.known(keyOf(connection, d), func() (coderd.User, error) { return FindUser(ctx, connection.Client, d) })
 	if err != nil {
 		return nil, caller, d.Outcome, s.status(err)
 	}
@@ -347,21 +351,37 @@ func (a *Actors) require(
 		because, of, namespace, caller.GetName())
 }
 
+// keyOf returns the key of the user that a decision names.
+func keyOf(connection connections.Connection, d Decision) userKey {
+	by := "name:" + d.Username
+	if d.Username == "" {
+		by = "email:" + d.Email
+	}
+	return userKey{connection.ControlPlane, connection.UID, by}
+}
+
 // known returns a user from the cache, or looks it up.
-func (a *Actors) known(connection connections.Connection, by string, look func() (coderd.User, error)) (coderd.User, error) {
-	k := userKey{connection.ControlPlane, connection.UID, by}
-	now := a.config.Clock.Now()
-	cached, _ := a.users.Get(k)
-	if known, ok := cached.(knownUser); ok && now.Sub(known.readAt) < userTTL {
-		return known.User, nil
+func (a *Actors) known(k userKey, look func() (coderd.User, error)) (coderd.User, error) {
+	if cached, ok := a.cached(k); ok && cached.problem == nil {
+		return cached.User, nil
 	}
 	found, err := look()
 	if err != nil {
 		a.users.Remove(k)
 		return found, err
 	}
-	a.users.Add(k, knownUser{found, now})
+	a.users.Add(k, knownUser{User: found, readAt: a.config.Clock.Now()})
 	return found, nil
+}
+
+func (a *Actors) cached(k userKey) (knownUser, bool) {
+	value, _ := a.users.Get(k)
+	known, ok := value.(knownUser)
+	ttl := userTTL
+	if known.problem != nil {
+		ttl = problemTTL
+	}
+	return known, ok && a.config.Clock.Since(known.readAt) < ttl
 }
 
 // status returns the API status of an error about a Coder user.

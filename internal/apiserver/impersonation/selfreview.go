@@ -18,6 +18,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -27,6 +28,7 @@ const SelfReviewPlural = "coderselfreviews"
 // SelfReview implements create for CoderSelfReviews.
 type SelfReview struct {
 	connections connections.Provider
+	actors      *Actors
 }
 
 var (
@@ -35,9 +37,10 @@ var (
 	_ rest.SingularNameProvider = (*SelfReview)(nil)
 )
 
-// NewSelfReview returns a SelfReview that uses the connections of the provider.
-func NewSelfReview(provider connections.Provider) *SelfReview {
-	return &SelfReview{connections: provider}
+// NewSelfReview returns a SelfReview that uses the connections of the provider, and looks up users as
+// the actors do.
+func NewSelfReview(provider connections.Provider, actors *Actors) *SelfReview {
+	return &SelfReview{connections: provider, actors: actors}
 }
 
 // New implements rest.Storage.
@@ -81,7 +84,7 @@ func (r *SelfReview) Create(
 	out := review.DeepCopy()
 	out.Status = statusOf(caller)
 	for i := range found {
-		out.Status.ControlPlanes = append(out.Status.ControlPlanes, selfIn(ctx, &found[i], caller))
+		out.Status.ControlPlanes = append(out.Status.ControlPlanes, r.selfIn(ctx, &found[i], caller))
 	}
 	return out, nil
 }
@@ -96,7 +99,7 @@ func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
 
 // selfIn returns the caller's identity in one Coder. It looks up the user in Coder if a rule maps
 // the caller to one. An error of this Coder is a problem of its entry only.
-func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) aggregationv1alpha1.CoderSelf {
+func (r *SelfReview) selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) aggregationv1alpha1.CoderSelf {
 	d := Decide(connection.Rules, caller)
 	self := aggregationv1alpha1.CoderSelf{ControlPlane: connection.ControlPlane.Name, ActsAs: string(d.Outcome), Reason: d.Reason}
 	if d.Rule >= 0 {
@@ -106,7 +109,7 @@ func selfIn(ctx context.Context, connection *connections.Connection, caller user
 	case Unmapped:
 		self.Permission = Needed
 	case CoderUser:
-		found, err := FindUser(ctx, connection.Client, d)
+		found, err := r.actors.review(ctx, *connection, d)
 		if err != nil {
 			self.Problem = err.Error()
 			break
@@ -117,4 +120,28 @@ func selfIn(ctx context.Context, connection *connections.Connection, caller user
 		}
 	}
 	return self
+}
+
+// review returns the user that a decision names, for a CoderSelfReview. A caller who sends many reviews
+// causes at most one lookup at a time, and one in problemTTL.
+func (a *Actors) review(ctx context.Context, connection connections.Connection, d Decision) (coderd.User, error) {
+	k := keyOf(connection, d)
+	look := func() (any, error) {
+		if cached, ok := a.cached(k); ok {
+			return cached.User, cached.problem
+		}
+		// The other callers wait for this lookup too.
+		ctx := context.WithoutCancel(ctx)
+		found, err := a.known(k, func() (coderd.User, error) { return FindUser(ctx, connection.Client, d) })
+		if err != nil {
+			a.users.Add(k, knownUser{problem: err, readAt: a.config.Clock.Now()})
+		}
+		return found, err
+	}
+	select {
+	case <-ctx.Done():
+		return coderd.User{}, ctx.Err()
+	case result := <-a.reviews.DoChan(fmt.Sprint(k), look):
+		return result.Val.(coderd.User), result.Err
+	}
 }
