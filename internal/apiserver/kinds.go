@@ -50,7 +50,10 @@ type storage struct {
 	users       *user.Kind
 }
 
-var _ mirror.Adopter[coderd.User] = (*user.Kind)(nil)
+var (
+	_ mirror.Adopter[coderd.User]      = (*user.Kind)(nil)
+	_ mirror.Adopter[coderd.Workspace] = (*workspace.Kind)(nil)
+)
 
 // newStorage returns the stores of all kinds, the components that apply writes to Coder, and the
 // mirror that keeps the records equal to Coder while this replica is the leader.

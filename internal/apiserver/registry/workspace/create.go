@@ -27,7 +27,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, err
 	}
 	n := notesForNew(wanted.Spec)
-	n.By = as
+	n.By, n.Owner = as, p.owner.ID
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
 	// An earlier attempt may have left its record.
 	earlier, retried := k.Records.PendingFor(record.ControlPlane, record.Kind, record.Name)
@@ -47,6 +47,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, k.CreateFault(wanted.Name, err)
 	}
 	k.Hint(p.connection.ControlPlane, w.ID)
+	n.Owner = uuid.Nil
 	if n.Parameters != nil {
 		n.Values = &buildValues{Build: w.LatestBuild.ID, Values: map[string]string{}}
 		for _, v := range wanted.Spec.Parameters {
@@ -58,6 +59,13 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 		return nil, unrecorded(wanted.Name, fmt.Errorf("the workspace was created, but its metadata could not be stored: %w", err))
 	}
 	return k.object(p.connection, w, bound, n, nil), nil
+}
+
+// Adopts implements mirror.Adopter. After a rename, the workspace of another owner may have the name
+// of one whose creation was interrupted.
+func (k *Kind) Adopts(item coderd.Workspace, pending *metadata.Record) bool {
+	n, err := notesOf(pending)
+	return err == nil && (n.Owner == uuid.Nil || n.Owner == item.OwnerID)
 }
 
 // notesForNew returns the notes of a new workspace. Coder starts each workspace that it creates, so

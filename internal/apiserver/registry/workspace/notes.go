@@ -32,6 +32,8 @@ type notes struct {
 	// done as these Coder users.
 	By        *impersonation.As `json:"by,omitempty"`
 	DeletedBy *impersonation.As `json:"deletedBy,omitempty"`
+	// Owner is the owner of a workspace that is being created.
+	Owner uuid.UUID `json:"owner,omitzero"`
 	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -126,5 +128,27 @@ func TestDeletionsWhileNobodyKnowsTheOwner(t *testing.T) {
 	}
 	if ws := w.object(devName); ws.DeletionTimestamp == nil {
 		t.Error("the deletion is not recorded")
+	}
+}
+
+// TestAdoption checks that the workspace of another user, who got the name of the owner, gets nothing of an interrupted creation.
+func TestAdoption(t *testing.T) {
+	w := newFixture(t)
+	ada, _ := w.coder.User("ada")
+	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/" + ada.ID.String() + "/workspaces", Status: http.StatusBadGateway, Times: 1})
+	if _, err := w.create(newWorkspace(devName, labelled("team", "blue"))); !apierrors.IsTimeout(err) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	pending, ok := w.records.PendingFor(w.provider.connection.ControlPlane, info.Kind, devName)
+	if !ok {
+		t.Fatal("no record")
+	}
+	w.coder.RenameUser("ada", "countess")
+	w.coder.AddUser("ada")
+	for owner, want := range map[string]bool{"ada": false, "countess": true} {
+		user, _ := w.coder.User(owner)
+		if got := w.kind.Adopts(coderd.Workspace{OwnerID: user.ID}, pending); got != want {
+			t.Errorf("the workspace of %s: %t", owner, got)
+		}
 	}
 }
