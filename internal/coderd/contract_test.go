@@ -327,6 +327,11 @@ func (c *contract) users(t *testing.T) {
 	if !coderd.IsForbidden(err) && !coderd.IsNotFound(err) {
 		t.Errorf("a member creates a user: %v", err)
 	}
+	// Rules that map callers to usernames rely on it: nobody can take the name of another caller.
+	renamed := created
+	renamed.Username = "y-" + c.suffix
+	expect(t, member.SetFullName(ctx, renamed, "Ada"), refusal{http.StatusNotFound, notFound, nil})
+	ok(t, member.SetFullName(ctx, created, "Ada"))
 }
 
 // rawTemplate returns all fields of a template in Coder's API.

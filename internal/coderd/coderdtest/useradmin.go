@@ -108,6 +108,10 @@ func (u *user) join(org uuid.UUID) {
 func (s *Server) putProfile(r *request) {
 	u := s.pathUser(r)
 	body := read[codersdk.UpdateUserProfileRequest](r)
+	if body.Username != u.Username && !r.user.has("owner") && !r.user.has("user-admin") {
+		// Users cannot rename themselves.
+		notFound()
+	}
 	var v validation
 	v.name("username", "username", body.Username)
 	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
