@@ -59,7 +59,7 @@ func TestLabelKeepsDeletedPod(t *testing.T) {
 	k, _ := newKind(t)
 	k.pods = &fixedPods{problem: &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonPodGone, Message: "pod x is gone"}}
 	seen := k.mustConvert(t, workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "disconnected"}), nil, nil)
-	labelled := k.relabelled(seen, seen, &metadata.Record{Labels: map[string]string{"a": "b"}}, notes{})
+	labelled := k.relabelled(seen, seen, &metadata.Record{Labels: map[string]string{"a": "b"}}, intent{})
 	if diff := cmp.Diff(seen.Status.Conditions, labelled.Status.Conditions); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

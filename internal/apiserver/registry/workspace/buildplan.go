@@ -31,7 +31,7 @@ type subject struct {
 
 // planBuild determines the build that a change requires, and validates it. It only reads. Errors are
 // API statuses, or errors of an evaluation.
-func (k *Kind) planBuild(ctx context.Context, s subject, n notes, c change) (buildPlan, error) {
+func (k *Kind) planBuild(ctx context.Context, s subject, n intent, c change) (buildPlan, error) {
 	b := s.workspace.LatestBuild
 	t := buildPlan{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
 	if running := isStarted(s.workspace); c.Running == nil && running || c.Running != nil && *c.Running {
@@ -80,7 +80,7 @@ func (t buildPlan) starts(latest coderd.Build) bool {
 }
 
 // fill adds the parameters to a plan.
-func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version uuid.UUID, t *buildPlan) error {
+func (k *Kind) fill(ctx context.Context, s subject, n intent, c change, version uuid.UUID, t *buildPlan) error {
 	now, err := k.valuesOf(ctx, s.connection, s.workspace)
 	if err != nil {
 		return fault(s.name, err)
@@ -143,7 +143,7 @@ func (a parameterSet) appliedTo(now map[string]string) map[string]string {
 // readParameters reads the parameters of a template version. Now holds the values of an existing workspace,
 // and is nil for a new one. An error of the evaluation is not converted to an API status, so that
 // refuse recognizes a token that Coder does not accept.
-func (s subject) readParameters(ctx context.Context, n notes, c change, version uuid.UUID, now map[string]string) (parameterSet, error) {
+func (s subject) readParameters(ctx context.Context, n intent, c change, version uuid.UUID, now map[string]string) (parameterSet, error) {
 	a := parameterSet{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
 	var unknown []*field.Error
 	if n.Preset != "" {

@@ -24,7 +24,7 @@ type situation struct {
 	// object is complete except for the conditions.
 	object object
 	build  coderd.Build
-	notes  notes
+	intent intent
 	// pods is the problem of the pods, or nil.
 	pods *workspacepods.Problem
 	// recorded is true if the deletion was requested through this API. Such a deletion is retried
@@ -34,8 +34,8 @@ type situation struct {
 
 // situationOf returns the situation of an object. UpdatedAt is the time of the last change of its
 // newest build, or zero if unknown.
-func situationOf(ws object, record *metadata.Record, n notes, updatedAt time.Time) situation {
-	s := situation{object: ws, notes: n, recorded: record != nil && record.DeletionTimestamp != nil}
+func situationOf(ws object, record *metadata.Record, n intent, updatedAt time.Time) situation {
+	s := situation{object: ws, intent: n, recorded: record != nil && record.DeletionTimestamp != nil}
 	if b := ws.Status.LatestBuild; b != nil {
 		s.build = coderd.Build{
 			Number: b.Number, Transition: coderd.Transition(b.Transition), Status: b.Status, Error: b.Error, UpdatedAt: updatedAt,
@@ -53,7 +53,7 @@ func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 		ready.Condition(aggregationv1alpha1.ConditionReady),
 		s.reconciling(ready, build, agents).Condition(aggregationv1alpha1.ConditionReconciling),
 		s.stalled(ready, build).Condition(aggregationv1alpha1.ConditionStalled),
-		syncedVerdict(s.notes).Condition(aggregationv1alpha1.ConditionSynced),
+		syncedVerdict(s.intent).Condition(aggregationv1alpha1.ConditionSynced),
 		build.Condition(aggregationv1alpha1.ConditionBuildSucceeded),
 		agents.Condition(aggregationv1alpha1.ConditionAgentsConnected),
 		outdatedVerdict(s.object.Status).Condition(aggregationv1alpha1.ConditionOutdated),
@@ -201,7 +201,7 @@ func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) registry.V
 	return registry.False(aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template")
 }
 
-func syncedVerdict(n notes) registry.Verdict {
+func syncedVerdict(n intent) registry.Verdict {
 	switch {
 	case n.refused() != "":
 		return registry.False(aggregationv1alpha1.ReasonChangeRefused, "Coder rejected the spec: "+n.refused())
@@ -214,13 +214,13 @@ func syncedVerdict(n notes) registry.Verdict {
 
 func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 	b := s.build
-	synced := syncedVerdict(s.notes)
+	synced := syncedVerdict(s.intent)
 	switch {
 	case s.object.DeletionTimestamp != nil:
 		return registry.False(aggregationv1alpha1.ReasonDeleting, s.deletion())
-	case s.notes.refused() != "":
+	case s.intent.refused() != "":
 		return registry.False(synced.Reason, synced.Message)
-	case build.Status == metav1.ConditionTrue && s.notes.waits():
+	case build.Status == metav1.ConditionTrue && s.intent.waits():
 		return registry.False(synced.Reason, synced.Message)
 	case build.Status != metav1.ConditionTrue:
 		return registry.False(build.Reason, build.Message)
@@ -265,8 +265,8 @@ func (s situation) deletionFailed() (registry.Verdict, bool) {
 		return registry.Verdict{}, false
 	case b.Transition == coderd.TransitionDelete && hasFailed(b):
 		message = buildVerdict(b).Message
-	case s.notes.Failed != nil:
-		message = s.notes.Failed.Message
+	case s.intent.Failed != nil:
+		message = s.intent.Failed.Message
 	default:
 		return registry.Verdict{}, false
 	}
@@ -275,7 +275,7 @@ func (s situation) deletionFailed() (registry.Verdict, bool) {
 
 func (s situation) reconciling(ready, build, agents registry.Verdict) registry.Verdict {
 	if build.Status == metav1.ConditionUnknown || ready.Reason == aggregationv1alpha1.ReasonDeleting ||
-		agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.notes.waits() {
+		agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.intent.waits() {
 		return registry.True(ready.Reason, ready.Message)
 	}
 	return registry.False(ready.Reason, "no build or change is in progress")
@@ -283,9 +283,9 @@ func (s situation) reconciling(ready, build, agents registry.Verdict) registry.V
 
 func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 	switch {
-	case s.notes.refused() != "":
+	case s.intent.refused() != "":
 		return registry.True(aggregationv1alpha1.ReasonChangeRefused, ready.Message)
-	case build.Status == metav1.ConditionFalse && !s.notes.waits():
+	case build.Status == metav1.ConditionFalse && !s.intent.waits():
 		return registry.True(build.Reason, build.Message)
 	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
 		return registry.True(ready.Reason, ready.Message)

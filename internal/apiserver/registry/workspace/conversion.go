@@ -28,7 +28,7 @@ func (k *Kind) Object(
 	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous records.Object,
 ) (records.Object, error) {
 	before, _ := previous.(object)
-	n, err := notesOf(record)
+	n, err := intentOf(record)
 	if err != nil {
 		// The rest of the object is still correct.
 		log.FromContext(ctx).Error(err, "Ignoring the record of a workspace that cannot be decoded", "workspace", record.Name)
@@ -44,7 +44,7 @@ func (k *Kind) Object(
 
 // object converts a workspace of Coder and its record to an API object.
 func (k *Kind) object(
-	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous object,
+	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n intent, previous object,
 ) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
@@ -90,7 +90,7 @@ func overlay(ws object, controlPlane types.NamespacedName, record *metadata.Reco
 
 // observedGeneration returns the newest generation that was sent to Coder. A change that Coder
 // refused counts as sent.
-func observedGeneration(generation int64, n notes) int64 {
+func observedGeneration(generation int64, n intent) int64 {
 	if !n.waits() || n.Change == nil {
 		return generation
 	}
@@ -99,7 +99,7 @@ func observedGeneration(generation int64, n notes) int64 {
 
 // specOf returns the state that was last requested in Coder, with the waiting or refused change on
 // top.
-func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec {
+func specOf(w coderd.Workspace, n intent) aggregationv1alpha1.CoderWorkspaceSpec {
 	spec := aggregationv1alpha1.CoderWorkspaceSpec{
 		Organization:          w.OrganizationName,
 		TemplateName:          w.TemplateName,
@@ -125,7 +125,7 @@ func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec 
 }
 
 // parametersOf returns the parameters that clients have set through this API.
-func parametersOf(n notes) []aggregationv1alpha1.WorkspaceParameter {
+func parametersOf(n intent) []aggregationv1alpha1.WorkspaceParameter {
 	var out []aggregationv1alpha1.WorkspaceParameter
 	for _, name := range n.Parameters {
 		v, ok := n.Change.valueOf(name)

@@ -41,7 +41,7 @@ var somewhere = connections.Connection{ControlPlane: types.NamespacedName{Namesp
 
 func (k *Kind) mustConvert(t *testing.T, w coderd.Workspace, record *metadata.Record, previous *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
-	n, err := notesOf(record)
+	n, err := intentOf(record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestUnreachable(t *testing.T) {
 	if conditionOf(read, "Synced") != "True Synced" {
 		t.Errorf("after a read: %+v", read.Status.Conditions)
 	}
-	labelled := k.relabelled(away, away, &metadata.Record{Labels: map[string]string{"a": "b"}}, notes{})
+	labelled := k.relabelled(away, away, &metadata.Record{Labels: map[string]string{"a": "b"}}, intent{})
 	if conditionOf(labelled, "Synced") != "False CoderUnreachable" || labelled.Labels["a"] != "b" {
 		t.Errorf("after a label: %+v", labelled.Status.Conditions)
 	}

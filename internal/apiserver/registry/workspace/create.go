@@ -26,7 +26,7 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := notesForNew(wanted.Spec)
+	n := intentForNew(wanted.Spec)
 	n.By, n.Owner = as, p.owner.ID
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: k.Kind, Name: wanted.Name}
 	// An earlier attempt may have left its record.
@@ -64,14 +64,14 @@ func (k *Kind) create(ctx context.Context, wanted object) (object, error) {
 // Adopts implements mirror.Adopter. After a rename, the workspace of another owner may have the name
 // of one whose creation was interrupted.
 func (k *Kind) Adopts(item coderd.Workspace, pending *metadata.Record) bool {
-	n, err := notesOf(pending)
+	n, err := intentOf(pending)
 	return err == nil && (n.Owner == uuid.Nil || n.Owner == item.OwnerID)
 }
 
-// notesForNew returns the notes of a new workspace. Coder starts each workspace that it creates, so
+// intentForNew returns the intent of a new workspace. Coder starts each workspace that it creates, so
 // other wishes, such as running=false, are applied after that build.
-func notesForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) notes {
-	var n notes
+func intentForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) intent {
+	var n intent
 	n.setSpec(spec)
 	var c change
 	if !ptr.Deref(spec.Running, true) {
@@ -197,7 +197,7 @@ func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, er
 func (s subject) addParameters(
 	ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, version uuid.UUID, request *coderd.NewWorkspace,
 ) error {
-	var n notes
+	var n intent
 	n.setSpec(spec)
 	var given []value
 	for _, v := range spec.Parameters {

@@ -22,9 +22,9 @@ type decision struct {
 	current, wanted object
 	// as is the Coder user who makes the update. Nil means the operator's account.
 	as *impersonation.As
-	// notes contain the wanted parameters and preset. change is the waiting change with the new one
+	// intent contains the wanted parameters and preset. change is the waiting change with the new one
 	// on top.
-	notes notes
+	intent intent
 	// plan is the build for the change. waits reports that the build cannot start now.
 	plan  buildPlan
 	waits bool
@@ -41,16 +41,16 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 	if err != nil {
 		return ctx, nil, err
 	}
-	if d.notes, err = notesOf(k.RecordOf(current)); err != nil {
+	if d.intent, err = intentOf(k.RecordOf(current)); err != nil {
 		return ctx, nil, unrecorded(d.name, err)
 	}
-	d.notes.setSpec(wanted.Spec)
+	d.intent.setSpec(wanted.Spec)
 	if registry.Deletes(ctx, current, wanted) {
-		d.notes.delete(d.as)
+		d.intent.delete(d.as)
 	}
 	if !d.change.empty() || d.restart {
 		// Any other update keeps the initiator of a change that waits.
-		d.notes.By = d.as
+		d.intent.By = d.as
 	}
 	if !d.change.empty() {
 		if err := k.plan(ctx, d); err != nil {
@@ -89,18 +89,18 @@ func (k *Kind) authorize(ctx context.Context, d *decision) (context.Context, err
 
 // plan adds the change to the one that waits, and plans the build for both.
 func (k *Kind) plan(ctx context.Context, d *decision) (err error) {
-	waited := d.notes.waits()
-	if d.notes.Restart > 0 && d.change.Running != nil && !*d.change.Running {
-		d.notes.Restart = 0
+	waited := d.intent.waits()
+	if d.intent.Restart > 0 && d.change.Running != nil && !*d.change.Running {
+		d.intent.Restart = 0
 	}
-	d.change = d.change.merge(d.notes.Change)
-	if d.notes.Change == nil || !waited {
+	d.change = d.change.merge(d.intent.Change)
+	if d.intent.Change == nil || !waited {
 		d.change.Observed = d.current.Status.ObservedGeneration
 	}
 	to := d.subject
 	to.workspace.AutomaticUpdates = d.wanted.Spec.AutomaticUpdates
-	d.plan, err = k.planBuild(ctx, to, d.notes, d.change)
-	d.waits = d.notes.Restart > 0 || d.plan.needed && isActive(d.workspace.LatestBuild)
+	d.plan, err = k.planBuild(ctx, to, d.intent, d.change)
+	d.waits = d.intent.Restart > 0 || d.plan.needed && isActive(d.workspace.LatestBuild)
 	return err
 }
 

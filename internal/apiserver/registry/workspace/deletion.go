@@ -30,7 +30,7 @@ func deletionBackoff(times int32) time.Duration {
 
 // settleDeletion starts the deletion in Coder if no build is running and the delay after the last
 // failure has passed.
-func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, bool, error) {
+func (k *Kind) settleDeletion(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	b := s.workspace.LatestBuild
 	if isActive(b) || isDeleting(b) {
 		return n, true, nil
@@ -75,7 +75,7 @@ func (f *failure) next(now failure) *failure {
 // tryDestroy starts the deletion of an object in Coder after the deletion was recorded. It returns
 // nil if that fails: the mirror retries it.
 func (k *Kind) tryDestroy(
-	ctx context.Context, current object, record *metadata.Record, n notes,
+	ctx context.Context, current object, record *metadata.Record, n intent,
 ) object {
 	connection, id, err := k.Locate(ctx, current)
 	var w coderd.Workspace
@@ -104,7 +104,7 @@ func logPostponed(ctx context.Context, name string, err error) {
 
 // destroy starts the deletion in Coder and returns the resulting object.
 func (k *Kind) destroy(
-	ctx context.Context, s subject, record *metadata.Record, was notes, previous object,
+	ctx context.Context, s subject, record *metadata.Record, was intent, previous object,
 ) (object, error) {
 	n, _, err := k.settleDeletion(ctx, s, was)
 	if err != nil {
@@ -112,7 +112,7 @@ func (k *Kind) destroy(
 		return k.object(s.connection, s.workspace, record, was, previous), nil
 	}
 	if !equality.Semantic.DeepEqual(n, was) {
-		if record, err = k.saveNotes(ctx, record, n); err != nil {
+		if record, err = k.saveIntent(ctx, record, n); err != nil {
 			return nil, unrecorded(s.name, err)
 		}
 	}

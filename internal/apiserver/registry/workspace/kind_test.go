@@ -151,7 +151,7 @@ func BenchmarkTable(b *testing.B) {
 	k := New(Config{Config: registry.Config{Clock: scaleClock{}}})
 	list := &aggregationv1alpha1.CoderWorkspaceList{}
 	for range 10_000 {
-		n := notes{}
+		n := intent{}
 		list.Items = append(list.Items, *k.object(somewhere, workspaceWith("start", "running"), nil, n, nil))
 	}
 	for b.Loop() {

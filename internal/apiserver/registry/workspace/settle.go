@@ -19,7 +19,7 @@ func (k *Kind) Settle(
 	if record == nil {
 		return false, nil
 	}
-	was, err := notesOf(record)
+	was, err := intentOf(record)
 	if err != nil {
 		return false, err
 	}
@@ -39,14 +39,14 @@ func (k *Kind) Settle(
 	if equality.Semantic.DeepEqual(n, was) {
 		return again, err
 	}
-	if _, putErr := k.saveNotes(ctx, record, n); putErr != nil {
+	if _, putErr := k.saveIntent(ctx, record, n); putErr != nil {
 		return true, putErr
 	}
 	return true, err
 }
 
 // settleAs applies the waiting changes in Coder as the user who requested them.
-func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, error) {
+func (k *Kind) settleAs(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	ctx, err := k.Actors.Later(ctx, s.connection, n.By, subjectOf(s.name, s.workspace))
 	if err == nil {
 		return k.settleBuild(ctx, s, n)
@@ -56,7 +56,7 @@ func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, e
 
 // settleBuild applies the waiting changes in Coder, unless a build is running. If Coder refuses a
 // change, that is recorded and the change is not retried.
-func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool, error) {
+func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	client, w := s.connection.Client, s.workspace
 	if c := n.Change; c != nil && c.Refused == "" && c.Dormant != nil && *c.Dormant != w.Dormant {
 		if err := client.SetDormant(ctx, w.ID, *c.Dormant); err != nil {
@@ -80,7 +80,7 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool
 	return k.settleChange(ctx, s, n)
 }
 
-func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, bool, error) {
+func (k *Kind) settleChange(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	to, err := k.planBuild(ctx, s, n, *n.Change)
 	switch {
 	case err != nil && n.Change.Refused != "":
@@ -102,9 +102,9 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 	return n, true, nil
 }
 
-// restarted returns the notes after the current step of a restart. If stop is true, the workspace
+// restarted returns the intent after the current step of a restart. If stop is true, the workspace
 // must be stopped next. The start after the stop becomes a normal change.
-func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
+func (n intent) restarted(w coderd.Workspace) (_ intent, stop bool) {
 	b := w.LatestBuild
 	switch {
 	case n.Restart == 0:
@@ -124,7 +124,7 @@ func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
 // refuse records that Coder refused the change, or the stop of a restart. If err may be temporary, it
 // returns err instead. A token that Coder does not accept is temporary: the next attempt creates
 // another one.
-func (n notes) refuse(name string, err error) (notes, bool, error) {
+func (n intent) refuse(name string, err error) (intent, bool, error) {
 	refused := fault(name, err)
 	if coderd.IsUnauthorized(err) || !isRefusal(refused) {
 		return n, false, err

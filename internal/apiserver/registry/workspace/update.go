@@ -34,9 +34,9 @@ func (k *Kind) update(ctx context.Context, current, wanted object) (object, erro
 		return nil, fault(d.name, err)
 	}
 	if record.DeletionDue() {
-		return k.destroy(ctx, d.subject, record, d.notes, current)
+		return k.destroy(ctx, d.subject, record, d.intent, current)
 	}
-	return k.object(d.connection, d.workspace, record, d.notes, current), nil
+	return k.object(d.connection, d.workspace, record, d.intent, current), nil
 }
 
 // apply applies a decision in Coder.
@@ -50,12 +50,12 @@ func (k *Kind) apply(ctx context.Context, d *decision) error {
 	case d.change.empty():
 		return nil
 	}
-	d.notes.Change = &d.change
+	d.intent.Change = &d.change
 	if d.waits {
 		return nil
 	}
 	var err error
-	if d.notes, err = d.start(ctx, d.notes, d.plan); err == nil && d.notes.Change != nil {
+	if d.intent, err = d.start(ctx, d.intent, d.plan); err == nil && d.intent.Change != nil {
 		// Another build was started since the workspace was read.
 		err = d.may(ctx)
 	}
@@ -88,7 +88,7 @@ func (d *decision) applySettings(ctx context.Context) error {
 
 // start starts the build that applies the waiting change. The change keeps waiting if another build
 // is running.
-func (s subject) start(ctx context.Context, n notes, t buildPlan) (notes, error) {
+func (s subject) start(ctx context.Context, n intent, t buildPlan) (intent, error) {
 	if !t.needed {
 		n.Change = nil
 		return n, nil
@@ -110,13 +110,13 @@ func (s subject) start(ctx context.Context, n notes, t buildPlan) (notes, error)
 // restart stops the workspace now, and records that it must be started afterwards. It writes the
 // record first: otherwise a workspace could stay stopped if the process ends after the stop.
 func (k *Kind) restart(ctx context.Context, d *decision) error {
-	d.notes.Restart = d.workspace.LatestBuild.Number
+	d.intent.Restart = d.workspace.LatestBuild.Number
 	if !d.change.empty() {
-		d.notes.Change = &d.change
+		d.intent.Change = &d.change
 	}
 	_, err := k.save(ctx, d)
 	if err == nil {
-		d.notes, _, err = k.settleBuild(ctx, d.subject, d.notes)
+		d.intent, _, err = k.settleBuild(ctx, d.subject, d.intent)
 	}
 	return err
 }
@@ -128,17 +128,17 @@ func (k *Kind) keep(ctx context.Context, d *decision) (object, error) {
 		return nil, err
 	}
 	if record.DeletionDue() {
-		if out := k.tryDestroy(ctx, d.current, record, d.notes); out != nil {
+		if out := k.tryDestroy(ctx, d.current, record, d.intent); out != nil {
 			return out, nil
 		}
 	}
-	return k.relabelled(d.current, d.wanted, record, d.notes), nil
+	return k.relabelled(d.current, d.wanted, record, d.intent), nil
 }
 
 // relabelled returns the current object with another record. It is used for changes that are not
 // sent to Coder.
 func (k *Kind) relabelled(
-	current, wanted object, record *metadata.Record, n notes,
+	current, wanted object, record *metadata.Record, n intent,
 ) object {
 	out := current.DeepCopy()
 	overlay(out, metadata.ControlPlaneOf(current), record)

@@ -27,7 +27,7 @@ func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, 
 
 // named returns the values of the parameters that clients have set through this API. If Coder has
 // no value for a parameter any more, the last value is kept.
-func (n notes) named(all map[string]string) map[string]string {
+func (n intent) named(all map[string]string) map[string]string {
 	out := make(map[string]string, len(n.Parameters))
 	for _, name := range n.Parameters {
 		if v, ok := all[name]; ok {
@@ -44,8 +44,8 @@ func (n notes) named(all map[string]string) map[string]string {
 	return out
 }
 
-// refresh returns the notes with the values of the newest build.
-func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n notes) (notes, error) {
+// refresh returns the intent with the values of the newest build.
+func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n intent) (intent, error) {
 	if len(n.Parameters) == 0 {
 		n.Values = nil
 		return n, nil

@@ -89,15 +89,15 @@ func (k *Kind) save(ctx context.Context, d *decision) (*metadata.Record, error) 
 			// The deletion was only started in Coder. If it fails, the workspace stays.
 			record.DeletionTimestamp = nil
 		}
-		saved, err := k.Save(ctx, record, nil, d.notes.stored())
+		saved, err := k.Save(ctx, record, nil, d.intent.stored())
 		if !apierrors.IsConflict(err) || retried {
 			return saved, unrecorded(d.name, err)
 		}
 	}
 }
 
-// saveNotes stores notes in a record, and returns the new record.
-func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) (*metadata.Record, error) {
+// saveIntent stores the intent in a record, and returns the new record.
+func (k *Kind) saveIntent(ctx context.Context, record *metadata.Record, n intent) (*metadata.Record, error) {
 	saved, err := k.Save(ctx, record, nil, n.stored())
 	if err != nil {
 		return nil, fmt.Errorf("storing the pending change of workspace %q: %w", record.Name, err)

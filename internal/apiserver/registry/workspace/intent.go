@@ -14,9 +14,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// notes is the intent in the record of a workspace: state that Coder cannot store, and operations
-// that are still to be done.
-type notes struct {
+// intent is what the record of a workspace stores besides metadata: what is wanted and not done yet,
+// and state that Coder cannot store.
+type intent struct {
 	// Parameters are the names of the parameters that clients have set through this API, in their
 	// order.
 	Parameters []string `json:"parameters,omitempty"`
@@ -76,11 +76,11 @@ type failure struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// notesOf reads the notes of a record, which may be nil.
-func notesOf(record *metadata.Record) (notes, error) { return registry.ReadIntent[notes](record) }
+// intentOf reads the intent of a record, which may be nil.
+func intentOf(record *metadata.Record) (intent, error) { return registry.ReadIntent[intent](record) }
 
-// stored returns the notes as they are stored in a record.
-func (n notes) stored() notes {
+// stored returns the intent as it is stored in a record.
+func (n intent) stored() intent {
 	if n.Change == nil && n.Restart == 0 {
 		n.By = nil
 	}
@@ -89,7 +89,7 @@ func (n notes) stored() notes {
 
 // delete records the initiator of the deletion. Another initiator does not wait for the next attempt
 // of the earlier one.
-func (n *notes) delete(as *impersonation.As) {
+func (n *intent) delete(as *impersonation.As) {
 	if !equality.Semantic.DeepEqual(n.DeletedBy, as) {
 		n.Failed = nil
 	}
@@ -97,12 +97,12 @@ func (n *notes) delete(as *impersonation.As) {
 }
 
 // waits reports whether a change or a restart has not been applied in Coder yet.
-func (n notes) waits() bool {
+func (n intent) waits() bool {
 	return n.Restart > 0 || n.Change != nil && n.Change.Refused == ""
 }
 
 // refused returns the reason why Coder refused the spec, or "".
-func (n notes) refused() string {
+func (n intent) refused() string {
 	if n.Change == nil {
 		return ""
 	}
@@ -151,7 +151,7 @@ func (c *change) valueOf(name string) (string, bool) {
 
 // setSpec records the parameters and the preset of a spec. It removes values from the waiting
 // change that the spec no longer contains.
-func (n *notes) setSpec(spec aggregationv1alpha1.CoderWorkspaceSpec) {
+func (n *intent) setSpec(spec aggregationv1alpha1.CoderWorkspaceSpec) {
 	n.Parameters = nil
 	for _, p := range spec.Parameters {
 		n.Parameters = append(n.Parameters, p.Name)
