@@ -125,23 +125,30 @@ func (r *SelfReview) selfIn(ctx context.Context, connection *connections.Connect
 // review returns the user that a decision names, for a CoderSelfReview. A caller who sends many reviews
 // causes at most one lookup at a time, and one in problemTTL.
 func (a *Actors) review(ctx context.Context, connection connections.Connection, d Decision) (coderd.User, error) {
+	if d.Problem != "" {
+		return FindUser(ctx, connection.Client, d)
+	}
 	k := keyOf(connection, d)
+	// A problem contains the reason, which is nobody else's business: it may contain attributes of the caller.
+	mine := k
+	mine.name += ", because " + d.Reason
 	look := func() (any, error) {
-		if cached, ok := a.cached(k); ok {
-			return cached.User, cached.problem
-		}
-		// The other callers wait for this lookup too.
-		ctx := context.WithoutCancel(ctx)
-		found, err := a.known(k, func() (coderd.User, error) { return FindUser(ctx, connection.Client, d) })
-		if err != nil {
-			a.users.Add(k, knownUser{problem: err, readAt: a.config.Clock.Now()})
-		}
-		return found, err
+		return a.known(k, func() (coderd.User, error) {
+			if cached, ok := a.cached(mine); ok {
+				return cached.User, cached.problem
+			}
+			// The other reviews of the caller wait for this lookup too.
+			found, err := FindUser(context.WithoutCancel(ctx), connection.Client, d)
+			if err != nil {
+				a.users.Add(mine, knownUser{problem: err, readAt: a.config.Clock.Now()})
+			}
+			return found, err
+		})
 	}
 	select {
 	case <-ctx.Done():
 		return coderd.User{}, ctx.Err()
-	case result := <-a.reviews.DoChan(fmt.Sprint(k), look):
+	case result := <-a.reviews.DoChan(fmt.Sprint(mine), look):
 		return result.Val.(coderd.User), result.Err
 	}
 }
