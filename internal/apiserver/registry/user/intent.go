@@ -152,7 +152,9 @@ func ownedFields(u *aggregationv1alpha1.CoderUser) settings {
 	return settingsOf(u.Spec, func(name string) bool { return len(managers[name]) > 0 })
 }
 
-// managersOf returns the managers that own each field of the spec.
+// managersOf returns the managers that own each field of the spec. Only managers that apply are told
+// apart: the others never give a field up by omitting it, and the API server replaces the oldest of more
+// than ten of them by one name, whoever writes.
 func managersOf(u *aggregationv1alpha1.CoderUser) map[string][]string {
 	out := map[string][]string{}
 	for _, entry := range u.ManagedFields {
@@ -166,13 +168,18 @@ func managersOf(u *aggregationv1alpha1.CoderUser) map[string][]string {
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
+		manager := string(entry.Operation)
+		if entry.Operation == metav1.ManagedFieldsOperationApply {
+			manager += " " + entry.Manager
+		}
 		for name := range set.Spec {
 			name = strings.TrimPrefix(name, "f:")
-			out[name] = append(out[name], entry.Manager+" "+string(entry.Operation))
+			out[name] = append(out[name], manager)
 		}
 	}
-	for _, managers := range out {
+	for name, managers := range out {
 		slices.Sort(managers)
+		out[name] = slices.Compact(managers)
 	}
 	return out
 }
