@@ -68,7 +68,8 @@ type Actors struct {
 type userKey struct {
 	controlPlane types.NamespacedName
 	uid          types.UID
-	// name is "name:", "email:" or "id:", followed by the key of the lookup.
+	// name is "name:", "email:" or "id:", followed by the key of the lookup. The key of a problem also
+	// contains the reason of the decision.
 	name string
 }
 
@@ -284,12 +285,14 @@ func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connect
 	// The roles are not cached, and not looked up by a name: either would be those of another user after a rename.
 	owner, err := connection.Client.UserByName(ctx, s.Owner.ID.String())
 	switch {
-	case err == nil && !owner.IsOwner():
-		return nil
-	case err == nil, coderd.IsNotFound(err):
+	case coderd.IsNotFound(err):
+		return s.forbidden("there is no user %q in Coder", s.Owner.Username)
+	case err != nil:
+		return s.status(err)
+	case owner.IsOwner():
 		return refused
 	}
-	return s.status(err)
+	return nil
 }
 
 // ifKnown returns 503 instead of a refusal if Coder cannot be asked who the owner is. Only callers with
@@ -298,7 +301,7 @@ func (s Subject) ifKnown(connection connections.Connection, refused error) error
 	if !apierrors.IsForbidden(refused) || *s.Owner != (Owner{}) {
 		return refused
 	}
-	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s is not available, so it cannot be checked whose %s this is: try again later (%v)",
+	return coderfault.Unavailable(fmt.Sprintf("CoderControlPlane %s does not answer, or no longer has this %s, so it cannot be checked who may change it: try again later (%v)",
 		connection.ControlPlane, strings.TrimSuffix(s.Resource.Resource, "s"), refused), 0)
 }
 
@@ -362,7 +365,7 @@ func keyOf(connection connections.Connection, d Decision) userKey {
 
 // known returns a user from the cache, or looks it up.
 func (a *Actors) known(k userKey, look func() (coderd.User, error)) (coderd.User, error) {
-	if cached, ok := a.cached(k); ok && cached.problem == nil {
+	if cached, ok := a.cached(k); ok {
 		return cached.User, nil
 	}
 	found, err := look()

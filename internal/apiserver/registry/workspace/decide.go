@@ -22,6 +22,8 @@ type decision struct {
 	current, wanted object
 	// as is the Coder user who makes the update. Nil means the operator's account.
 	as *impersonation.As
+	// unread is the reason why the workspace could not be read for a deletion.
+	unread error
 	// intent contains the wanted parameters and preset. change is the waiting change with the new one
 	// on top.
 	intent intent
@@ -79,8 +81,8 @@ func (k *Kind) authorize(ctx context.Context, d *decision) (context.Context, err
 		return ctx, err
 	}
 	if d.connection.Client != nil {
-		if d.workspace, err = d.connection.Client.Workspace(ctx, id); err != nil && !recordable {
-			return ctx, fault(d.name, err)
+		if d.workspace, d.unread = d.connection.Client.Workspace(ctx, id); d.unread != nil && !recordable {
+			return ctx, fault(d.name, d.unread)
 		}
 	}
 	ctx, d.as, err = k.BeginAt(ctx, d.connection, id, d.current, d.wanted, subjectOf(d.name, d.workspace))

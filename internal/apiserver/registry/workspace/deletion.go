@@ -74,23 +74,25 @@ func (f *failure) next(now failure) *failure {
 
 // tryDestroy starts the deletion of an object in Coder after the deletion was recorded. It returns
 // nil if that fails: the mirror retries it.
-func (k *Kind) tryDestroy(
-	ctx context.Context, current object, record *metadata.Record, n intent,
-) object {
-	connection, id, err := k.Locate(ctx, current)
-	var w coderd.Workspace
+func (k *Kind) tryDestroy(ctx context.Context, d *decision, record *metadata.Record) object {
+	connection, id, err := k.Locate(ctx, d.current)
+	w := d.workspace
 	if err == nil {
+		err = d.unread
+	}
+	if err == nil && w.ID == uuid.Nil {
+		// Only the last finalizer was removed, which needs no decision in Coder.
 		w, err = connection.Client.Workspace(ctx, id)
 	}
 	if id != uuid.Nil {
-		k.Hint(metadata.ControlPlaneOf(current), id)
+		k.Hint(metadata.ControlPlaneOf(d.current), id)
 	}
 	var out object
 	if err == nil {
-		out, err = k.destroy(ctx, subject{connection: connection, name: current.Name, workspace: w}, record, n, current)
+		out, err = k.destroy(ctx, subject{connection: connection, name: d.name, workspace: w}, record, d.intent, d.current)
 	}
 	if err != nil {
-		logPostponed(ctx, current.Name, err)
+		logPostponed(ctx, d.name, err)
 		return nil
 	}
 	return out

@@ -118,6 +118,7 @@ func TestOwnersOfNewWorkspaces(t *testing.T) {
 func TestDeletionsWhileNobodyKnowsTheOwner(t *testing.T) {
 	w := newFixture(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
+	w.coder.AddWorkspace("ada", w.template, "owned")
 	w.mirror()
 	defer w.coder.Fail(coderdtest.Fault{DropConnection: true})()
 	if err := w.deleteAs(w.asCarol("coderusers ada", "coderusers/owner ada"), devName); !apierrors.IsServiceUnavailable(err) {
@@ -126,8 +127,14 @@ func TestDeletionsWhileNobodyKnowsTheOwner(t *testing.T) {
 	if err := w.deleteAs(w.asCarol("coderusers ", "coderusers/owner "), devName); err != nil {
 		t.Errorf("with the permission for all users: %v", err)
 	}
-	if ws := w.object(devName); ws.DeletionTimestamp == nil {
-		t.Error("the deletion is not recorded")
+	collector := request.WithUser(w.asCarol(), &user.DefaultInfo{Name: "system:serviceaccount:kube-system:generic-garbage-collector"})
+	if err := w.deleteAs(collector, "coder.ada.owned"); err != nil {
+		t.Errorf("the garbage collector: %v", err)
+	}
+	for _, name := range []string{devName, "coder.ada.owned"} {
+		if ws := w.object(name); ws.DeletionTimestamp == nil {
+			t.Errorf("the deletion of %s is not recorded", name)
+		}
 	}
 }
 

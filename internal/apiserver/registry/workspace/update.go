@@ -128,7 +128,7 @@ func (k *Kind) keep(ctx context.Context, d *decision) (object, error) {
 		return nil, err
 	}
 	if record.DeletionDue() {
-		if out := k.tryDestroy(ctx, d.current, record, d.intent); out != nil {
+		if out := k.tryDestroy(ctx, d, record); out != nil {
 			return out, nil
 		}
 	}
