@@ -77,7 +77,8 @@ func crd(definition object) (string, error) {
 }
 
 // childRules returns rules to remove the owner from all objects that the operator creates. They are
-// derived from the create permissions of the controllers' role.
+// derived from the create permissions of the controllers' role, without those for Events and for
+// coder.com, whose kinds the operator creates only in dry runs.
 func (s sources) childRules() (string, error) {
 	role := s.base().all.find(object{"kind": "ClusterRole", "metadata": map[string]any{"name": "coder-k8s-controller"}})
 	rules, _ := role["rules"].([]any)
@@ -85,7 +86,8 @@ func (s sources) childRules() (string, error) {
 	for _, entry := range rules {
 		rule, _ := entry.(map[string]any)
 		verbs, _ := rule["verbs"].([]any)
-		if !slices.Contains(verbs, "create") || reflect.DeepEqual(rule["resources"], []any{"events"}) {
+		if !slices.Contains(verbs, "create") || reflect.DeepEqual(rule["resources"], []any{"events"}) ||
+			reflect.DeepEqual(rule["apiGroups"], []any{"coder.com"}) {
 			continue
 		}
 		raw, err := yaml.Marshal([]any{map[string]any{

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 const (
@@ -206,11 +208,11 @@ func bindRole(namespace, role string) string {
 
 // ChildResources returns the resources of which the operator creates objects for its custom
 // resources. The list is complete, because it is derived from the generated role that
-// limits the operator.
+// limits the operator. The custom resources themselves it creates only in dry runs.
 func ChildResources() []schema.GroupResource {
 	var found []schema.GroupResource
 	for _, rule := range singles(generatedRoles(controllerRoles)[0].Rules) {
-		if rule.Verbs[0] == "create" && rule.Resources[0] != "events" {
+		if rule.Verbs[0] == "create" && rule.Resources[0] != "events" && rule.APIGroups[0] != coderv1alpha1.GroupVersion.Group {
 			found = append(found, schema.GroupResource{Group: rule.APIGroups[0], Resource: rule.Resources[0]})
 		}
 	}

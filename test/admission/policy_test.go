@@ -19,23 +19,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
+// probeAuthor is the author that the operator's probe names.
+const probeAuthor = "coder-k8s:policy-probe"
+
 // policies applies config/policy, without some kinds, and waits until it is in force.
 func policies(t *testing.T, without string) {
 	t.Helper()
 	forged := noPolicies(t)
-	for _, o := range built(t, "policy") {
-		if without != "" && strings.HasPrefix(o.GetKind(), without) {
-			continue
-		}
-		if err := environment.client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := environment.client.Delete(context.WithoutCancel(t.Context()), o); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	apply(t, without, nil)
 	// A new policy takes a moment to be in force.
 	polltest.Eventually(t, "the policies are in force", func() error {
 		trial := forged.DeepCopy()
@@ -43,7 +34,40 @@ func policies(t *testing.T, without string) {
 		if (without == "" && err != nil) || (err == nil && authorOf(trial) == "nobody") {
 			return fmt.Errorf("the author is %q, error %w", authorOf(trial), err)
 		}
+		// The author of the operator's probe reaches the validating policy.
+		trial = forged.DeepCopy()
+		trial.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: probeAuthor})
+		if err := environment.client.Create(t.Context(), trial, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a forged author: the answer is %w, not Forbidden", err)
+		}
 		return nil
+	})
+}
+
+// apply applies config/policy, without some kinds and with changes, until the test ends.
+func apply(t *testing.T, without string, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	for _, o := range built(t, "policy") {
+		if without != "" && strings.HasPrefix(o.GetKind(), without) {
+			continue
+		}
+		if change != nil {
+			change(o)
+		}
+		untilEnd(t, o)
+	}
+}
+
+// untilEnd creates an object that is deleted when the test ends, if it still exists then.
+func untilEnd(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := environment.client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := environment.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -85,6 +109,15 @@ func TestTheAuthorIsRecorded(t *testing.T) {
 		}
 		if authorOf(o) != tenant {
 			t.Errorf("%s: a tenant who names an administrator is recorded as %q", kind, authorOf(o))
+		}
+		var refused *author.RefusedError
+		if err := check(t, o); !errors.As(err, &refused) || refused.Unknown {
+			t.Errorf("%s: the policy is not recognized: %v", kind, err)
+		}
+		probe := object(t, kind, ns, "probe", "{}")
+		probe.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: probeAuthor})
+		if err := users[tenant].Create(t.Context(), probe, client.DryRunAll); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: a tenant who names the author of the probe: the answer is %v, not Forbidden", kind, err)
 		}
 		for _, step := range []struct{ what, by, patch, want string }{
 			{"another user changes something else", admin, `{"spec":{"replicas":2},"metadata":{"finalizers":["coder.com/test"]}}`, tenant},

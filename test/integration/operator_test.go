@@ -57,12 +57,17 @@ var install = sync.OnceValue(func() error {
 	return authorsAreRecorded(ctx)
 })
 
-// authorsAreRecorded waits until the policy is in force, which takes a moment.
+// authorsAreRecorded waits until the policies are in force, which takes a moment. The one that records
+// the author leaves that of the operator's probe to the one that denies forged authors.
 func authorsAreRecorded(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		trial := controlPlane("default", "trial", nil)
-		err := environment.client.Create(ctx, trial, client.DryRunAll)
-		return err == nil && trial.Annotations[coderv1alpha1.AnnotationRBACAuthor] != "", nil
+		if err := environment.client.Create(ctx, trial, client.DryRunAll); err != nil || trial.Annotations[coderv1alpha1.AnnotationRBACAuthor] == "" {
+			return false, nil
+		}
+		probe := controlPlane("default", "trial", nil)
+		probe.Annotations = map[string]string{coderv1alpha1.AnnotationRBACAuthor: "coder-k8s:policy-probe"}
+		return apierrors.IsForbidden(environment.client.Create(ctx, probe, client.DryRunAll)), nil
 	})
 }
 

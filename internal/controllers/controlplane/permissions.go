@@ -3,9 +3,10 @@ package controlplane
 // Permissions of the controller itself and of package access, in addition to those of the shared
 // steps. The operator sets the control plane as the owner of its children. If the cluster checks
 // that (OwnerReferencesPermissionEnforcement), this requires the permission to update its
-// finalizers.
+// finalizers. It creates control planes only in dry runs, with which package author tests the policy
+// that protects authors.
 //
-// +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes/status,verbs=patch
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete

@@ -2,13 +2,10 @@ package author
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -45,7 +42,7 @@ func (e *RefusedError) Error() string { return e.Message }
 
 // Checker compares grants with the permissions of their authors.
 type Checker struct {
-	// Client creates SubjectAccessReviews and tests the policy.
+	// Client creates SubjectAccessReviews and, in dry runs, the probe of the policy.
 	Client client.Client
 }
 
@@ -92,38 +89,8 @@ func (c Checker) authorOf(ctx context.Context, obj client.Object) (user, error) 
 			"it is not known who wrote spec.rbac, so nothing is granted: there is no annotation %[1]s; %s, and then record yourself as "+
 				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy)}
 	}
-	guarded, err := c.guarded(ctx, obj)
-	switch {
-	case err != nil:
+	if err := c.guarded(ctx, obj); err != nil {
 		return user{}, err
-	case !guarded:
-		return user{}, &RefusedError{Unknown: true, Message: fmt.Sprintf(
-			"anyone may write the annotation %s, because the admission policy %s is not in force, so nothing is granted; %s",
-			coderv1alpha1.AnnotationRBACAuthor, PolicyName, applyPolicy)}
 	}
 	return user{name: lines[0], groups: lines[1:]}, nil
-}
-
-// guarded reports whether the policy protects the annotation. It tries to forge the annotation in a
-// dry run.
-func (c Checker) guarded(ctx context.Context, obj client.Object) (bool, error) {
-	const forged = "coder-k8s:policy-probe"
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{coderv1alpha1.AnnotationRBACAuthor: forged},
-	}})
-	if err != nil {
-		return false, fmt.Errorf("bug: %w", err)
-	}
-	trial, ok := obj.DeepCopyObject().(client.Object)
-	if !ok {
-		return false, fmt.Errorf("bug: %T is not an object", obj)
-	}
-	err = c.Client.Patch(ctx, trial, client.RawPatch(types.MergePatchType, patch), client.DryRunAll)
-	switch {
-	case err == nil:
-		return trial.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor] != forged, nil
-	case (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), PolicyName):
-		return true, nil
-	}
-	return false, fmt.Errorf("trying out the admission policy %s: %w", PolicyName, err)
 }
