@@ -31,8 +31,9 @@ func newConfigSSHCommand(s *Session) *cobra.Command {
 		Use:   "config-ssh",
 		Short: "Configure OpenSSH for workspaces, and so VS Code, JetBrains, scp, rsync and git",
 		Long: "Writes a block for the hosts *.cws into the configuration of OpenSSH, so that ssh dev.cws opens a shell in workspace dev, and every\n" +
-			"program that uses OpenSSH can connect too. A host is the name of a workspace, or the end of the name if it is unique,\n" +
-			"and --AGENT after it if the workspace has several agents: dev.cws, ada.dev.cws, coder.ada.dev--main.cws.\n\n" +
+			"program that uses OpenSSH can connect too. A host is the name of one of your own workspaces, or the name of any workspace\n" +
+			"with its owner, and --AGENT after it if the workspace has several agents: dev.cws, ada.dev.cws, coder.ada.dev--main.cws.\n" +
+			"The block does not apply to hosts with characters that a shell interprets.\n\n" +
 			"The block contains the kubeconfig, context and namespace of this call. For another cluster or namespace add a second\n" +
 			"block with another --suffix. Calling it again updates the block, and changes nothing else in the file.\n\n" +
 			"Each connection needs the verbs get and create of coderworkspaces/exec. kube-apiserver is authenticated by its\n" +
@@ -210,6 +211,12 @@ func hostToken() string {
 	return "'%h'"
 }
 
+// unsafeHosts are patterns of OpenSSH for hosts with characters that have a meaning in a shell, also
+// inside the quotes of hostToken: a quote in sh, a backslash in fish, ! in csh, the others in that of
+// Windows. The block does not apply to them. OpenSSH 9.6 refuses them itself; older versions would
+// pass them to the shell. An even older version cannot quote a double quote, which is harmless alone.
+const unsafeHosts = `"!*'*" !*\* !*!* !*%* !*^* !*&* !*|* !*<* !*>* !*(* !*)* !*;* !*$* "!*` + "`" + `*" "!* *"`
+
 // sshBlock is the block of an OpenSSH configuration for one host suffix.
 type sshBlock struct {
 	suffix string
@@ -229,7 +236,8 @@ func (b sshBlock) String() string {
 # The host key is not checked, because it proves nothing: anyone can compute it from the names of the workspace and its
 # owner. The connection is inside one to kube-apiserver, whose certificate the kubeconfig's certificate authority verifies,
 # and which authenticates you.
-Host *.%s
+# It applies to no host with a character that a shell interprets, because OpenSSH before 9.6 passes such hosts to the shell.
+Host *.%s %s
     ProxyCommand %s
     StrictHostKeyChecking no
     UserKnownHostsFile /dev/null
@@ -238,7 +246,7 @@ Host *.%s
     ServerAliveInterval 15
 Host *
 %s
-`, b.begin(), b.suffix, b.proxy, b.end())
+`, b.begin(), b.suffix, unsafeHosts, b.proxy, b.end())
 }
 
 // apply returns the configuration with this block, or without it. An existing block stays in its

@@ -27,9 +27,10 @@ func newCopyCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy files and directories to and from a workspace",
-		Long: "Copies a file or directory. One of the two arguments is WORKSPACE:PATH or WORKSPACE@AGENT:PATH. If the destination is a\n" +
-			"directory that exists, the copy goes into it. SOURCE/. copies the content of a directory. A path without a leading\n" +
-			"slash is relative to the directory in which a shell of the workspace starts.\n\n" +
+		Long: "Copies a file or directory. One of the two arguments is WORKSPACE:PATH or WORKSPACE@AGENT:PATH. A name without an\n" +
+			"owner, such as dev, is one of your own workspaces. If the destination is a directory that exists, the copy goes into it.\n" +
+			"SOURCE/. copies the content of a directory. A path without a leading slash is relative to the directory in which a shell\n" +
+			"of the workspace starts.\n\n" +
 			"Permissions and times are kept, owners are not. Symbolic links are copied as links; from a workspace only those whose\n" +
 			"target is inside of what is copied. Nothing is written outside of the destination.\n\n" +
 			"The workspace needs tar, and for a single file mktemp. It needs the verbs get and create of coderworkspaces/exec.\n\n" +

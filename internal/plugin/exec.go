@@ -39,9 +39,9 @@ func newExecCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a workspace",
-		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name is sufficient if it is\n" +
-			"unique. Each argument reaches the command unchanged, as with kubectl exec; use sh -c or kubectl coder ssh for a line that\n" +
-			"a shell interprets.\n\n" +
+		Long: "Runs a command in a running workspace, as the user of its agent. A name without an owner, such as dev, is one of your own\n" +
+			"workspaces; for others give the owner too, as in ada.dev. Each argument reaches the command unchanged, as with kubectl\n" +
+			"exec; use sh -c or kubectl coder ssh for a line that a shell interprets.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
 			"Exit codes: that of the command; 1 the command could not be run, its output could not be written or its result is not\n" +
 			"known; 2 wrong command line.",
@@ -69,7 +69,8 @@ func newSSHCommand(s *Session) *cobra.Command {
 		Short: "Open a shell in a workspace",
 		Long: "Opens the login shell of a running workspace's user, or runs a command with standard input. If standard input is a\n" +
 			"terminal, the shell has one too. The words of the command are joined with spaces, and the user's shell in the workspace\n" +
-			"interprets the line, as with OpenSSH. No SSH key and no client of Coder is needed.\n\n" +
+			"interprets the line, as with OpenSSH. No SSH key and no client of Coder is needed. A name without an owner, such as dev,\n" +
+			"is one of your own workspaces.\n\n" +
 			"With --stdio it connects standard input and output to the SSH server of the agent, as OpenSSH's ProxyCommand expects it.\n" +
 			"kubectl coder config-ssh writes such a configuration.\n\n" +
 			"Exit codes: those of kubectl coder exec.",

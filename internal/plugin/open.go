@@ -41,7 +41,8 @@ func newOpenCommand(s *Session) *cobra.Command {
 		Use:   "open [WORKSPACE [APP] | controlplane/NAME]",
 		Short: "Open a workspace, one of its apps, or Coder itself, in the browser",
 		Long: "Forwards a port of this machine to a pod of Coder and opens the browser there, until it is interrupted. Without an\n" +
-			"argument it opens the control plane of the namespace. The address is printed to standard output.\n\n" +
+			"argument it opens the control plane of the namespace. The address is printed to standard output.\n" +
+			"A name without an owner, such as dev, is one of your own workspaces.\n\n" +
 			"APP is the slug of an app in status.agents, or AGENT/SLUG. An app that has a host of its own is opened at that host, without\n" +
 			"a port-forward. The address of an app that is no web page is printed only, because it could start any program.",
 		Example:           "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
@@ -108,7 +109,7 @@ func openTarget(ctx context.Context, c *Cluster, args []string) (*coderv1alpha1.
 		cp, err := c.ControlPlane(ctx, target.Name)
 		return cp, nil, "/", err
 	}
-	ws, err := c.Workspace(ctx, target.Name)
+	ws, err := c.OwnWorkspace(ctx, target.Name)
 	if err != nil {
 		return nil, nil, "", err
 	}

@@ -69,9 +69,9 @@ func optionalTarget(args []string, allowed ...string) (Target, error) {
 	return ParseTarget(args[0], allowed...)
 }
 
-// Workspace returns the cluster, and the workspace that an argument names.
-func (s *Session) Workspace(ctx context.Context, text string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
-	return inCluster(ctx, s, text, "CoderWorkspace", (*Cluster).Workspace)
+// OwnWorkspace returns the cluster, and the workspace that an argument names.
+func (s *Session) OwnWorkspace(ctx context.Context, text string) (*Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	return inCluster(ctx, s, text, "CoderWorkspace", (*Cluster).OwnWorkspace)
 }
 
 // Template returns the cluster, and the template that an argument names.

@@ -42,7 +42,7 @@ func (a *agentCommand) find(ctx context.Context, name string) (*Cluster, *aggreg
 	var cluster *Cluster
 	var ws *aggregationv1alpha1.CoderWorkspace
 	err := remoteexec.Retry(ctx, IsTemporary, func() (err error) {
-		cluster, ws, err = a.Workspace(ctx, name)
+		cluster, ws, err = a.OwnWorkspace(ctx, name)
 		return err
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func newTokenCommand(s *Session) *cobra.Command {
 		Aliases: []string{"tokens"},
 		Short:   "Create, list and revoke tokens that are restricted to one workspace",
 		Long: "Creates, lists and revokes tokens of Coder that are restricted to one workspace, for agents and CI.\n" +
-			"The end of a name is sufficient if it is unique: dev for coder.ada.dev.",
+			"A name without an owner, such as dev, is one of your own workspaces; for others give the owner too, as in ada.dev.",
 		RunE: helpOrUnknown(nil),
 	}
 	cmd.AddCommand(newTokenCreateCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s))
@@ -113,7 +113,7 @@ func (r *tokenRun) create(ctx context.Context, name string) error {
 	if r.duration <= 0 || r.duration%time.Second != 0 {
 		return cli.Usage("--duration is %s, and must be whole seconds", r.duration)
 	}
-	cluster, ws, err := r.Workspace(ctx, name)
+	cluster, ws, err := r.OwnWorkspace(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (r *tokenRun) create(ctx context.Context, name string) error {
 }
 
 func (r *tokenRun) list(ctx context.Context, name string) error {
-	cluster, ws, err := r.Workspace(ctx, name)
+	cluster, ws, err := r.OwnWorkspace(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (r *tokenRun) list(ctx context.Context, name string) error {
 }
 
 func (r *tokenRun) revoke(ctx context.Context, name string, ids []string) error {
-	cluster, ws, err := r.Workspace(ctx, name)
+	cluster, ws, err := r.OwnWorkspace(ctx, name)
 	if err != nil {
 		return err
 	}
