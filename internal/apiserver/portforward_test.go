@@ -150,7 +150,9 @@ func TestPortForwardClientGone(t *testing.T) {
 	}
 	read, out := io.Pipe()
 	port := fmt.Sprintf("0:%d", chatter.Addr().(*net.TCPAddr).Port)
-	go func() { _ = remoteexec.Forward(t.Context(), f.config, to, []string{port}, out, io.Discard) }()
+	go func() {
+		_ = remoteexec.Forward(t.Context(), f.config, to, []string{"localhost"}, []string{port}, out, io.Discard)
+	}()
 	var local int
 	if _, err := fmt.Fscanf(read, "Forwarding from 127.0.0.1:%d", &local); err != nil {
 		t.Fatal(err)

@@ -123,7 +123,13 @@ func TestRemoteCommandLines(t *testing.T) {
 		"port-forward dev 1:70000": {2, "", `"1:70000" is not a port`},
 		"port-forward dev 2222:22": {2, "", "belong to the agent itself"},
 		"port-forward dev http":    {2, "", `"http" is not a port`},
-		"ssh --stdio dev -- true":  {2, "", "--stdio takes no command"},
+		"port-forward dev :":       {2, "", `":" is not a port`},
+		"port-forward dev :22":     {2, "", "belong to the agent itself"},
+		// The command line is right, and this API serves no portforward.
+		"port-forward ada.dev :80 8080:80 --address localhost,0.0.0.0,::1": {1, "", "workspace coder.ada.dev: "},
+		"port-forward ada.dev :80 --address example.com":                   {2, "", `--address is "example.com", and must be an IP address or localhost`},
+		"port-forward ada.dev :80 --address=":                              {2, "", "--address is empty"},
+		"ssh --stdio dev -- true":                                          {2, "", "--stdio takes no command"},
 	})
 }
 

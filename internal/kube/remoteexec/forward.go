@@ -18,19 +18,20 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Forward forwards ports on localhost to the ports that the subresource at this address serves,
-// until the context is done. Each port is PORT or LOCAL:PORT. If a connection fails, for example
-// because no process listens on the port, only this connection ends, and the error is written to
-// errOut. The error is portforward.ErrLostConnectionToPod if the connection to the server ended. If
-// no server answers, Forward retries for a few seconds.
-func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
+// Forward forwards ports of local addresses to the ports that the subresource at this address serves,
+// until the context is done. An address is an IP address, or localhost for 127.0.0.1 and ::1, of which
+// one must be available. Each port is PORT, LOCAL:PORT or :PORT for any free local port. If a
+// connection fails, for example because no process listens on the port, only this connection ends, and
+// the error is written to errOut. The error is portforward.ErrLostConnectionToPod if the connection to
+// the server ended. If no server answers, Forward retries for a few seconds.
+func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, addresses, ports []string, out, errOut io.Writer) error {
 	plain, err := newForwardDialer(cfg, subresource)
 	if err != nil {
 		return err
 	}
 	dialer := &lasting{ctx: ctx, Dialer: plain}
 	ctx = klog.NewContext(ctx, logr.New(&failures{to: errOut}))
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"localhost"}, ports, make(chan struct{}), out, errOut)
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, addresses, ports, make(chan struct{}), out, errOut)
 	if err != nil {
 		return err
 	}

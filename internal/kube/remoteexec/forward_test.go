@@ -78,7 +78,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// forwarding forwards the ports until the test ends. addresses are the local addresses.
+// forwarding forwards the ports of localhost and 127.0.0.2 until the test ends. addresses are those of
+// localhost.
 func forwarding(t *testing.T, host string, remote ...string) (addresses []string, errOut *lines, ended <-chan error) {
 	t.Helper()
 	to, err := url.Parse(host)
@@ -89,7 +90,7 @@ func forwarding(t *testing.T, host string, remote ...string) (addresses []string
 	errOut = &lines{}
 	done := make(chan error, 1)
 	go func() {
-		done <- Forward(t.Context(), &rest.Config{Host: host}, to, remote, out, errOut)
+		done <- Forward(t.Context(), &rest.Config{Host: host}, to, []string{"localhost", "127.0.0.2"}, remote, out, errOut)
 		_ = out.Close()
 	}()
 	scanner := bufio.NewScanner(read)
@@ -166,6 +167,20 @@ func TestRefusedPort(t *testing.T) {
 	_ = (<-sessions).Close()
 	if err := <-ended; !errors.Is(err, forward.ErrLostConnectionToPod) {
 		t.Errorf("after the connection to the server is lost: %v", err)
+	}
+}
+
+// TestForwardAddresses checks that it listens on the same free port of each address.
+func TestForwardAddresses(t *testing.T) {
+	server := httptest.NewServer(&ports{})
+	t.Cleanup(server.Close)
+	addresses, _, ended := forwarding(t, server.URL, ":7")
+	if len(addresses) != 1 {
+		t.Fatalf("it ended: %v", <-ended)
+	}
+	_, port, _ := net.SplitHostPort(addresses[0])
+	for _, host := range []string{"127.0.0.1", "127.0.0.2"} {
+		echo(t, connect(t, net.JoinHostPort(host, port)), "hello")
 	}
 }
 

@@ -115,7 +115,7 @@ func TestRefusal(t *testing.T) {
 	cfg := &rest.Config{Host: server.URL}
 	for name, err := range map[string]error{
 		"Run":        Run(t.Context(), cfg, to, Command{Args: []string{"true"}, Stdout: io.Discard}),
-		"Forward":    Forward(t.Context(), cfg, to, []string{"0:7"}, io.Discard, io.Discard),
+		"Forward":    Forward(t.Context(), cfg, to, []string{"localhost"}, []string{"0:7"}, io.Discard, io.Discard),
 		"ForwardPod": ForwardPod(t.Context(), cfg, to, 0, 7, func(int) {}),
 	} {
 		if err == nil || err.Error() != "the workspace is stopped" {
