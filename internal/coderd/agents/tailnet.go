@@ -37,6 +37,7 @@ func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspa
 		DERPMap:             info.DERPMap,
 		DERPForceWebSockets: info.DERPForceWebSockets,
 		BlockEndpoints:      true,
+		CaptureHook:         onlyOutbound,
 		ClientType:          proto.TelemetryEvent_CLI,
 		Logger:              silent,
 	})
