@@ -91,7 +91,8 @@ type CoderWorkspaceProxySpec struct {
 
 // ProxyBootstrapSpec configures how the operator registers a proxy.
 type ProxyBootstrapSpec struct {
-	// CoderURL is the URL of a Coder that is not a control plane in this namespace.
+	// CoderURL is the URL of a Coder that is not a control plane in this namespace. The operator does not
+	// connect to loopback and link-local addresses, nor to metadata servers of clouds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"

@@ -37,6 +37,9 @@ type Config struct {
 	Timeout time.Duration
 	// Transport sends the requests. Nil means a transport that all clients of the process share.
 	Transport http.RoundTripper
+	// Restricted means RestrictedTransport, if Transport is nil. It is set for a URL that the author of an object
+	// chose.
+	Restricted bool
 	// UserAgent is sent with each request. Empty means DefaultUserAgent.
 	UserAgent string
 	// OnUnauthorized is called each time that Coder refuses the token (401), so that the caller can
@@ -70,7 +73,11 @@ func New(cfg Config) (*Client, error) {
 		return nil, &Error{Op: "using the URL of Coder", Message: err.Error(), Err: err}
 	}
 	next := cfg.Transport
-	if next == nil {
+	switch {
+	case next != nil:
+	case cfg.Restricted:
+		next = RestrictedTransport()
+	default:
 		next = sharedTransport()
 	}
 	c := newClient(base, cfg.Token, &recorder{
@@ -120,8 +127,10 @@ func parseURL(raw string) (*url.URL, error) {
 
 // sharedTransport is the transport of all clients without one of their own, so that connections to
 // a Coder are reused by several clients.
-var sharedTransport = sync.OnceValue(func() http.RoundTripper {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+var sharedTransport = sync.OnceValue(func() http.RoundTripper { return newTransport(&net.Dialer{}) })
+
+func newTransport(dialer *net.Dialer) *http.Transport {
+	dialer.Timeout, dialer.KeepAlive = 10*time.Second, 30*time.Second
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dialer.DialContext,
@@ -134,7 +143,7 @@ var sharedTransport = sync.OnceValue(func() http.RoundTripper {
 		// The default of net/http is 10 MiB.
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-})
+}
 
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 

@@ -11,6 +11,8 @@
 //   - The session token is sent only in a header, and so are provisioner keys and the tokens of
 //     workspace proxies. Redirects are not followed, because they would send the token to another
 //     address.
+//   - A client for a URL that the author of an object chose (Config.Restricted) connects to no address that means another machine
+//     for the operator than for the author.
 //   - IsNotSupported reports that this Coder does not have the called part of the API. It is
 //     neither "not found" nor an outage. IsNotEntitled reports that the license does not include
 //     it.

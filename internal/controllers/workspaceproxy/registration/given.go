@@ -60,7 +60,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		}
 		return p.checked.Value
 	}
-	api, err := p.NewClient(coderd.Config{URL: p.req.AccessURL, Timeout: requestTimeout})
+	api, err := p.NewClient(coderd.Config{URL: p.req.AccessURL, Timeout: requestTimeout, Restricted: true})
 	if err == nil {
 		err = api.CheckWorkspaceProxyToken(ctx, token)
 	}

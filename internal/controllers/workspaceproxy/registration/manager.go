@@ -233,6 +233,9 @@ var answers = ensure.Answers{
 }
 
 func answered(err error) error {
+	if coderd.IsRestricted(err) {
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed, "%v", err)
+	}
 	err = answers.Stop(err)
 	if stop := ensure.Stopped(err); stop != nil {
 		stop.Message = Stable(stop.Message)

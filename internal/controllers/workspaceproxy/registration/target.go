@@ -97,7 +97,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
 			key, name, p.proxy.Namespace)
 	}
-	return p.connect(coderd.Config{URL: url, Token: token}, throughSecret+"/"+name+"/"+key)
+	return p.connect(coderd.Config{URL: url, Token: token, Restricted: true}, throughSecret+"/"+name+"/"+key)
 }
 
 // tokenIn returns the value in a Secret, or an empty string if there is none.
