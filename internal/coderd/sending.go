@@ -164,7 +164,7 @@ var (
 	fixed = sets.New("api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "dynamic-parameters", "evaluate", "presets", "variables", "logs", "cancel", "archive",
 		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
-		"profile", "password", "status", "suspend", "activate")
+		"profile", "password", "status", "suspend", "activate", "derp")
 )
 
 type beforeChangeKey struct{}

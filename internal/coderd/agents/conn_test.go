@@ -114,7 +114,7 @@ func TestIncompleteUpdates(t *testing.T) {
 	for want, regions := range map[string]map[int64]*proto.DERPMap_Region{
 		"": {1: {Nodes: relay}}, "no relay in region 2": {1: {Nodes: relay}, 2: {}},
 	} {
-		_, err := checkedRelays{&tailnet.DERPFromDRPCWrapper{Client: &sentRelays{message: &proto.DERPMap{Regions: regions}}}}.Recv()
+		_, err := checkedRelays{&tailnet.DERPFromDRPCWrapper{Client: &sentRelays{message: &proto.DERPMap{Regions: regions}}}, &relays{}}.Recv()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("relays %v: %v, want %q", regions, err, want)
 		}

@@ -22,38 +22,30 @@ import (
 // library reads it. With a message that lacks a field, the library panics in one of its goroutines, which
 // ends the process.
 func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspacesdk.AgentConn, error) {
-	workspaces := workspacesdk.New(sdk)
-	info, err := workspaces.AgentConnectionInfo(ctx, id)
+	info, err := workspacesdk.New(sdk).AgentConnectionInfo(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkRelays(info.DERPMap); err != nil {
+	relays := newRelays(sdk)
+	shown, err := relays.update(info.DERPMap)
+	if err != nil {
 		return nil, err
 	}
-	workspaces.RewriteDERPMap(info.DERPMap)
-	var silent slog.Logger
-	network, err := tailnet.NewConn(&tailnet.Options{
-		Addresses:           []netip.Prefix{netip.PrefixFrom(tailnet.TailscaleServicePrefix.RandomAddr(), 128)},
-		DERPMap:             info.DERPMap,
-		DERPForceWebSockets: info.DERPForceWebSockets,
-		BlockEndpoints:      true,
-		CaptureHook:         onlyOutbound,
-		ClientType:          proto.TelemetryEvent_CLI,
-		Logger:              silent,
-	})
+	network, err := newNetwork(relays, shown)
 	if err != nil {
 		return nil, fmt.Errorf("creating the network: %w", err)
 	}
+	var silent slog.Logger
 	// The library requires that messages are not compressed.
 	options := &websocket.DialOptions{HTTPClient: sdk.HTTPClient, CompressionMode: websocket.CompressionDisabled}
 	sdk.SessionTokenProvider.SetDialOption(options)
 	coordinator := sdk.URL.JoinPath("api/v2/workspaceagents", id.String(), "coordinate")
-	dialer := checkedDialer{workspacesdk.NewWebsocketDialer(silent, coordinator, options)}
+	dialer := checkedDialer{workspacesdk.NewWebsocketDialer(silent, coordinator, options), relays}
 	peers := tailnet.NewTunnelSrcCoordController(silent, network)
 	peers.AddDestination(id)
 	controller := tailnet.NewController(silent, dialer)
 	controller.CoordCtrl = peers
-	controller.DERPCtrl = tailnet.NewBasicDERPController(silent, workspaces, network)
+	controller.DERPCtrl = tailnet.NewBasicDERPController(silent, nil, network)
 	controller.ResumeTokenCtrl = tailnet.NewBasicResumeTokenController(silent, quartz.NewReal())
 	open, stop := context.WithCancel(context.Background())
 	controller.Run(open)
@@ -64,49 +56,62 @@ func dialAgent(ctx context.Context, sdk *codersdk.Client, id uuid.UUID) (workspa
 	}
 	if err != nil {
 		stop()
+		relays.close()
 		_ = network.Close()
 		return nil, err
 	}
 	agent := workspacesdk.NewAgentConn(network, workspacesdk.AgentConnOptions{AgentID: id, CloseFunc: func() error {
 		stop()
 		<-controller.Closed()
+		relays.close()
 		return nil
 	}})
 	if !agent.AwaitReachable(ctx) {
+		problem := relays.problem()
 		_ = agent.Close()
-		return nil, fmt.Errorf("the agent has not answered: %w", ctx.Err())
+		return nil, fmt.Errorf("the agent has not answered: %w%s", ctx.Err(), problem)
 	}
 	return agent, nil
 }
 
-// checkRelays returns an error for a map with which Tailscale would panic.
-func checkRelays(relays *tailcfg.DERPMap) error {
-	if relays == nil {
-		return nil
+// newNetwork returns a network without peers, which uses these relays.
+func newNetwork(relays *relays, shown *tailcfg.DERPMap) (*tailnet.Conn, error) {
+	network, err := tailnet.NewConn(&tailnet.Options{
+		Addresses:      []netip.Prefix{netip.PrefixFrom(tailnet.TailscaleServicePrefix.RandomAddr(), 128)},
+		BlockEndpoints: true,
+		CaptureHook:    onlyOutbound,
+		ClientType:     proto.TelemetryEvent_CLI,
+	})
+	if err != nil {
+		return nil, err
 	}
-	for id, region := range relays.Regions {
-		if region == nil || len(region.Nodes) == 0 || slices.Contains(region.Nodes, nil) {
-			return fmt.Errorf("the DERP map has no relay in region %d", id)
-		}
-	}
-	return nil
+	// In this order, because the library connects as soon as it has a map.
+	network.SetDERPRegionDialer(relays.dial)
+	network.SetDERPMap(shown)
+	return network, nil
 }
 
 // checkedDialer checks the messages that Coder sends while the connection is open. After an error the
 // library connects to Coder again.
-type checkedDialer struct{ *workspacesdk.WebsocketDialer }
+type checkedDialer struct {
+	*workspacesdk.WebsocketDialer
+	relays *relays
+}
 
 // Dial implements tailnet.ControlProtocolDialer.
 func (d checkedDialer) Dial(ctx context.Context, r tailnet.ResumeTokenController) (tailnet.ControlProtocolClients, error) {
 	clients, err := d.WebsocketDialer.Dial(ctx, r)
 	if err == nil {
-		clients.DERP = checkedRelays{clients.DERP.(*tailnet.DERPFromDRPCWrapper)}
+		clients.DERP = checkedRelays{clients.DERP.(*tailnet.DERPFromDRPCWrapper), d.relays}
 		clients.Coordinator = checkedPeers{clients.Coordinator}
 	}
 	return clients, err
 }
 
-type checkedRelays struct{ *tailnet.DERPFromDRPCWrapper }
+type checkedRelays struct {
+	*tailnet.DERPFromDRPCWrapper
+	relays *relays
+}
 
 // Recv implements tailnet.DERPClient.
 func (c checkedRelays) Recv() (*tailcfg.DERPMap, error) {
@@ -117,8 +122,7 @@ func (c checkedRelays) Recv() (*tailcfg.DERPMap, error) {
 	if message.HomeParams == nil {
 		message.HomeParams = &proto.DERPMap_HomeParams{}
 	}
-	relays := tailnet.DERPMapFromProto(message)
-	return relays, checkRelays(relays)
+	return c.relays.update(tailnet.DERPMapFromProto(message))
 }
 
 type checkedPeers struct{ tailnet.CoordinatorClient }
