@@ -34,7 +34,8 @@ func newPortForwardCommand(s *Session) *cobra.Command {
 			"Like kubectl port-forward, it listens on localhost, or on the addresses of --address. localhost is 127.0.0.1 and ::1, of\n" +
 			"which one must be available. Anyone who can reach an address can use the ports without authentication. :PORT and 0:PORT\n" +
 			"use any free local port. A connection to a port without a listener fails, and the other connections continue. Ports 1\n" +
-			"to 8 and 22 of the workspace belong to its agent and are refused.\n\n" +
+			"to 8 and 22 of the workspace belong to its agent and are refused, and so are 2112, 2113 and 6060, unless the agent\n" +
+			"reports another process there.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 :5432\n" +
 			"  kubectl coder port-forward dev --address localhost,192.168.1.2 8080",

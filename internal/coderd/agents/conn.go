@@ -41,9 +41,8 @@ type relayed struct {
 // dial connects to an agent through Coder's relay. The context limits the time until the agent
 // responds. It does not limit the connection, which lasts until Close.
 //
-// A direct connection to the agent is never tried, so sessions need no UDP. The relays and the STUN
-// servers are those of Coder's DERP map, and may be any host and port: the library measures the
-// latency of all of them. It has no option against that, and replaces the map with each update.
+// A direct connection to the agent is never tried, so sessions need no UDP. The agent can only answer: it cannot
+// connect to the operator (onlyOutbound).
 func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error) {
 	if os.Getenv(mtuVariable) == "" {
 		envknob.Setenv(mtuVariable, relayMTU)
@@ -132,20 +131,19 @@ func (a *relayed) Close() error { return a.conn.Close() }
 const pooledTimeout = 5 * time.Second
 
 // Dial connects to a TCP port of the workspace's own loopback address. The connection counts as a
-// forwarded connection until it is closed.
+// forwarded connection until it is closed, also while the port is checked.
 //
-// It refuses the ports on which the agent serves a shell, files and its own HTTP API without
+// It refuses the ports on which the agent itself serves a shell, files or its state without
 // authentication, because a caller may have permission to connect to ports but not to run commands.
 func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	if port < workspacesdk.AgentMinimumListeningPort || port == workspacesdk.AgentStandardSSHPort {
-		return nil, fmt.Errorf("port %d belongs to the agent itself, which runs commands there without a password: "+
-			"use the subresource exec, as kubectl coder ssh does", port)
-	}
 	own, err := s.forwarded()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := own.Conn.Dial(ctx, port)
+	var conn net.Conn
+	if err = own.checkPort(ctx, port); err == nil {
+		conn, err = own.Conn.Dial(ctx, port)
+	}
 	if err != nil {
 		own.End()
 		return nil, err
