@@ -30,7 +30,9 @@ type leader struct {
 	// duration is the duration of the Lease.
 	duration time.Duration
 	leading  atomic.Bool
-	run      func(ctx context.Context)
+	// running is held while run is called.
+	running sync.Mutex
+	run     func(ctx context.Context)
 }
 
 func newLeader(client kubernetes.Interface, namespace, identity string, duration time.Duration, run func(ctx context.Context)) *leader {
@@ -53,18 +55,11 @@ func (l *leader) Start(ctx context.Context) error {
 		election, lost := context.WithCancelCause(ctx)
 		lock := &lease.Lock{Interface: l.lease, Duration: l.duration, Lost: lost}
 		l.lock.Store(lock)
-		var running sync.WaitGroup
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: leaseName, ReleaseOnCancel: true,
 			LeaseDuration: l.duration, RenewDeadline: l.duration * 2 / 3, RetryPeriod: min(l.duration/4, 2*time.Second),
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					running.Add(1)
-					defer running.Done()
-					l.leading.Store(true)
-					defer l.leading.Store(false)
-					l.run(ctx)
-				},
+				OnStartedLeading: l.lead,
 				OnStoppedLeading: func() { l.leading.Store(false) },
 			},
 		})
@@ -73,8 +68,30 @@ func (l *leader) Start(ctx context.Context) error {
 			return fmt.Errorf("taking part in the election of the replica that mirrors: %w", err)
 		}
 		elector.Run(election)
-		running.Wait()
+		l.wait()
 		lost(nil)
 	}
 	return nil
+}
+
+// wait waits until run returns. Until then, another replica can acquire the Lease.
+func (l *leader) wait() {
+	l.running.Lock()
+	defer l.running.Unlock()
+}
+
+// lead calls run while this replica leads. The elector calls it in a goroutine, which may begin after the Lease is lost, and even
+// after this replica has acquired it again. Only one call at a time changes leading.
+func (l *leader) lead(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	l.running.Lock()
+	defer l.running.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	l.leading.Store(true)
+	defer l.leading.Store(false)
+	l.run(ctx)
 }

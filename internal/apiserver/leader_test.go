@@ -74,3 +74,30 @@ func TestAnotherReplicaMirrors(t *testing.T) {
 		is(0, false)
 	})
 }
+
+// TestLateStart covers an election whose goroutine begins after its Lease was lost and acquired again: it neither mirrors nor ends
+// the mirroring of the next election. Otherwise a leader that commits nothing would remain.
+func TestLateStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		l := newLeader(fake.NewClientset(), "coder-system", "own", time.Hour, func(ctx context.Context) {
+			runs++
+			<-ctx.Done()
+		})
+		lost, lose := context.WithCancel(t.Context())
+		lose()
+		now, end := context.WithCancel(t.Context())
+		go l.lead(now)
+		synctest.Wait()
+		go l.lead(lost)
+		synctest.Wait()
+		if runs != 1 || !l.leading.Load() {
+			t.Errorf("%d runs, leads %t; want one, which goes on", runs, l.leading.Load())
+		}
+		end()
+		synctest.Wait()
+		if runs != 1 || l.leading.Load() {
+			t.Errorf("after its end: %d runs, leads %t", runs, l.leading.Load())
+		}
+	})
+}
