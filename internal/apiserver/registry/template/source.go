@@ -204,6 +204,9 @@ func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, 
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
 	case err != nil && isTemporary(err):
 		return nil, fault(u.was.Name, err)
+	case err != nil && len(u.was.Spec.Files) > 0:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf(
+			"the files that are not text cannot be kept, because the current source cannot be read: %v; replace the whole source through codertemplates/files", err))
 	}
 	return archive, nil
 }

@@ -44,6 +44,30 @@ func TestFilesThatAreNotTextStay(t *testing.T) {
 	}
 }
 
+// TestFilesThatAreNotTextAreNotDropped checks that a change of the files is refused while the files that are not text cannot be read,
+// for whatever reason: the next version would be built without them.
+func TestFilesThatAreNotTextAreNotDropped(t *testing.T) {
+	for _, status := range []int{404, 403, 400, 502} {
+		f := newFixture(t)
+		f.coder.AddTemplate("coder", "logo", map[string]string{mainTF: "# one", "logo.png": image})
+		f.sync()
+		remove := f.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/files/", Status: status})
+		if err := f.update("coder.logo", files("# two")); err == nil {
+			t.Errorf("%d: the change was accepted", status)
+		} else if status == 404 && !strings.Contains(err.Error(), "codertemplates/files") {
+			t.Errorf("%d: %v", status, err)
+		}
+		remove()
+		f.sync()
+		f.mustBe("coder.logo", "True Active", "# one")
+		f.must(f.update("coder.logo", files("# three")))
+		f.sync()
+		if diff := cmp.Diff(map[string]string{mainTF: "# three", "logo.png": image}, f.download("coder.logo", "")); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", status, diff)
+		}
+	}
+}
+
 func TestSourcesThatCannotBeShown(t *testing.T) {
 	f := newFixture(t)
 	large := strings.Repeat("x", 1<<20)
