@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// causeWithin is the maximum age of a failed build whose log is read. Without it, the first sync of
-// a Coder deployment with many failed builds would read many logs.
+// causeWithin is the maximum difference between the end of a failed build whose log is read, by Coder's clock, and now. Without
+// it, the first sync of a Coder deployment with many failed builds would read many logs.
 const causeWithin = 24 * time.Hour
 
 // MaxBuilds limits how many builds a cache remembers. A finished build never changes. A cache only
@@ -34,7 +34,7 @@ func NewCauses(c clock.PassiveClock) *Causes { return &Causes{clock: c, known: l
 func (c *Causes) Learn(ctx context.Context, build uuid.UUID, reported string, ended time.Time,
 	read func(context.Context, uuid.UUID) (string, error),
 ) {
-	if _, known := c.known.Get(build); known || !strings.Contains(reported, "exit status") || c.clock.Since(ended) > causeWithin {
+	if _, known := c.known.Get(build); known || !strings.Contains(reported, "exit status") || c.clock.Since(ended).Abs() > causeWithin {
 		return
 	}
 	cause, err := read(ctx, build)

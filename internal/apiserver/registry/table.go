@@ -63,5 +63,9 @@ func Millis(field *int64) *time.Duration {
 
 // Seconds returns the time in UTC with a precision of one second, as Kubernetes writes it.
 func Seconds(t time.Time) metav1.Time {
-	return metav1.NewTime(t.UTC().Truncate(time.Second))
+	t = t.UTC().Truncate(time.Second)
+	if t.Year() < 1 || t.Year() > 9999 {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t)
 }

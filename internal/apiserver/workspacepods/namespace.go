@@ -35,6 +35,23 @@ type group struct {
 	gone *gone
 	// changed is the time of the last change.
 	changed time.Time
+	// build is the end of the workspace's build by Coder's clock, and seen is when that was first seen.
+	build, seen time.Time
+}
+
+// builtAt returns the time of a build by the clock of this replica. Coder's clock decides only within clockDifference before the
+// end of the build was first seen.
+func (g *group) builtAt(build, now time.Time) time.Time {
+	if !g.build.Equal(build) {
+		g.build, g.seen = build, now
+	}
+	switch earliest := g.seen.Add(-clockDifference); {
+	case build.After(g.seen):
+		return g.seen
+	case build.Before(earliest):
+		return earliest
+	}
+	return build
 }
 
 type gone struct {

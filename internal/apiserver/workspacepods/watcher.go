@@ -24,6 +24,9 @@ const (
 	// replacedWithin is how long a workspace may be without a pod before the pod counts as gone. A
 	// Deployment creates the next pod sooner.
 	replacedWithin = 2 * time.Second
+	// clockDifference is how far the clocks of Coder and of this replica may differ. Beyond that, the end of a build counts
+	// from when it was first seen.
+	clockDifference = time.Minute
 	// settledAfter is how long after a change of its pods a workspace is read again while the
 	// states of its agents and its pods disagree.
 	settledAfter = time.Minute
@@ -129,11 +132,12 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 			return w.since(r.since, r.problem, shown)
 		}
 		alive = alive || len(g.records) > 0
-		if g.gone != nil && (last == nil || g.gone.at.After(last.at)) {
+		built := g.builtAt(builtAt, w.config.Clock.Now())
+		if g.gone != nil && g.gone.at.After(built) && (last == nil || g.gone.at.After(last.at)) {
 			last = g.gone
 		}
 	}
-	if alive || last == nil || builtAt.IsZero() || !last.at.After(builtAt) || w.config.Clock.Since(last.at) < replacedWithin {
+	if alive || last == nil || builtAt.IsZero() || w.config.Clock.Since(last.at) < replacedWithin {
 		return nil
 	}
 	return w.since(last.at, last.problem, shown)

@@ -364,3 +364,25 @@ func TestUntilThePodsAreRead(t *testing.T) {
 		t.Errorf("of a workspace without pods: %v", got)
 	}
 }
+
+// TestBuiltAt checks that the time of a build is at most the time when it was first seen, and hardly earlier, whatever Coder's clock
+// shows.
+func TestBuiltAt(t *testing.T) {
+	seen := began
+	for build, want := range map[time.Time]time.Time{
+		seen.Add(-10 * time.Second): seen.Add(-10 * time.Second),
+		seen.Add(-10 * time.Minute): seen.Add(-clockDifference),
+		seen.Add(10 * time.Minute):  seen,
+		seen.AddDate(10, 0, 0):      seen,
+		seen.AddDate(-10, 0, 0):     seen.Add(-clockDifference),
+		{}:                          seen.Add(-clockDifference),
+		time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC): seen,
+	} {
+		g := &group{build: seen.AddDate(1, 1, 1)}
+		for _, now := range []time.Time{seen, seen.Add(time.Hour)} {
+			if got := g.builtAt(build, now); !got.Equal(want) {
+				t.Errorf("the build of %s, first seen at %s, counts from %s, want %s", build, seen, got, want)
+			}
+		}
+	}
+}

@@ -47,7 +47,7 @@ func (p *pass) accountByJob(ctx context.Context, creds *account) (*session, erro
 		// The Job created, or tried to create, an account with older credentials.
 		return nil, p.restartJob(ctx, "its credentials changed")
 	}
-	if until := retryAt(creds, job); p.Clock.Now().Before(until) {
+	if until := retryAt(creds, job, p.Clock.Now()); p.Clock.Now().Before(until) {
 		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.Clock.Now()))
 	}
 	if !fresh {
@@ -154,12 +154,13 @@ func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job
 
 // retryAt returns the time at which a failed Job is tried again. It is zero if the failure is not
 // recorded yet.
-func retryAt(creds *account, job *batchv1.Job) time.Time {
+func retryAt(creds *account, job *batchv1.Job, now time.Time) time.Time {
 	if job == nil || creds.annotation(AnnotationFailedJob) != string(job.UID) {
 		return time.Time{}
 	}
 	at, err := time.Parse(time.RFC3339, creds.annotation(AnnotationJobRetryAt))
-	if err != nil {
+	// Another replica, whose clock may be ahead, may have written it.
+	if err != nil || at.After(now.Add(2*lastJobRetry)) {
 		return time.Time{}
 	}
 	return at

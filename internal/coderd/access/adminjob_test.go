@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -163,7 +164,13 @@ func TestJobOfSomebodyElse(t *testing.T) {
 // A control plane that is created again on the database of an earlier one gets access, although the
 // account of the earlier one still exists. That account is suspended, and no other.
 func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
-	f := newFixture(t)
+	t.Run("right clock", func(t *testing.T) { testSecondControlPlane(t, 0) })
+	t.Run("Coder is two hours behind", func(t *testing.T) { testSecondControlPlane(t, 2*time.Hour) })
+}
+
+func testSecondControlPlane(t *testing.T, behind time.Duration) {
+	coders := clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	f := newFixture(t, coderdtest.WithClock(coders))
 	f.settle()
 	f.addAda()
 	const used, person = Username + "-0a0a0a0a", "coder-k8s-operator-fan"
@@ -174,6 +181,7 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	f.revoke()
 	f.cp.UID = "second"
 	f.Remove(f.Secret("dev-initial-admin"))
+	f.Clock.SetTime(f.Clock.Now().Add(behind))
 	f.restart()
 	got := f.settle()
 	f.checkWhole()

@@ -145,7 +145,7 @@ func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
 	for _, user := range page.Users {
 		operators := strings.HasPrefix(user.Username, Username) && user.Email == user.Username+"@"+EmailDomain
 		if err == nil && operators && user.ID != s.user.ID && !user.IsSuspended() {
-			err = p.suspend(ctx, s.client, user)
+			err = p.suspend(ctx, s, user)
 		}
 	}
 	if err != nil {
@@ -153,10 +153,13 @@ func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
 	}
 }
 
-// suspend suspends an account that has no valid token. Coder requires that it is not an owner.
-func (p *pass) suspend(ctx context.Context, api *coderd.Client, user coderd.User) error {
+// suspend suspends an account that has no valid token. Coder requires that it is not an owner. If Coder's clock is behind, a valid
+// token seems to have expired, so a token that was valid when Coder created the account of this control plane counts as valid, too.
+func (p *pass) suspend(ctx context.Context, s *session, user coderd.User) error {
+	api, now := s.client, p.Clock.Now()
 	tokens, err := api.TokensOf(ctx, user.Username)
-	if err != nil || slices.ContainsFunc(tokens, func(t coderd.TokenInfo) bool { return p.Clock.Now().Before(t.ExpiresAt) }) {
+	valid := func(t coderd.TokenInfo) bool { return now.Before(t.ExpiresAt) || s.user.CreatedAt.Before(t.ExpiresAt) }
+	if err != nil || slices.ContainsFunc(tokens, valid) {
 		return err
 	}
 	if err := api.SetRoles(ctx, user.Username, nil); err != nil {

@@ -44,7 +44,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		return nil
 	}
 	timeout, again := answerTimeout, workload.PollInterval
-	if s.justReady = s.Now.Sub(changedAt(s.Deployment)) < freshPeriod; s.justReady {
+	if s.justReady = s.Now.Sub(changedAt(s.Deployment)).Abs() < freshPeriod; s.justReady {
 		timeout, again = freshTimeout, freshInterval
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)

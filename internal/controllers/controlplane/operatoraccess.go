@@ -101,7 +101,7 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 // does not answer, the deletion is delayed until workload.DeletionLimit. The token then remains until it
 // expires.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
-	left := s.DeletionTimeLeft()
+	left := s.DeletionTimeLeft(workload.DeletionLimit)
 	ours, err := r.serviceIsOurs(ctx, s)
 	switch {
 	case err == nil && !ours:

@@ -27,7 +27,7 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	}
 	pods, err := r.podsToStop(ctx, s)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
-	left := s.cr.DeletionTimestamp.Add(grace + stopMargin).Sub(s.Now)
+	left := s.DeletionTimeLeft(grace + stopMargin)
 	switch {
 	case left <= 0:
 		return nil
@@ -79,7 +79,7 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	}
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
 	r.kit.TellAll(&s.Pass, result.Events)
-	left := r.withdrawalEnd(s).Sub(s.Now)
+	left := r.withdrawalLeft(s)
 	switch {
 	case err != nil && left > 0:
 		return workload.Settled(err)
@@ -97,16 +97,13 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	return workload.WaitForDeletion(left, s.waits)
 }
 
-// withdrawalEnd returns when to give up deleting the keys: workload.DeletionLimit after this process saw
+// withdrawalLeft returns the time until deleting the keys is given up: workload.DeletionLimit after this process saw
 // that the pods are gone, or at the latest that long after the grace period must have ended.
-func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
+func (r *Reconciler) withdrawalLeft(s *scope) time.Duration {
 	since, _ := r.stopped.LoadOrStore(s.cr.UID, s.Now)
 	grace := time.Duration(resources.GracePeriodSeconds(s.cr)) * time.Second
-	last := s.cr.DeletionTimestamp.Add(grace + stopMargin + workload.DeletionLimit)
-	if end := since.(time.Time).Add(workload.DeletionLimit); end.Before(last) {
-		return end
-	}
-	return last
+	last := s.DeletionTimeLeft(grace + stopMargin + workload.DeletionLimit)
+	return min(last, since.(time.Time).Add(workload.DeletionLimit).Sub(s.Now))
 }
 
 func (r *Reconciler) release(ctx context.Context, s *scope) error {

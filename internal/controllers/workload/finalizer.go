@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 )
 
@@ -25,9 +26,13 @@ const (
 	DeletionTry = 20 * time.Second
 )
 
-// DeletionTimeLeft returns the time until DeletionLimit. It is not positive when that time is over.
-func (p *Pass) DeletionTimeLeft() time.Duration {
-	return DeletionLimit - p.Now.Sub(p.Object.GetDeletionTimestamp().Time)
+// DeletionTimeLeft returns the time until a limit since the deletion was requested. It is not positive when that time is over.
+func (p *Pass) DeletionTimeLeft(limit time.Duration) time.Duration {
+	since := p.Object.GetDeletionTimestamp().Time
+	if coderd.Elapsed(p.Now, since, limit) {
+		return 0
+	}
+	return limit - p.Now.Sub(since)
 }
 
 // WaitForDeletion returns the Stop with which a step of a deletion waits for its next attempt, at

@@ -234,7 +234,7 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 // leavesGrants reports whether a deletion continues although the permissions in a namespace could
 // not be revoked, and records an Event.
 func (t *Toolkit) leavesGrants(p *Pass, namespace string, err error) bool {
-	if !p.Deleting() || !apierrors.IsForbidden(err) || p.DeletionTimeLeft() > 0 ||
+	if !p.Deleting() || !apierrors.IsForbidden(err) || p.DeletionTimeLeft(DeletionLimit) > 0 ||
 		namespace == metav1.NamespaceAll || namespace == p.Workload.Namespace {
 		return false
 	}

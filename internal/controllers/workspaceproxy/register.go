@@ -67,7 +67,7 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 		}
 		return nil
 	}
-	left := s.DeletionTimeLeft()
+	left := s.DeletionTimeLeft(workload.DeletionLimit)
 	ctx, cancel := context.WithTimeout(ctx, workload.DeletionTry)
 	defer cancel()
 	result, err := r.registrar.Remove(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})

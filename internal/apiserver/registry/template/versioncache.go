@@ -21,7 +21,7 @@ const (
 	// seen that was created in Coder and not made active.
 	restAge = 3 * time.Minute
 	// stuckAge applies to a template with a build that has not finished after stuckAfter, for
-	// example because no provisioner is running. This is only the age of the cache. The time of a
+	// example because no provisioner is running, or that Coder's clock shows to be in the future. This is only the age of the cache. The time of a
 	// build is not limited.
 	stuckAge   = 30 * time.Second
 	stuckAfter = 10 * time.Minute
@@ -159,7 +159,7 @@ func (b *versionCache) maxAge(p page) time.Duration {
 	for _, v := range append([]coderd.TemplateVersion{p.active}, p.versions...) {
 		switch {
 		case ended(v):
-		case b.clock.Since(v.CreatedAt) < stuckAfter:
+		case b.clock.Since(v.CreatedAt).Abs() < stuckAfter:
 			return busyAge
 		default:
 			age = stuckAge

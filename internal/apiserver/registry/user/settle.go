@@ -47,7 +47,7 @@ func (k *Kind) Settle(
 		}
 		return true, k.Records.Delete(ctx, record)
 	}
-	lately := func(name string) bool { return k.Clock.Since(in.Refusals[name].At.Time) < refusedFor }
+	lately := func(name string) bool { return !coderd.Elapsed(k.Clock.Now(), in.Refusals[name].At.Time, refusedFor) }
 	drifted := k.drift(ctx, connection, item, in.Owned)
 	switch {
 	case len(drifted) == 0 && len(in.Refusals) > 0:

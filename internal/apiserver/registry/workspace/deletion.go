@@ -36,9 +36,10 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n intent) (intent,
 		return n, true, nil
 	}
 	if b.Transition == coderd.TransitionDelete && (n.Failed == nil || n.Failed.Build < b.Number) {
-		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(b.UpdatedAt), Message: buildVerdict(b).Message})
+		// Coder's clock may differ from this one.
+		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(k.Clock.Now()), Message: buildVerdict(b).Message})
 	}
-	if n.Failed != nil && k.Clock.Now().Before(n.Failed.At.Add(deletionBackoff(n.Failed.Times))) {
+	if n.Failed != nil && !coderd.Elapsed(k.Clock.Now(), n.Failed.At.Time, deletionBackoff(n.Failed.Times)) {
 		return n, false, nil
 	}
 	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, s.workspace))

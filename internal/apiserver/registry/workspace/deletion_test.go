@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -101,6 +103,47 @@ func TestDeletionFails(t *testing.T) {
 	w.mirror()
 	if w.object(devName) != nil || len(w.records.All()) != 0 {
 		t.Errorf("in the end: %+v", w.object(devName))
+	}
+}
+
+// otherClock is a clock that differs from another one.
+type otherClock struct {
+	clock.PassiveClock
+	by time.Duration
+}
+
+func (c *otherClock) Now() time.Time { return c.PassiveClock.Now().Add(c.by) }
+
+// TestDeletionFailsWithAnotherClock checks that the delays after failed deletions do not depend on Coder's clock, and that a failure
+// which a replica with another clock has recorded does not prevent the next attempt.
+func TestDeletionFailsWithAnotherClock(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, by := range []time.Duration{10 * time.Minute, -10 * time.Minute, 10 * year, -10 * year} {
+		t.Run(by.String(), func(t *testing.T) {
+			coders := &otherClock{clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)), by}
+			w := newFixture(t, coderdtest.WithClock(coders))
+			coders.PassiveClock = w.clock
+			w.coder.AddWorkspace("ada", w.template, "dev")
+			w.coder.SetBuildResult("dev", coderdtest.BuildResult{Error: "terraform cannot destroy"})
+			w.mirror()
+			w.must(w.delete(devName))
+			w.mirror()
+			ws := w.object(devName)
+			builds := func(after time.Duration, want string) {
+				t.Helper()
+				w.pass(after)
+				w.mirror()
+				if got := w.transitions(ws); got != want {
+					t.Fatalf("after %s the builds are %q, want %q", after, got, want)
+				}
+			}
+			builds(55*time.Second, "start delete")
+			builds(6*time.Second, "start delete delete")
+			builds(115*time.Second, "start delete delete")
+			builds(6*time.Second, "start delete delete delete")
+			w.clock.SetTime(w.clock.Now().Add(-10 * year))
+			builds(0, "start delete delete delete delete")
+		})
 	}
 }
 

@@ -124,7 +124,7 @@ func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 		t: t, fault: &kubetest.Fault{}, log: map[types.UID]*aggregationv1alpha1.CoderWorkspace{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)),
 	}
-	w.coder = coderdtest.New(t, append(options, coderdtest.WithClock(w.clock))...)
+	w.coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(w.clock)}, options...)...)
 	token := w.coder.AddUser("operator", "owner")
 	w.coder.AddUser("ada", "member")
 	w.template = w.coder.AddTemplate("coder", "starter", map[string]string{"main.tf": templateFiles})

@@ -49,7 +49,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 	if known == nil {
 		return verdict{why: "Coder does not know the key in the Secret"}
 	}
-	found := recordOf(*known, w.controlPlane, resources.TagsHash(known.Tags))
+	found := recordOf(*known, w.controlPlane, resources.TagsHash(known.Tags), now)
 	if s.record == nil || s.record.ID != found.ID {
 		// A key is adopted only if the operator would create the same one.
 		if found.OrganizationID == w.org.ID.String() && hasName(w.names, found.Name) && found.TagsHash == w.tagsHash {
@@ -62,14 +62,14 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 
 // decideRecorded compares a key that the operator created with the wanted one.
 func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
-	switch age, dated := r.age(now); {
+	switch made, dated := r.made(); {
 	case r.OrganizationID != w.org.ID.String():
 		return verdict{why: "spec.organizationName changed"}
 	case !hasName(w.names, r.Name):
 		return verdict{why: "spec.key.name changed"}
 	case r.TagsHash != w.tagsHash:
 		return verdict{why: "spec.tags changed"}
-	case w.rotateAfter > 0 && dated && age >= w.rotateAfter:
+	case w.rotateAfter > 0 && dated && coderd.Elapsed(now, made, w.rotateAfter):
 		return verdict{why: "the previous key reached the age in spec.key.rotateAfter"}
 	case !dated:
 		r.CreatedAt = found.CreatedAt
@@ -78,10 +78,12 @@ func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 	return verdict{}
 }
 
-func recordOf(k coderd.ProvisionerKey, controlPlane, tagsHash string) Record {
+// recordOf returns the record of a key. Its age counts from now, by the operator's clock: with a wrong clock in Coder, a new key
+// could be as old as spec.key.rotateAfter.
+func recordOf(k coderd.ProvisionerKey, controlPlane, tagsHash string, now time.Time) Record {
 	return Record{
 		ID: k.ID.String(), Name: k.Name, OrganizationID: k.OrganizationID.String(), ControlPlane: controlPlane,
-		TagsHash: tagsHash, CreatedAt: k.CreatedAt.UTC().Format(time.RFC3339),
+		TagsHash: tagsHash, CreatedAt: now.UTC().Format(time.RFC3339),
 	}
 }
 
@@ -175,7 +177,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	if err != nil {
 		return p.answered(err)
 	}
-	return p.store(ctx, text, recordOf(key, w.controlPlane, w.tagsHash), why, w)
+	return p.store(ctx, text, recordOf(key, w.controlPlane, w.tagsHash, p.Clock.Now()), why, w)
 }
 
 // store writes a new key to the Secret. The previous key is deleted when no pod uses it.
@@ -214,7 +216,7 @@ func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w 
 	}
 	for _, k := range keys {
 		if slices.Contains(usage.KeyIDs, k.ID.String()) {
-			found := recordOf(k, w.controlPlane, "")
+			found := recordOf(k, w.controlPlane, "", p.Clock.Now())
 			s.replace(&found)
 		}
 	}

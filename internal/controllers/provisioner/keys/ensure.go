@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -326,8 +327,8 @@ func (p *pass) settle(w wanted) {
 	p.result.Key = workload.ConditionTrue(typeKey, coderv1alpha1.ReasonProvisionerKeyReady,
 		fmt.Sprintf("Coder accepts provisioner key %q of organization %q", r.Name, w.org.Name))
 	p.result.RequeueAfter = trust
-	if age, dated := r.age(p.Clock.Now()); dated && w.rotateAfter > age {
-		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, w.rotateAfter-age)
+	if made, dated := r.made(); dated && w.rotateAfter > 0 {
+		p.result.RequeueAfter = ensure.Sooner(p.result.RequeueAfter, max(made.Add(w.rotateAfter).Sub(p.Clock.Now()), time.Second))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
@@ -717,5 +718,28 @@ func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
 	f.checkWhole("gpu")
 	if count(f.said, "Warning ProvisionerKeyLeftBehind") != 1 {
 		t.Errorf("Events: %q", f.said)
+	}
+}
+
+// TestAgeOfAKeyWithAnotherClock checks that the age of a key counts by the operator's clock. With Coder's, a Coder that is years
+// behind would get a new key at every pass, and one that is years ahead never.
+func TestAgeOfAKeyWithAnotherClock(t *testing.T) {
+	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	w := wanted{names: []string{testName}, rotateAfter: 24 * time.Hour}
+	for name, made := range map[string]time.Time{
+		"right": now, "10 minutes behind": now.Add(-10 * time.Minute), "10 minutes ahead": now.Add(10 * time.Minute),
+		"10 years behind": now.AddDate(-10, 0, 0), "10 years ahead": now.AddDate(10, 0, 0), "zero": {},
+	} {
+		r := recordOf(coderd.ProvisionerKey{Name: testName, CreatedAt: made}, "", "", now)
+		r.OrganizationID = w.org.ID.String()
+		for after, rotated := range map[time.Duration]bool{0: false, 23 * time.Hour: false, 25 * time.Hour: true} {
+			if v := decideRecorded(r, r, w, now.Add(after)); (v.why != "") != rotated {
+				t.Errorf("%s, after %s: %q, want a new key: %t", name, after, v.why, rotated)
+			}
+		}
+	}
+	ahead := recordOf(coderd.ProvisionerKey{Name: testName}, "", "", now.AddDate(10, 0, 0))
+	if v := decideRecorded(ahead, ahead, w, now); v.why == "" {
+		t.Error("a key that another replica has recorded with a time in ten years is never replaced")
 	}
 }

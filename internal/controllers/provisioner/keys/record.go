@@ -131,10 +131,10 @@ func (s *stored) had(w wanted) bool {
 	return s.record != nil && is(*s.record) || slices.ContainsFunc(s.replaced, is)
 }
 
-// age returns how long ago the key was created, and whether that is known.
-func (r *Record) age(now time.Time) (time.Duration, bool) {
+// made returns when the key was created, and whether that is known.
+func (r *Record) made() (time.Time, bool) {
 	made, err := time.Parse(time.RFC3339, r.CreatedAt)
-	return now.Sub(made), err == nil
+	return made, err == nil
 }
 
 func asJSON(value any, empty bool) string {

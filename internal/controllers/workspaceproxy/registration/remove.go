@@ -182,7 +182,7 @@ func (p *pass) unregister(ctx context.Context, r registration) error {
 
 func (p *pass) overdue(r registration) bool {
 	since, err := time.Parse(time.RFC3339, r.Since)
-	return err != nil || !p.Clock.Now().Before(since.Add(formerLimit))
+	return err != nil || coderd.Elapsed(p.Clock.Now(), since, formerLimit)
 }
 
 func (r registration) where() string {
