@@ -267,6 +267,11 @@ type CoderControlPlaneStatus struct {
 	// this control plane, with a warning. Afterwards a list fails if it would have to omit them.
 	// +optional
 	EverServed *bool `json:"everServed,omitempty"`
+	// IncompleteObjects is the number of templates, workspaces and users that Kubernetes could not
+	// store, or not completely. The condition Truncated of an object lists what is left out of it. The
+	// log of the operator names the objects that could not be stored, and why.
+	// +optional
+	IncompleteObjects int32 `json:"incompleteObjects,omitempty"`
 	// WorkspaceNamespaces are the namespaces in which the permissions of spec.rbac are granted. The
 	// aggregated API shows problems of the pods of workspaces in these namespaces and in the control
 	// plane's own.

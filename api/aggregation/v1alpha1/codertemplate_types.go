@@ -176,7 +176,8 @@ type CoderTemplateStatus struct {
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
 	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
-	// and FilesAvailable if spec.files cannot be shown.
+	// FilesAvailable if spec.files cannot be shown, and Truncated if the object is too large to be
+	// stored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -137,7 +137,8 @@ type CoderUserStatus struct {
 	// tokenCount is how many there are, if there are more.
 	// +optional
 	TokenCount int32 `json:"tokenCount,omitempty"`
-	// conditions are Ready, Reconciling and Stalled as defined by kstatus, and Synced.
+	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, and
+	// Truncated if the object is too large to be stored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -147,8 +147,8 @@ type CoderWorkspaceStatus struct {
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
 	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
-	// AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem, and
-	// DeletionFailed after a deletion failed.
+	// AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem,
+	// DeletionFailed after a deletion failed, and Truncated if the object is too large to be stored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -54,6 +54,9 @@ const (
 	// ConditionFilesAvailable is present, and false, only if the source of a template cannot be
 	// shown in spec.files.
 	ConditionFilesAvailable = "FilesAvailable"
+	// ConditionTruncated is present, and true, only if the object is too large to be stored in
+	// Kubernetes. Its message lists the fields that are left out or shortened.
+	ConditionTruncated = "Truncated"
 )
 
 // Reasons of the condition PodsHealthy, and of Ready because of it.
@@ -138,6 +141,8 @@ const (
 	ReasonFilesUnreadable = "FilesUnreadable"
 	// ReasonFilesTooLarge means that the source of the template is too large to be shown.
 	ReasonFilesTooLarge = "FilesTooLarge"
+	// ReasonTooLarge means that the object is too large to be stored completely.
+	ReasonTooLarge = "TooLarge"
 	// ReasonSynced means that the spec is applied to Coder.
 	ReasonSynced = "Synced"
 	// ReasonChangeWaits means that a change of the spec waits for the end of a build.

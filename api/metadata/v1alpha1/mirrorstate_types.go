@@ -58,4 +58,7 @@ type MirrorStateSpec struct {
 	// Unnamed is true while NamePrefix is not final.
 	// +optional
 	Unnamed bool `json:"unnamed,omitempty"`
+	// Incomplete is the number of objects that could not be stored, or not completely.
+	// +optional
+	Incomplete int32 `json:"incomplete,omitempty"`
 }

@@ -102,8 +102,18 @@ func Same(a, b *Record) bool {
 }
 
 // largest is Kubernetes' limit for the annotations of an object, in bytes. Managed fields and
-// intents have the same limit, so that a record fits into etcd's 1.5 MiB.
+// intents have the same limit.
 const largest = 256 * 1024
+
+const (
+	// MaxRecord is the largest size of the JSON of a record's spec. etcd accepts 1.5 MiB in one
+	// request, which also has the metadata of the record.
+	MaxRecord = 1536<<10 - 64<<10
+	// maxText is the largest size of a Record in the JSON of the stored record, in which a quotation
+	// mark needs two bytes or more. The object contains most of it again. At least 192 KiB are left for
+	// the other fields of the object.
+	maxText = (MaxRecord - 192<<10) / 2
+)
 
 // checkSize returns an error if a part of the record is too large.
 func checkSize(record *Record) error {
@@ -138,10 +148,44 @@ func checkSize(record *Record) error {
 	check(path.Child("managedFields"), total, fmt.Sprintf("the largest are those of the manager %q with %d bytes; fewer managers, or fewer labels and annotations, make them smaller", biggest, most))
 
 	check(field.NewPath("spec"), len(record.Intent), "this is the size of the changes that are not in Coder yet; split them into smaller requests")
+	if size := sizeOf(record); len(errs) == 0 && size > maxText {
+		errs = append(errs, field.Invalid(path, fmt.Sprintf("%d bytes", size), fmt.Sprintf(
+			"labels, annotations, finalizers, owner references, managed fields, and changes that are not in Coder yet must not be larger than %d bytes together, in JSON in which each quotation mark needs four bytes", maxText)))
+	}
 	if len(errs) == 0 {
 		return nil
 	}
 	return apierrors.NewInvalid(schema.GroupKind{Group: aggregationv1alpha1.GroupVersion.Group, Kind: record.Kind}, record.Name, errs)
+}
+
+// smallIntent is the largest intent that a record may get although it is too large: a deletion has one.
+const smallIntent = 4 << 10
+
+// Enlarges reports whether the metadata of clients in a normalized record is larger than it was before, or
+// the intent, unless that is small. The generation and the deletion of an object do not count: they are recorded
+// in any case.
+func (r *Record) Enlarges(before *Record) bool {
+	return len(r.Intent) > max(smallIntent, len(before.Intent)) || sizeOf(r.ofClients()) > sizeOf(before.ofClients())
+}
+
+// ofClients returns the record without what the operator sets.
+func (r *Record) ofClients() *Record {
+	return &Record{
+		Labels: r.Labels, Annotations: r.Annotations, Finalizers: r.Finalizers, OwnerReferences: r.OwnerReferences, ManagedFields: r.ManagedFields,
+	}
+}
+
+// sizeOf returns the size of a normalized record in the JSON of the stored record.
+func sizeOf(record *Record) int {
+	text, err := record.Text()
+	if err != nil || 6*len(text) <= maxText {
+		return len(text)
+	}
+	data, err := json.Marshal(text)
+	if err != nil {
+		return 0
+	}
+	return len(data)
 }
 
 // Read decodes a text. An empty text is an empty record.

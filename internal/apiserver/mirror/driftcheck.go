@@ -60,7 +60,7 @@ func (c *driftCheck) step(ctx context.Context, connection connections.Connection
 func (c *driftCheck) compare(ctx context.Context, coder Coder) (bool, error) {
 	f := c.plane.workspaces
 	count, err := ask(ctx, c.plane, callCount, coder.WorkspaceCount, nil)
-	return err == nil && count == f.Store.Table.Count(c.plane.name)-f.breaker.held()+int(c.hidden.Load()), err
+	return err == nil && count == f.Store.Table.Count(c.plane.name)+f.unserved()-f.breaker.held()+int(c.hidden.Load()), err
 }
 
 // sweep removes records without an object.

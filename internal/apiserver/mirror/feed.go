@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -53,6 +53,7 @@ type kindFeed interface {
 	mark(id uuid.UUID, after time.Duration)
 	desync(ctx context.Context) (done bool, err error)
 	exists(record *metadata.Record) bool
+	incomplete() int
 }
 
 func (f *feed[Item]) tasks() []*task {
@@ -125,9 +126,9 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 			continue
 		}
 		f.queue.built(s.id)
-		if !batch.lock(ctx, connection, s) {
+		if err := batch.lock(ctx, connection, s); err != nil {
 			f.queue.blocked(s.id, s.key)
-			f.mark(s.id, soon)
+			f.again(ctx, s.id, s.key, err)
 			continue
 		}
 		batch.add(s)
@@ -292,9 +293,10 @@ func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	return nil
 }
 
-// propose commits changes to the records. It returns the keys of those that conflicted with it. A replica
-// that was paused may know less than its successor, so it commits nothing until it holds the Lease again.
-func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal) (conflicts sets.Set[string], err error) {
+// propose commits changes to the records. It returns why some of them were not written, by their keys: a
+// conflict, or an error for which records.IsRefused is true. A replica that was paused may know less than
+// its successor, so it commits nothing until it holds the Lease again.
+func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal) (unwritten map[string]error, err error) {
 	if len(proposals) == 0 {
 		return nil, nil
 	}
@@ -302,9 +304,37 @@ func (s *stock[Item]) propose(ctx context.Context, proposals ...records.Proposal
 		return nil, errNotHeld
 	}
 	err = s.Store.Propose(ctx, proposals...)
-	var changed *records.ChangedError
-	if errors.As(err, &changed) {
-		return sets.New(changed.Keys...), nil
+	var some *records.UnwrittenError
+	if errors.As(err, &some) {
+		return some.Reasons, nil
 	}
 	return nil, err
+}
+
+// again schedules another attempt for an object that was not written. If kube-apiserver does not accept
+// its record, the object counts as incomplete until then.
+func (f *feed[Item]) again(ctx context.Context, id uuid.UUID, key string, reason error) {
+	if !records.IsRefused(reason) && !apierrors.IsInvalid(reason) {
+		f.mark(id, soon)
+		return
+	}
+	// The object is read, and refused, again and again.
+	if f.queue.refuse(id, f.plane.config.Clock.Now()) {
+		log.FromContext(ctx).Error(reason, "An object keeps its last known state, because its record cannot be stored; trying again", "kind", f.kind(), "key", key)
+	}
+}
+
+// incomplete returns the number of objects that could not be stored, or not completely.
+func (f *feed[Item]) incomplete() int {
+	return f.Store.Table.Truncated(f.plane.name) + len(f.queue.refusals())
+}
+
+// unserved returns the number of objects that are not served because they could not be stored.
+func (f *feed[Item]) unserved() (n int) {
+	for _, id := range f.queue.refusals() {
+		if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
+			n++
+		}
+	}
+	return n
 }

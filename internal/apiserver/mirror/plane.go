@@ -167,11 +167,16 @@ func (p *plane) certain(context.Context) error {
 
 // syncStatus returns the sync status to publish.
 func (p *plane) syncStatus() syncstatus.Status {
+	incomplete := 0
+	for _, f := range p.feeds {
+		incomplete += f.incomplete()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return syncstatus.Status{
 		ControlPlane: p.name, UID: p.uid, NamePrefix: p.namePrefix, Unnamed: !p.named,
 		State: p.health.state, Seen: p.health.seen, NeverServed: p.neverServed && !p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
+		Incomplete: incomplete,
 	}
 }
 

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,9 +190,9 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 		return nil
 	}
 	defer unlock()
-	changed, err := f.propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision})
-	if err != nil || len(changed) > 0 {
-		f.mark(d.id, soon)
+	unwritten, err := f.propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision})
+	if reason := cmp.Or(err, unwritten[entry.Key]); reason != nil {
+		f.again(ctx, d.id, entry.Key, reason)
 		return err
 	}
 	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Inc()

@@ -1,8 +1,10 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,9 +25,9 @@ type queue struct {
 	due map[uuid.UUID]time.Time
 	// busy maps an object to the time since which it has been changing.
 	busy map[uuid.UUID]time.Time
-	// failed maps an object to its number of consecutive failures to settle it, and unbuilt to those to
-	// build it from its item.
-	failed, unbuilt map[uuid.UUID]int
+	// failed maps an object to its number of consecutive failures to settle it, unbuilt to those to
+	// build it from its item, and refused to those to store it because kube-apiserver does not accept it.
+	failed, unbuilt, refused map[uuid.UUID]int
 	// keys maps an object that was built but could not be locked to its key in the records. They do not have the key of a new
 	// object.
 	keys map[uuid.UUID]string
@@ -36,7 +38,7 @@ type queue struct {
 func newQueue(timing *Timing) *queue {
 	return &queue{
 		timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{},
-		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{}, keys: map[uuid.UUID]string{},
+		failed: map[uuid.UUID]int{}, unbuilt: map[uuid.UUID]int{}, refused: map[uuid.UUID]int{}, keys: map[uuid.UUID]string{},
 	}
 }
 
@@ -82,12 +84,34 @@ func (q *queue) retry(id uuid.UUID, now time.Time) { q.again(q.failed, id, now) 
 // rebuild is retry for an object that could not be built.
 func (q *queue) rebuild(id uuid.UUID, now time.Time) { q.again(q.unbuilt, id, now) }
 
-func (q *queue) again(failures map[uuid.UUID]int, id uuid.UUID, now time.Time) {
+// refuse is retry for an object that kube-apiserver does not accept. It reports whether this is the first
+// failure.
+func (q *queue) refuse(id uuid.UUID, now time.Time) (first bool) {
+	return q.again(q.refused, id, now) == 0
+}
+
+// refusals returns the objects that kube-apiserver does not accept.
+func (q *queue) refusals() []uuid.UUID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Collect(maps.Keys(q.refused))
+}
+
+// accepted records that kube-apiserver accepts an object.
+func (q *queue) accepted(id uuid.UUID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.refused, id)
+}
+
+// again schedules another attempt, and returns the number of failures before.
+func (q *queue) again(failures map[uuid.UUID]int, id uuid.UUID, now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	failed := failures[id]
 	failures[id] = min(failed+1, 7)
 	q.markLocked(id, now.Add(q.timing.Busy<<failed))
+	return failed
 }
 
 // built resets the failures to build an object.
@@ -134,6 +158,7 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.busy, id)
 	delete(q.failed, id)
 	delete(q.unbuilt, id)
+	delete(q.refused, id)
 	delete(q.keys, id)
 }
 
@@ -183,24 +208,24 @@ type batch[Item any] struct {
 }
 
 // lock takes the lock of an object's key and checks that the object is still up to date. It never
-// waits: a client's write has priority.
-func (b *batch[Item]) lock(ctx context.Context, connection connections.Connection, s *seen[Item]) bool {
+// waits: a client's write has priority. The error is ErrChanged then.
+func (b *batch[Item]) lock(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	first := len(b.unlocks)
 	unlock, ok := b.feed.Store.TryLock(s.key)
 	if !ok {
-		return false
+		return records.ErrChanged
 	}
 	b.unlocks = append(b.unlocks, unlock)
 	if !b.feed.unchanged(s) {
 		b.unlockFrom(first)
-		return false
+		return records.ErrChanged
 	}
-	if err := b.complete(ctx, connection, s); err != nil {
+	err := b.complete(ctx, connection, s)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind(), "id", s.id)
 		b.unlockFrom(first)
-		return false
 	}
-	return true
+	return err
 }
 
 // complete updates the record of an object.
@@ -219,6 +244,7 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 // would respect the claim again.
 func (b *batch[Item]) add(s *seen[Item]) {
 	if s.entry != nil && same(s.entry, s.object, s.natural) && !b.feed.Store.Abandoned(s.key) {
+		b.feed.queue.accepted(s.id)
 		b.done = append(b.done, s)
 		return
 	}
@@ -228,18 +254,19 @@ func (b *batch[Item]) add(s *seen[Item]) {
 
 // commit commits all proposals to the records.
 func (b *batch[Item]) commit(ctx context.Context) error {
-	conflicts, err := b.feed.propose(ctx, b.proposals...)
+	unwritten, err := b.feed.propose(ctx, b.proposals...)
 	for _, s := range b.waiting {
-		if err != nil || conflicts.Has(s.key) {
-			b.feed.mark(s.id, soon)
+		if reason := cmp.Or(err, unwritten[s.key]); reason != nil {
+			b.feed.again(ctx, s.id, s.key, reason)
 		} else {
+			b.feed.queue.accepted(s.id)
 			b.done = append(b.done, s)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("committing %d objects of kind %s: %w", len(b.proposals), b.feed.kind(), err)
 	}
-	b.feed.plane.config.Metrics.commits.WithLabelValues(b.feed.kind()).Add(float64(len(b.proposals)))
+	b.feed.plane.config.Metrics.commits.WithLabelValues(b.feed.kind()).Add(float64(len(b.proposals) - len(unwritten)))
 	return nil
 }
 

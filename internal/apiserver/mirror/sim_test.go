@@ -656,7 +656,11 @@ func (k *workspaceKind) Object(_ context.Context, c connections.Connection, w co
 	}}
 	o.Status.LatestBuildStatus, o.Status.LatestBuildID = w.LatestBuild.Status, fmt.Sprint(w.LatestBuild.Number)
 	for _, a := range w.Agents {
-		o.Status.Agents = append(o.Status.Agents, aggregationv1alpha1.WorkspaceAgent{Name: a.Name, Status: a.Status})
+		agent := aggregationv1alpha1.WorkspaceAgent{Name: a.Name, Status: a.Status}
+		for _, app := range a.Apps {
+			agent.Apps = append(agent.Apps, aggregationv1alpha1.WorkspaceApp{Slug: app.Slug, URL: app.ExternalURL})
+		}
+		o.Status.Agents = append(o.Status.Agents, agent)
 	}
 	o.Spec.TemplateName = string(w.LatestBuild.Transition)
 	if old, ok := previous.(*aggregationv1alpha1.CoderWorkspace); ok {

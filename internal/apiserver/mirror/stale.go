@@ -70,7 +70,11 @@ func (f *feed[Item]) desyncSome(ctx context.Context, entries []*records.Entry) (
 		defer unlock()
 		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
 	}
-	changed, err := f.propose(ctx, proposals...)
-	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Add(float64(len(proposals) - len(changed)))
-	return all && len(changed) == 0, err
+	unwritten, err := f.propose(ctx, proposals...)
+	for _, reason := range unwritten {
+		// A record that is not accepted would be tried again and again.
+		all = all && records.IsRefused(reason)
+	}
+	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Add(float64(len(proposals) - len(unwritten)))
+	return all, err
 }

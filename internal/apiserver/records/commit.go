@@ -188,6 +188,9 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 		// would send the change to Coder twice.
 		return nil, overwritten(current.key)
 	}
+	if IsRefused(err) && w.claimed {
+		return nil, uncertain(current.key, "changed", err)
+	}
 	return h, err
 }
 
@@ -242,22 +245,14 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 	}
 	namespace, name := s.Locate(next.key)
 	record := &Record{Namespace: namespace, Name: name, Revision: next.revision, RecordSpec: next.spec}
-	var parts map[string]string
-	if object != nil {
-		record.Files = ""
-		copied := object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
-		var err error
-		if parts, err = s.config.Files.detach(copied, record); err == nil {
-			record.Object, err = s.encode(copied)
-		}
-		if err != nil {
-			return nil, apierrors.NewInternalError(err)
-		}
-		if s.config.State != nil {
-			record.State = s.config.State(object)
-		}
-	}
 	record.Pending = pending(next.kept)
+	parts, truncated, err := s.fill(record, object)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if known := s.Table.get(next.key); truncated && !next.lost && known != nil && s.stored(known, record) {
+		return known, nil
+	}
 	return s.Table.write(next.key, func() (*held, error) {
 		err := s.config.Files.store(ctx, namespace, parts, next.spec.Files)
 		switch {
@@ -280,7 +275,7 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), isAbsent(err) && record.Revision != 0:
 			return nil, ErrChanged
 		case err != nil:
-			return nil, unavailable(ctx, "writing "+next.key, err)
+			return nil, failed(ctx, "writing "+next.key, err)
 		}
 		// Decode the written text: the object in memory may have more than the text.
 		return s.hold(ctx, record)
@@ -320,7 +315,7 @@ func (s *Store) remove(ctx context.Context, last *held) error {
 		s.Table.lose(last.key, last.revision)
 		return ErrChanged
 	case err != nil:
-		return unavailable(ctx, "removing "+last.key, err)
+		return failed(ctx, "removing "+last.key, err)
 	}
 	s.Table.bury(last.key, last.revision)
 	return nil

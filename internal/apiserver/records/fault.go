@@ -16,8 +16,46 @@ import (
 // retryAfterSeconds is the Retry-After of errors. Kubernetes clients obey it automatically.
 const retryAfterSeconds = 1
 
-// etcdFull is in the message of kube-apiserver if etcd accepts no writes.
-const etcdFull = "etcdserver: mvcc: database space exceeded"
+// etcdFull is in the message of kube-apiserver if etcd accepts no writes. etcdTooLarge and
+// etcdSendTooLarge are in its message if a record exceeds the limit of etcd, or of the client of etcd.
+const (
+	etcdFull         = "etcdserver: mvcc: database space exceeded"
+	etcdTooLarge     = "etcdserver: request is too large"
+	etcdSendTooLarge = "trying to send message larger than max"
+)
+
+// errRestored means that what this replica remembers is newer than the cluster. It must start again.
+var errRestored = errors.New("kube-apiserver returned an earlier state, as after a restore of etcd from a backup; this replica must start again")
+
+// errRefused is in the error about a record that kube-apiserver will not accept, however often it is
+// sent. The cause is the object, so other objects are not affected.
+var errRefused = errors.New("kube-apiserver does not accept the record")
+
+// IsRefused reports whether kube-apiserver rejected a record because of its content.
+func IsRefused(err error) bool { return errors.Is(err, errRefused) }
+
+// refused is an API status that is also errRefused.
+type refused struct{ *apierrors.StatusError }
+
+func (r refused) Unwrap() []error { return []error{r.StatusError, errRefused} }
+
+// failed returns the error of a write of a record.
+func failed(ctx context.Context, what string, cause error) error {
+	var status *apierrors.StatusError
+	if !errors.As(cause, &status) || ctx.Err() != nil {
+		return unavailable(ctx, what, cause)
+	}
+	out := &apierrors.StatusError{ErrStatus: *status.ErrStatus.DeepCopy()}
+	switch message := status.ErrStatus.Message; {
+	case status.ErrStatus.Code == http.StatusBadRequest, status.ErrStatus.Code == http.StatusUnprocessableEntity:
+	case status.ErrStatus.Code == http.StatusRequestEntityTooLarge, strings.Contains(message, etcdTooLarge), strings.Contains(message, etcdSendTooLarge):
+		out = apierrors.NewRequestEntityTooLargeError("")
+	default:
+		return unavailable(ctx, what, cause)
+	}
+	out.ErrStatus.Message = fmt.Sprintf("%s: %v: %s", what, errRefused, status.ErrStatus.Message)
+	return refused{out}
+}
 
 // unavailable returns 503 if kube-apiserver did not respond, or if its error is about the operator
 // and not about the client's request.
@@ -51,8 +89,6 @@ func advice(cause error) string {
 		return "; check whether the custom resource definitions of internal.coder.com are installed"
 	case strings.Contains(cause.Error(), etcdFull):
 		return "; etcd is full: free space (compact and defragment it, or raise --quota-backend-bytes), and disarm its NOSPACE alarm"
-	case apierrors.IsRequestEntityTooLargeError(cause):
-		return "; the object is too large for etcd"
 	}
 	return ""
 }

@@ -114,10 +114,13 @@ func (k *Keeper) prepare(record *metadata.Record) (*Store, string, error) {
 	if s == nil {
 		return nil, "", apierrors.NewInternalError(fmt.Errorf("the kind %q has no records", record.Kind))
 	}
-	if err := metadata.Normalize(record); err != nil {
-		return nil, "", err
+	err := metadata.Normalize(record)
+	key := s.keyOf(record)
+	if known := s.Table.get(key); apierrors.IsInvalid(err) && known != nil && known.kept != nil && !record.Enlarges(known.kept) {
+		// A record of an earlier version may be too large. Its object can be deleted, and changed in Coder.
+		err = nil
 	}
-	return s, s.keyOf(record), nil
+	return s, key, err
 }
 
 // keyOf returns the key of the record of an object, also if the object was renamed in Coder.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -249,8 +248,9 @@ func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h.spec.ID, h.spec.State = s.sharer.text(record.ID), s.sharer.text(record.State)
 	if object != nil {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		h.hash = maphash.String(s.Table.seed, record.Object+record.Files)
+		h.hash = s.hashOf(record)
 		h.entry = &Entry{Key: h.key, Revision: record.Revision, Object: object, Natural: record.CoderName}
+		h.truncated = truncatedCondition(object) != nil
 		s.sizes.note(len(record.Object))
 	}
 	if record.Kept == "" && record.Object != "" {

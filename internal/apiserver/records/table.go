@@ -51,6 +51,8 @@ type held struct {
 	damaged bool
 	// lost is that of the Record.
 	lost bool
+	// truncated is true if fields were left out of the object.
+	truncated bool
 	// kept is nil if no metadata is kept.
 	kept *metadata.Record
 	// sequence is the Sequence of the last change. claimed is the time of the current claim, and
@@ -219,6 +221,18 @@ func (t *Table) Count(controlPlane types.NamespacedName) (n int) {
 	defer t.mutex.RUnlock()
 	for _, h := range t.planes[controlPlane] {
 		if h.entry != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Truncated returns the number of objects of a control plane of which fields were left out.
+func (t *Table) Truncated(controlPlane types.NamespacedName) (n int) {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	for _, h := range t.planes[controlPlane] {
+		if h.truncated {
 			n++
 		}
 	}

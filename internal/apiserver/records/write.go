@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -240,18 +242,22 @@ type Proposal struct {
 	Natural string
 }
 
-// ChangedError lists the proposals that were based on an outdated state. errors.Is reports that it
-// is ErrChanged.
-type ChangedError struct {
-	Keys []string
+// UnwrittenError has the reasons why some proposals were not written, by their keys: ErrChanged if
+// the proposal was based on an outdated state, or an error for which IsRefused is true.
+type UnwrittenError struct {
+	Reasons map[string]error
 }
 
-func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%v: %s", ErrChanged, strings.Join(e.Keys, ", "))
+func (e *UnwrittenError) Error() string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(e.Reasons)) {
+		all = append(all, fmt.Sprintf("%s: %v", key, e.Reasons[key]))
+	}
+	return strings.Join(all, "; ")
 }
 
-// Is reports whether target is ErrChanged.
-func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
+// Unwrap returns the reasons.
+func (e *UnwrittenError) Unwrap() []error { return slices.Collect(maps.Values(e.Reasons)) }
 
 // TryLock acquires the lock of a key, unless this or another replica is writing it.
 func (s *Store) TryLock(key string) (unlock func(), ok bool) {
@@ -284,33 +290,42 @@ func (s *Store) Settle(ctx context.Context, key string, f func(ctx context.Conte
 	return s.newSession(key, known).settle(ctx, f)
 }
 
-// Propose writes objects that were read from the system of record. If a record is not as expected,
-// the error is a ChangedError, and the other proposals are written nevertheless. After any other
-// error, some of them may be written too.
+// Propose writes objects that were read from the system of record. If a record is not as expected, or
+// kube-apiserver does not accept it, the error is an UnwrittenError, and the other proposals are
+// written nevertheless. After any other error, some of them may be written too.
 func (s *Store) Propose(ctx context.Context, proposals ...Proposal) error {
-	changed := make([]bool, len(proposals))
+	reasons := make([]error, len(proposals))
 	var group errgroup.Group
 	group.SetLimit(proposalsAtOnce)
 	for i := range proposals {
 		group.Go(func() error {
 			err := s.propose(ctx, &proposals[i])
-			if changed[i] = errors.Is(err, ErrChanged); changed[i] {
+			if errors.Is(err, ErrChanged) || IsRefused(err) {
+				reasons[i] = err
 				return nil
 			}
 			return err
 		})
 	}
-	err := group.Wait()
-	var keys []string
-	for i := range proposals {
-		if changed[i] {
-			keys = append(keys, proposals[i].Key)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	unwritten := &UnwrittenError{Reasons: map[string]error{}}
+	for i, err := range reasons {
+		if err != nil {
+			unwritten.Reasons[proposals[i].Key] = err
 		}
 	}
-	if err == nil && len(keys) > 0 {
-		return &ChangedError{Keys: keys}
+	switch {
+	case len(unwritten.Reasons) == 0:
+		return nil
+	case IsRefused(unwritten):
+		// If kube-apiserver does not accept a heartbeat either, the cause is not the object.
+		if _, err := s.heartbeat.now(ctx); err != nil {
+			return err
+		}
 	}
-	return err
+	return unwritten
 }
 
 func (s *Store) propose(ctx context.Context, p *Proposal) error {

@@ -42,6 +42,8 @@ type Status struct {
 	Since metav1.Time `json:"since"`
 	// Message is the human-readable reason why it is not ready.
 	Message string `json:"message,omitempty"`
+	// Incomplete is the number of objects that could not be stored, or not completely.
+	Incomplete int `json:"incomplete,omitempty"`
 }
 
 // Board holds the sync statuses of all control planes. It is safe for concurrent use. Its zero

@@ -197,6 +197,8 @@ type scope struct {
 	prefix *string
 	// unread is the mirror's state of a control plane whose objects the aggregated API never had, or nil.
 	unread *metadatav1alpha1.MirrorStateSpec
+	// incomplete is the number of objects that the aggregated API could not store, or not completely.
+	incomplete int32
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
 }

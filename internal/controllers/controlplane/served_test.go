@@ -45,6 +45,13 @@ func TestServedWaitsForTheFirstRead(t *testing.T) {
 		f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 	}
 	seen(true)
+	for _, n := range []int32{3, 0} {
+		state.Spec.Incomplete = n
+		seen(true)
+		if got := f.Object().Status.IncompleteObjects; got != n {
+			t.Errorf("status.incompleteObjects is %d, want %d", got, n)
+		}
+	}
 	seen(false)
 	f.Forward(workload.RestInterval)
 	seen(false)

@@ -43,6 +43,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	if s.Granted != nil {
 		status.WorkspaceNamespaces = s.Granted
 	}
+	status.IncompleteObjects = s.incomplete
 	setLicense(s, &status)
 	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status
@@ -184,6 +185,9 @@ func (r *Reconciler) readMirror(ctx context.Context, s *scope) error {
 	unread := !state.Spec.Seen || uid != "" && uid != s.cp.UID
 	if err == nil && unread && !meta.IsStatusConditionTrue(s.Previous.Conditions, coderv1alpha1.ConditionServed) {
 		s.unread = &state.Spec
+	}
+	if err == nil && uid == s.cp.UID {
+		s.incomplete = state.Spec.Incomplete
 	}
 	return client.IgnoreNotFound(err)
 }

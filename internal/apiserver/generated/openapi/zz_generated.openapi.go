@@ -1143,7 +1143,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, and FilesAvailable if spec.files cannot be shown.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, FilesAvailable if spec.files cannot be shown, and Truncated if the object is too large to be stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1730,7 +1730,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, and Synced.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, and Truncated if the object is too large to be stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2361,7 +2361,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem, and DeletionFailed after a deletion failed.",
+							Description: "conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded, AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem, DeletionFailed after a deletion failed, and Truncated if the object is too large to be stored.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

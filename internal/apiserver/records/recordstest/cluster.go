@@ -3,8 +3,10 @@ package recordstest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
@@ -38,6 +41,10 @@ type Cluster struct {
 	more chan struct{}
 	// away is the error of every request, full that of every write.
 	away, full error
+	// refused has the errors of writes of single records, by their names.
+	refused map[string]error
+	// restores counts the calls of Restore.
+	restores int
 	// compacted is the revision before which the history is compacted.
 	compacted uint64
 }
@@ -65,6 +72,55 @@ func (c *Cluster) Full(err error) {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
 	c.full = err
+}
+
+// Refuse makes every write of a record with this name fail with the error. Nil reverts that.
+func (c *Cluster) Refuse(name string, err error) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	if c.refused == nil {
+		c.refused = map[string]error{}
+	}
+	c.refused[name] = err
+}
+
+const (
+	// maxRequest is the largest record that etcd accepts, without the metadata that kube-apiserver adds.
+	maxRequest = 1536<<10 - 4<<10
+	// maxBody is the largest request that kube-apiserver accepts.
+	maxBody = 3 << 20
+)
+
+// rejects returns the error of a write because of the content of the record.
+func (c *Cluster) rejects(r *records.Record) error {
+	if c.full != nil {
+		return c.full
+	}
+	data, err := json.Marshal(r.RecordSpec)
+	switch {
+	case err != nil:
+		return err
+	case len(data) > maxBody:
+		return apierrors.NewRequestEntityTooLargeError("limit is 3145728")
+	case len(data) > maxRequest:
+		return apierrors.NewInternalError(errors.New("etcdserver: request is too large"))
+	}
+	return c.refused[r.Name]
+}
+
+// Backup returns a copy of all records. Restore returns to it, as a restore of etcd from a backup does: it
+// ends the watches, and the revisions continue from that of the backup plus skipped.
+func (c *Cluster) Backup() (restore func(skipped uint64)) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	revision, stored, events := c.etcd.revision, maps.Clone(c.records), slices.Clone(c.events)
+	return func(skipped uint64) {
+		c.etcd.mu.Lock()
+		defer c.etcd.mu.Unlock()
+		c.etcd.revision, c.records, c.events = revision+skipped, maps.Clone(stored), slices.Clone(events)
+		c.restores++
+		c.wake()
+	}
 }
 
 // Compact drops the history, as etcd's compaction does.
@@ -133,8 +189,8 @@ func (c *Cluster) Create(ctx context.Context, r *records.Record) error {
 		return err
 	}
 	defer c.etcd.mu.Unlock()
-	if c.full != nil {
-		return c.full
+	if err := c.rejects(r); err != nil {
+		return err
 	}
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 	if c.records[key] != nil {
@@ -156,8 +212,8 @@ func (c *Cluster) Update(ctx context.Context, r *records.Record) error {
 		return err
 	}
 	defer c.etcd.mu.Unlock()
-	if c.full != nil {
-		return c.full
+	if err := c.rejects(r); err != nil {
+		return err
 	}
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 	if err := c.expect(key, r.Revision); err != nil {
@@ -283,13 +339,18 @@ func (c *Cluster) Watch(ctx context.Context, query records.Query) (records.Strea
 	if from != 0 && from < c.compacted {
 		return nil, apierrors.NewResourceExpired("too old resource version")
 	}
-	return &stream{ctx: ctx, cluster: c, next: c.after(from)}, nil
+	if from > c.etcd.revision {
+		return nil, storage.NewTooLargeResourceVersionError(from, c.etcd.revision, 1)
+	}
+	return &stream{ctx: ctx, cluster: c, next: c.after(from), restores: c.restores}, nil
 }
 
 type stream struct {
 	ctx     context.Context //nolint:containedctx // It is that of the watch.
 	cluster *Cluster
 	next    int
+	// restores is that of the cluster when the watch began.
+	restores int
 }
 
 // Close implements records.Stream.
@@ -300,6 +361,10 @@ func (s *stream) Next() (records.Event, error) {
 	for {
 		s.cluster.etcd.mu.Lock()
 		more, away := s.cluster.more, s.cluster.away
+		if s.restores != s.cluster.restores {
+			s.cluster.etcd.mu.Unlock()
+			return records.Event{}, io.ErrUnexpectedEOF
+		}
 		if away == nil && s.next < len(s.cluster.events) {
 			event := s.cluster.events[s.next]
 			s.next++

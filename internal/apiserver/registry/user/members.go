@@ -71,6 +71,7 @@ func (m *members) of(ctx context.Context, connection connections.Connection, use
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []aggregationv1alpha1.CoderUserOrganization
+	left := maxRoleBytes
 	for _, id := range user.OrganizationIDs {
 		name := m.name(ctx, p, id)
 		if name == "" {
@@ -81,6 +82,12 @@ func (m *members) of(ctx context.Context, connection connections.Connection, use
 			p.learn(id, user.ID, roles)
 		} else {
 			roles = m.list(ctx, p, id).roles[user.ID]
+		}
+		for i, role := range roles {
+			if left -= len(role); left < 0 {
+				roles = roles[:i]
+				break
+			}
 		}
 		all = append(all, aggregationv1alpha1.CoderUserOrganization{Name: name, Roles: roles})
 	}
@@ -164,6 +171,9 @@ func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) st
 const (
 	// tokenAges is the age of the list of tokens as a multiple of the age of a list of members.
 	tokenAges = 6
+	// maxRoleBytes limits the names of all roles of a user in organizations. A user with 10 roles in each of
+	// 100 organizations has about 20 KiB.
+	maxRoleBytes = 64 << 10
 	// maxTokens limits the tokens that are shown for a user.
 	maxTokens = 20
 )

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -146,6 +147,9 @@ func (k *Kind) relabelled(
 	out.Status.ObservedGeneration = observedGeneration(out.Generation, n)
 	out.Status.Conditions = k.conditions(situationOf(out, record, n, time.Time{}), current)
 	if c := registry.UnreachableCondition(current.Status.Conditions); c != nil {
+		meta.SetStatusCondition(&out.Status.Conditions, *c)
+	}
+	if c := meta.FindStatusCondition(current.Status.Conditions, aggregationv1alpha1.ConditionTruncated); c != nil {
 		meta.SetStatusCondition(&out.Status.Conditions, *c)
 	}
 	return out

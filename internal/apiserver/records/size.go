@@ -1,0 +1,162 @@
+package records
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+)
+
+// shortMessage is the length in bytes to which the messages of an object are shortened as a last
+// resort.
+const shortMessage = 256
+
+// fill sets the text and the state of an object in its record, and returns the parts of its files. If
+// the record is too large for kube-apiserver, the largest fields are left out, and the condition
+// Truncated of the object lists them. The object may be nil.
+func (s *Store) fill(record *Record, object Object) (parts map[string]string, truncated bool, err error) {
+	if object == nil {
+		return nil, false, nil
+	}
+	record.Files = ""
+	if s.config.State != nil {
+		record.State = s.config.State(object)
+	}
+	copied := object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
+	if parts, err = s.config.Files.detach(copied, record); err != nil {
+		return nil, false, err
+	}
+	if record.Object, err = s.encode(copied); err != nil {
+		return nil, false, err
+	}
+	var without []string
+	for _, f := range largeFields(copied) {
+		if sizeOf(&record.RecordSpec) <= metadata.MaxRecord {
+			break
+		}
+		f.leaveOut()
+		without = append(without, f.path)
+		s.setTruncated(copied, s.Key(record.Namespace, record.Name), fmt.Sprintf(
+			"the object does not fit into %d KiB, so these fields are left out or shortened: %s; Coder has all of them",
+			metadata.MaxRecord>>10, strings.Join(without, ", ")))
+		if record.Object, err = s.encode(copied); err != nil {
+			return nil, false, err
+		}
+	}
+	return parts, len(without) > 0, nil
+}
+
+// stored reports whether a record is stored with this text.
+func (s *Store) stored(known *held, record *Record) bool {
+	text := record.RecordSpec
+	text.Object = ""
+	return known.revision == record.Revision && known.entry != nil && !known.damaged && !known.lost && known.spec == text &&
+		known.hash == s.hashOf(record)
+}
+
+func (s *Store) hashOf(record *Record) uint64 {
+	return maphash.String(s.Table.seed, record.Object+record.Files)
+}
+
+// sizeOf returns the size of a record's JSON, or an upper bound if that is small.
+func sizeOf(r *spec) int {
+	// A byte of a text needs up to six in JSON.
+	if most := 6 * (len(r.Object) + len(r.Kept) + len(r.Files) + len(r.CoderName)); most < metadata.MaxRecord {
+		return most
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return 0
+	}
+	return len(data)
+}
+
+// largeField is a field that may be left out of an object that is too large.
+type largeField struct {
+	path     string
+	leaveOut func()
+}
+
+// largeFields returns the fields to leave out of an object, in this order. No field of a spec is among
+// them: a client that reads and writes the object would remove it, and a GitOps tool would apply it
+// again and again. The limits of the kept metadata and of Coder's texts limit the specs.
+func largeFields(object Object) []largeField {
+	switch o := object.(type) {
+	case *aggregationv1alpha1.CoderWorkspace:
+		return []largeField{
+			{"status.agents[*].apps", func() {
+				for i := range o.Status.Agents {
+					o.Status.Agents[i].Apps = nil
+				}
+			}},
+			{"status.agents[*] except name, status, lifecycleState and unhealthy", func() {
+				for i, a := range o.Status.Agents {
+					o.Status.Agents[i] = aggregationv1alpha1.WorkspaceAgent{
+						Name: a.Name, Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: a.Unhealthy,
+					}
+				}
+			}},
+			shortMessages(&o.Status.Conditions),
+		}
+	case *aggregationv1alpha1.CoderTemplate:
+		return []largeField{shortMessages(&o.Status.Conditions)}
+	case *aggregationv1alpha1.CoderUser:
+		return []largeField{
+			{"status.organizations", func() { o.Status.Organizations = nil }},
+			shortMessages(&o.Status.Conditions),
+		}
+	}
+	return nil
+}
+
+func shortMessages(conditions *[]metav1.Condition) largeField {
+	return largeField{"status.conditions[*].message", func() {
+		for i := range *conditions {
+			c := &(*conditions)[i]
+			c.Message = redaction.Truncate(c.Message, shortMessage)
+		}
+	}}
+}
+
+// setTruncated sets the condition Truncated. Its transition time is that of the previous state.
+func (s *Store) setTruncated(object Object, key, message string) {
+	c := metav1.Condition{
+		Type: aggregationv1alpha1.ConditionTruncated, Status: metav1.ConditionTrue, Reason: aggregationv1alpha1.ReasonTooLarge,
+		Message: message, ObservedGeneration: object.GetGeneration(), LastTransitionTime: metav1.NewTime(s.config.Clock.Now()).Rfc3339Copy(),
+	}
+	if known := s.Table.Get(key); known != nil {
+		if before := truncatedCondition(known.Object); before != nil {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	meta.SetStatusCondition(conditionsOf(object), c)
+}
+
+// truncatedCondition returns the condition Truncated of an object, or nil.
+func truncatedCondition(object Object) *metav1.Condition {
+	conditions := conditionsOf(object)
+	if conditions == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(*conditions, aggregationv1alpha1.ConditionTruncated)
+}
+
+// conditionsOf returns the conditions of an object, or nil if its type has none.
+func conditionsOf(object Object) *[]metav1.Condition {
+	switch o := object.(type) {
+	case *aggregationv1alpha1.CoderWorkspace:
+		return &o.Status.Conditions
+	case *aggregationv1alpha1.CoderTemplate:
+		return &o.Status.Conditions
+	case *aggregationv1alpha1.CoderUser:
+		return &o.Status.Conditions
+	}
+	return nil
+}
