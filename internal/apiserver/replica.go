@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -114,6 +115,17 @@ func (s *storage) prepare(ctx context.Context) error {
 		log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())
 	}
 	return err
+}
+
+// restored returns an error when the cluster went back to an earlier state. What this replica has in memory is
+// then newer than the records, so it ignores them and writes nothing. The process ends, and the kubelet starts
+// it again: the memory of a process is in many places, of which one could be missed.
+func (s *storage) restored(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, store := range s.stores {
+		group.Go(func() error { return store.WaitRestored(ctx) })
+	}
+	return group.Wait()
 }
 
 // close ends the sessions of Coder users and deletes the heartbeats of this replica.

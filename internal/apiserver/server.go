@@ -248,7 +248,10 @@ func (s *Server) Start(ctx context.Context) error {
 // parts returns the functions that run as long as the server. None of them ends earlier.
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
-	return []func(context.Context) error{prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run}
+	return []func(context.Context) error{
+		prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
+		s.storage.restored,
+	}
 }
 
 // drain waits until all parts have ended, up to drainTimeout.

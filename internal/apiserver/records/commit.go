@@ -167,6 +167,9 @@ func (s *Store) Learn(ctx context.Context, key string) error {
 	case err != nil:
 		return unavailable(ctx, "reading "+key, err)
 	}
+	if err := s.compare(ctx, known, record.Revision); err != nil {
+		return err
+	}
 	h, err := s.holdShown(ctx, record)
 	if err != nil {
 		return internal(err)

@@ -50,6 +50,10 @@ type heartbeat struct {
 	// written is the newest revision that was written, and seen the newest one that the watch has
 	// delivered.
 	written, seen atomic.Uint64
+	// newest is the newest revision that this replica has received from the cluster in any way.
+	newest atomic.Uint64
+	// restored receives the error that says that the cluster went back to an earlier state.
+	restored chan error
 	// others are the heartbeats that the last sweep found.
 	others map[string]silence
 }
@@ -68,7 +72,37 @@ type beat struct {
 
 func newHeartbeat(cluster Cluster, c clock.PassiveClock, namespace, replica string) *heartbeat {
 	name := heartbeatPrefix + strings.ReplaceAll(replica, ".", "-")
-	return &heartbeat{cluster: cluster, clock: c, record: Record{Namespace: namespace, Name: name}, others: map[string]silence{}}
+	return &heartbeat{cluster: cluster, clock: c, record: Record{Namespace: namespace, Name: name}, others: map[string]silence{}, restored: make(chan error, 1)}
+}
+
+// saw records a revision that this replica has received.
+func (h *heartbeat) saw(revision uint64) {
+	for {
+		known := h.newest.Load()
+		if known >= revision || h.newest.CompareAndSwap(known, revision) {
+			return
+		}
+	}
+}
+
+// wentBack reports that a quorum read or a write returned a revision that is lower than an earlier one, and
+// returns the error. Revisions of etcd only grow, so it was restored from a backup, or replaced.
+func (h *heartbeat) wentBack(what string, known, now uint64) error {
+	err := fmt.Errorf("%w: %s has the resource version %d after %d", errRestored, what, now, known)
+	select {
+	case h.restored <- err:
+	default:
+	}
+	return err
+}
+
+// verify writes a heartbeat, which shows whether the cluster went back to an earlier state.
+func (h *heartbeat) verify(ctx context.Context) {
+	go func() {
+		if _, err := h.now(context.WithoutCancel(ctx)); err != nil {
+			klog.FromContext(ctx).V(2).Info("Could not write a heartbeat", "error", err.Error())
+		}
+	}()
 }
 
 // now returns a revision that is not lower than that of any write that was acknowledged before the
@@ -115,6 +149,7 @@ func (h *heartbeat) run(ctx context.Context) {
 
 // write writes the heartbeat. It must not be called concurrently.
 func (h *heartbeat) write(ctx context.Context) (uint64, error) {
+	newest := h.newest.Load()
 	for range heartbeatAttempts {
 		r := h.record
 		// An update without changes would not get a new revision. The time alone does not ensure a
@@ -130,7 +165,10 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 		switch {
 		case err == nil && r.Revision == h.record.Revision:
 			// A previous process wrote the same text, so nothing was written now.
+		case err == nil && r.Revision <= newest:
+			return 0, h.wentBack("a new heartbeat", newest, r.Revision)
 		case err == nil:
+			h.saw(r.Revision)
 			h.record.Revision = r.Revision
 			h.written.Store(r.Revision)
 			return r.Revision, nil
@@ -138,6 +176,9 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			found, err := h.cluster.Get(ctx, r.Namespace, r.Name, "")
 			if err != nil {
 				return 0, err
+			}
+			if found.Revision < h.record.Revision {
+				return 0, h.wentBack("the heartbeat of this replica", h.record.Revision, found.Revision)
 			}
 			h.record.Revision = found.Revision
 		case apierrors.IsNotFound(err) && r.Revision != 0:
@@ -156,11 +197,7 @@ func (h *heartbeat) progress(ctx context.Context) {
 	if h.seen.Load() < h.written.Load() {
 		return
 	}
-	go func() {
-		if _, err := h.now(context.WithoutCancel(ctx)); err != nil {
-			klog.FromContext(ctx).V(2).Info("Could not write a heartbeat", "error", err.Error())
-		}
-	}()
+	h.verify(ctx)
 }
 
 // shown records that the watch has delivered a heartbeat of this replica.

@@ -74,6 +74,7 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 			}
 			if token == "" && listed != nil {
 				s.Table.fill(listed, page.Revision)
+				s.heartbeat.saw(page.Revision)
 			}
 			return s.versioner.UpdateList(list, page.Revision, token, remaining)
 		}
@@ -112,6 +113,12 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 		// outdated revision.
 		entry := h.entry
 		if listed != nil {
+			// A list has the newest state of each record up to its revision.
+			if known := s.Table.get(h.key); known != nil && known.revision <= page.Revision {
+				if err := s.compare(ctx, known, h.revision); err != nil {
+					return "", false, err
+				}
+			}
 			listed[h.key] = true
 			s.Table.see(h)
 		}
@@ -196,7 +203,7 @@ func (s *Store) getKnown(ctx context.Context, key string, out runtime.Object) (b
 	case err != nil:
 		return false, unavailable(ctx, "reading "+key, err)
 	case revision != h.revision:
-		return false, nil
+		return false, s.compare(ctx, h, revision)
 	}
 	if err := assign(h.entry.Object.DeepCopyObject(), out); err != nil {
 		return false, internal(err)

@@ -153,6 +153,36 @@ func (s *Store) SweepHeartbeats(ctx context.Context, now time.Time) error {
 	return s.heartbeat.sweep(ctx, now)
 }
 
+// verifyEvery is the interval at which a replica without requests checks that the cluster did not go back
+// to an earlier state. kube-apiserver may not end its watches then.
+const verifyEvery = time.Minute
+
+// WaitRestored returns an error after the cluster went back to an earlier state, for example because etcd was
+// restored from a backup. The Table is newer than the cluster then, so the process must end.
+func (s *Store) WaitRestored(ctx context.Context) error {
+	ticker := time.NewTicker(verifyEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-s.heartbeat.restored:
+			return err
+		case <-ticker.C:
+			s.heartbeat.verify(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// compare returns an error if a quorum read returned an older revision of a record than the one that was
+// known before the read.
+func (s *Store) compare(ctx context.Context, known *held, revision uint64) error {
+	if known == nil || known.revision <= revision {
+		return nil
+	}
+	return unavailable(ctx, "reading "+known.key, s.heartbeat.wentBack("the record of "+known.key, known.revision, revision))
+}
+
 // Close deletes the heartbeat. It is called after the last heartbeat was written.
 func (s *Store) Close(ctx context.Context) error { return s.heartbeat.end(ctx) }
 

@@ -158,6 +158,10 @@ func (w *watcher) reopen(cause error) bool {
 	w.query.ResourceVersion = formatRevision(w.last)
 	for w.wait() {
 		stream, err := w.store.config.Cluster.Watch(w.ctx, w.query)
+		if err == nil || storage.IsTooLargeResourceVersion(err) {
+			// etcd may have been restored from a backup during the interruption.
+			w.store.heartbeat.verify(w.ctx)
+		}
 		if err == nil {
 			w.stream = stream
 			return true
@@ -197,6 +201,7 @@ func (w *watcher) logInterruption(err error) {
 func (w *watcher) handle(event *Event, h *held) (bool, error) {
 	revision, table := event.Record.Revision, w.store.Table
 	w.last = max(w.last, revision)
+	w.store.heartbeat.saw(revision)
 	if h == nil {
 		defer w.store.heartbeat.shown(&event.Record)
 		table.show(revision)

@@ -36,6 +36,9 @@ func (e *ending) Watch(ctx context.Context, _ Query) (Stream, error) {
 	return endedStream{}, nil
 }
 
+// Create is called for a heartbeat.
+func (*ending) Create(context.Context, *Record) error { return errors.New("no") }
+
 type endedStream struct{}
 
 func (endedStream) Next() (Event, error) { return Event{}, io.EOF }

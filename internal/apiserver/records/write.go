@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -93,9 +94,15 @@ type basis struct {
 
 // read reads the newest state of an object, and updates the Table.
 func (s *Store) read(ctx context.Context, key string, ignoreNotFound bool) (*basis, error) {
+	known := s.Table.get(key)
 	record, err := s.get(ctx, key, "")
 	if err != nil {
 		return nil, err
+	}
+	if record != nil {
+		if err := s.compare(ctx, known, record.Revision); err != nil {
+			return nil, err
+		}
 	}
 	b := &basis{object: s.config.NewObject(), fresh: true}
 	if record == nil {
@@ -156,8 +163,8 @@ func (s *Store) write(ctx context.Context, key string, out runtime.Object, ignor
 		return err
 	}
 	b, err := s.begin(ctx, key, ignoreNotFound, suggested)
-	for err == nil {
-		if err := ctx.Err(); err != nil {
+	for attempt := 0; err == nil; attempt++ {
+		if err := pauseBefore(ctx, attempt); err != nil {
 			return storage.NewTimeoutError(key, err.Error())
 		}
 		var wanted Object
@@ -181,6 +188,28 @@ func (s *Store) write(ctx context.Context, key string, out runtime.Object, ignor
 		}
 	}
 	return err
+}
+
+const (
+	// immediateAttempts is the number of attempts of a write without a pause between them.
+	immediateAttempts = 8
+	// pauseFirst and pauseMost are the first and the longest pause before each further attempt.
+	pauseFirst, pauseMost = 10 * time.Millisecond, time.Second
+)
+
+// pauseBefore waits before an attempt of a write, so that conflicts without an end do not load
+// kube-apiserver.
+func pauseBefore(ctx context.Context, attempt int) error {
+	if attempt < immediateAttempts || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(min(pauseMost, pauseFirst<<min(attempt-immediateAttempts, 10)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // same reports whether an update changes nothing.
