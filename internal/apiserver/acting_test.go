@@ -63,7 +63,7 @@ func (f *fixture) createAs(t *testing.T, caller, name string, spec map[string]an
 func (f *fixture) builds(t *testing.T, name string, want ...string) {
 	t.Helper()
 	ws := f.workspace(t, name, func(*unstructured.Unstructured) bool { return true })
-	id := uuid.MustParse(string(ws.GetUID()))
+	id := uuid.MustParse(idIn(ws))
 	polltest.Eventually(t, "the builds of "+name, func() error {
 		if got := f.coder.Initiators(id); !slices.Equal(got, want) {
 			return fmt.Errorf("%v, want %v", got, want)

@@ -122,7 +122,7 @@ func TestApplyOfNoTTL(t *testing.T) {
 func TestApplyAfterCoderMadeItDormant(t *testing.T) {
 	f := newFixture(t)
 	wanted := spec("running", true)
-	id := uuid.MustParse(string(apply(t, f.ws(), by("gitops"), wanted, nil).GetUID()))
+	id := uuid.MustParse(idIn(apply(t, f.ws(), by("gitops"), wanted, nil)))
 	asleep := func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Dormant" }
 	awake := func(ws *unstructured.Unstructured) bool {
 		return condition(ws, "Ready") == "True Running" && at(ws, "spec", "dormant") == "false"

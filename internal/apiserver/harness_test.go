@@ -332,6 +332,9 @@ func at(obj *unstructured.Unstructured, path ...string) string {
 	return text(value)
 }
 
+// idIn returns the id in Coder of an object.
+func idIn(obj *unstructured.Unstructured) string { return at(obj, "status", "id") }
+
 // condition returns status and reason of a condition.
 func condition(obj *unstructured.Unstructured, kind string) string {
 	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")

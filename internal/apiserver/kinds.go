@@ -143,7 +143,7 @@ func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspac
 // may have ended while no replica watched the pods.
 func (s *storage) podsRead(controlPlane types.NamespacedName) {
 	for _, ws := range s.workspacesOf(controlPlane) {
-		if id, err := uuid.Parse(string(ws.UID)); err == nil &&
+		if id, err := uuid.Parse(ws.Status.ID); err == nil &&
 			meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil {
 			s.mirror.HintPods(controlPlane, id)
 		}

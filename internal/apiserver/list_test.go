@@ -123,7 +123,7 @@ func TestTables(t *testing.T) {
 // TestOnlyMetadata reads with the client of the garbage collector, in both encodings.
 func TestOnlyMetadata(t *testing.T) {
 	f := newFixture(t)
-	id := f.addWorkspace(t, "dev")
+	f.addWorkspace(t, "dev")
 	if _, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"x"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestOnlyMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := objects.List(t.Context(), metav1.ListOptions{LabelSelector: "app=x"})
-	if err != nil || len(list.Items) != 1 || string(list.Items[0].UID) != id.String() {
+	if err != nil || len(list.Items) != 1 || list.Items[0].UID != whole.GetUID() {
 		t.Fatalf("%v: %+v", err, list)
 	}
 	one, err := objects.Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})

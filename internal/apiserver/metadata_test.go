@@ -180,7 +180,11 @@ func TestDeletionPreconditions(t *testing.T) {
 	if diff := cmp.Diff([]string{"start"}, f.coder.Transitions(id)); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
-	right := types.UID(id.String())
+	ws, err := f.ws().Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := ws.GetUID()
 	if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &right}}); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestWhatAnEarlierVersionKept covers the metadata that an earlier version has stored for a
@@ -31,7 +30,7 @@ func TestWhatAnEarlierVersionKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start(t)
-	dev := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return ws.GetUID() == types.UID(id.String()) })
+	dev := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return idIn(ws) == id.String() })
 	if dev.GetLabels()["app"] != "x" || dev.GetGeneration() != 3 || len(dev.GetOwnerReferences()) != 1 || dev.GetManagedFields()[0].Manager != "flux" {
 		t.Errorf("it is %v", dev.Object)
 	}

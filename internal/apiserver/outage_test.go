@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
@@ -119,7 +118,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state syncstatus.
 		"delete": {http.MethodDelete, f.path("coderworkspaces/coder.ada.doomed"), "", http.StatusOK, true},
 	})
 	ws := f.workspace(t, "coder.ada.doomed", func(ws *unstructured.Unstructured) bool { return ws.GetDeletionTimestamp() != nil })
-	if ws.GetUID() != types.UID(doomed.String()) {
+	if idIn(ws) != doomed.String() {
 		t.Errorf("another one is deleted: %v", ws.Object)
 	}
 	restore()

@@ -37,7 +37,7 @@ func TestReadWorkspace(t *testing.T) {
 	for _, want := range []struct{ path, value string }{
 		{"metadata.name", "coder.ada.dev"},
 		{"metadata.namespace", f.namespace},
-		{"metadata.uid", id.String()},
+		{"status.id", id.String()},
 		{"spec.organization", "coder"},
 		{"spec.templateName", "starter"},
 		{"spec.running", "true"},

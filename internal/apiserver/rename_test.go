@@ -31,7 +31,7 @@ func TestRenamedInCoder(t *testing.T) {
 		return nil
 	})
 	dev := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "status", "workspaceName") == "prod" })
-	if dev.GetUID() != types.UID(id.String()) {
+	if idIn(dev) != id.String() {
 		t.Errorf("the object is another one: %v", dev.Object)
 	}
 	spec := map[string]any{"templateName": "starter"}
@@ -45,7 +45,7 @@ func TestRenamedInCoder(t *testing.T) {
 	second := f.coder.AddWorkspace("ada", f.template, "dev")
 	f.hint(second)
 	name := "coder.ada.dev--" + second.String()[:8]
-	f.workspace(t, name, func(ws *unstructured.Unstructured) bool { return ws.GetUID() == types.UID(second.String()) })
+	f.workspace(t, name, func(ws *unstructured.Unstructured) bool { return idIn(ws) == second.String() })
 	patch(t, f.ws(), name, `{"spec":{"running":false}}`)
 	f.workspace(t, name, func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Stopped" })
 	if now := f.workspace(t, "coder.ada.dev", func(*unstructured.Unstructured) bool { return true }); now.GetUID() != dev.GetUID() {

@@ -259,7 +259,7 @@ func TestTokensEndWithTheirWorkspace(t *testing.T) {
 		"deleted in Coder": func(t *testing.T, f *fixture) {
 			t.Helper()
 			ws := f.workspace(t, "coder.ada.dev", func(*unstructured.Unstructured) bool { return true })
-			f.coder.RemoveWorkspace(uuid.MustParse(string(ws.GetUID())))
+			f.coder.RemoveWorkspace(uuid.MustParse(idIn(ws)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

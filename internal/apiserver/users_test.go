@@ -178,8 +178,8 @@ func TestUserIsCreated(t *testing.T) {
 		t.Errorf("created %v", created.Object)
 	}
 	got, _ := f.coder.User("zoe")
-	if string(created.GetUID()) != got.ID.String() {
-		t.Errorf("the uid is %s, want %s", created.GetUID(), got.ID)
+	if idIn(created) != got.ID.String() {
+		t.Errorf("the id is %s, want %s", idIn(created), got.ID)
 	}
 	if got.Password != "Secret-Passw0rd" || got.Name != "Zoe" || !got.Suspended || !slices.Equal(got.Roles, []string{"template-admin"}) ||
 		!slices.Equal(got.Organizations, []string{"second [organization-admin]"}) {

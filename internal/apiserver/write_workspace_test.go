@@ -85,8 +85,8 @@ func TestPrebuiltWorkspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.GetUID() != types.UID(id.String()) {
-		t.Errorf("the fake Coder has created %s", created.GetUID())
+	if idIn(created) != id.String() {
+		t.Errorf("the fake Coder has created %s", idIn(created))
 	}
 	next(t, events, func(e watch.Event) bool { return reported(e) == "DELETED coder.prebuilds.one" })
 	onlyOne := func() {
@@ -263,7 +263,7 @@ func TestChangeDuringABuildIsDoneAfterIt(t *testing.T) {
 		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced" &&
 			at(ws, "status", "observedGeneration") == at(ws, "metadata", "generation")
 	})
-	id := uuid.MustParse(string(created.GetUID()))
+	id := uuid.MustParse(idIn(created))
 	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(id)); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
@@ -281,7 +281,7 @@ func TestStoppedFromTheBeginning(t *testing.T) {
 	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
 		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced"
 	})
-	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(uuid.MustParse(string(created.GetUID())))); diff != "" {
+	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(uuid.MustParse(idIn(created)))); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
 }

@@ -54,7 +54,7 @@ func newTokenCreateCommand(s *Session) *cobra.Command {
 			"It needs the verb create of coderworkspaces/token, which ClusterRole coder-k8s-workspace-tokens has.\n\n" +
 			"Exit codes: 0 the token was created; 1 it was not; 2 wrong command line.",
 		Example: "  kubectl coder token create ada.dev --duration 15m\n" +
-			"  CODER_SESSION_TOKEN=$(kubectl coder token create ada.dev) coder ssh \"$(kubectl get cws coder.ada.dev -o jsonpath='{.metadata.uid}')\"",
+			"  CODER_SESSION_TOKEN=$(kubectl coder token create ada.dev) coder ssh \"$(kubectl get cws coder.ada.dev -o jsonpath='{.status.id}')\"",
 		Args:              oneWorkspaceName,
 		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.create(cmd.Context(), args[0]) },

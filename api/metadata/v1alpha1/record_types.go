@@ -124,8 +124,7 @@ type RecordSpec struct {
 	// ControlPlane is the name of the object's CoderControlPlane in this namespace.
 	// +optional
 	ControlPlane string `json:"controlPlane,omitempty"`
-	// ID is the id of the object in Coder, and its UID. It is unset while the object is being
-	// created in Coder.
+	// ID is the id of the object in Coder. It is unset while the object is being created in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
 	// CoderName is the name that the object would get now, if a part of its name was changed in

@@ -21,8 +21,7 @@ type Record struct {
 	Kind string `json:"-"`
 	// Name is the name of the object.
 	Name string `json:"-"`
-	// UID is the UID of the object, which is its id in Coder. It is empty while the object is being
-	// created in Coder.
+	// UID is the id of the object in Coder. It is empty while the object is being created in Coder.
 	UID types.UID `json:"-"`
 
 	Labels                     map[string]string           `json:"labels,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -167,13 +168,42 @@ func (f *feed[Item]) compose(ctx context.Context, connection connections.Connect
 	if err != nil {
 		return fmt.Errorf("building the %s of %s: %w", f.kind(), s.id, err)
 	}
-	if metadata.ControlPlaneOf(object) != f.plane.name || object.GetUID() != uidOf(s.id) {
-		return fmt.Errorf("bug: the %s %q does not have the labels of control plane %s and the uid %s",
+	if metadata.ControlPlaneOf(object) != f.plane.name || records.IDOf(object) != uidOf(s.id) {
+		return fmt.Errorf("bug: the %s %q does not have the labels of control plane %s and the id %s",
 			f.kind(), object.GetName(), f.plane.name, s.id)
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	s.object = object
+	if twins := f.Store.Table.Twins(f.plane.name, uidOf(s.id)); twins != nil {
+		return f.removeTwins(ctx, s, twins)
+	}
 	return f.name(s)
+}
+
+// errTwins reports that several records had the id of one item.
+var errTwins = errors.New("several records have its id")
+
+// removeTwins removes all records of an item except one: that of the item's name in Coder, or else the one
+// with the most metadata of clients. Two objects for one item would appear as two, and the deletion of one would delete the other.
+func (f *feed[Item]) removeTwins(ctx context.Context, s *seen[Item], twins []string) error {
+	right := twins[0]
+	if natural := f.Store.Key(s.object.GetNamespace(), s.object.GetName()); slices.Contains(twins, natural) {
+		right = natural
+	}
+	err := fmt.Errorf("%w: %s; keeping %s", errTwins, strings.Join(twins, ", "), right)
+	for _, key := range twins {
+		if f.Store.Table.Since(key) > s.began.head || key == right {
+			continue
+		}
+		unlock, ok := f.Store.TryLock(key)
+		if !ok {
+			continue
+		}
+		_, failed := f.propose(ctx, records.Proposal{Key: key, Expect: revisionOf(f.Store.Table.Get(key))})
+		unlock()
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // errNameTaken reports that the name is held by another object that may be gone.

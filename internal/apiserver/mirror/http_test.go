@@ -179,7 +179,7 @@ func TestRunsOverHTTP(t *testing.T) {
 	late := l.AddWorkspaces(1, "ada", docker)[0]
 	l.run()
 	l.until("what was made meanwhile", func() bool { return l.workspaces.Len() == 151 })
-	if events := l.workspaces.Since(head); len(events) != 1 || string(events[0].Object.GetUID()) != late.String() {
+	if events := l.workspaces.Since(head); len(events) != 1 || string(records.IDOf(events[0].Object)) != late.String() {
 		t.Errorf("%d events", len(events))
 	}
 	families, err := l.registry.Gather()

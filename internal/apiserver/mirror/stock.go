@@ -103,12 +103,12 @@ func readUser(coder Coder, ctx context.Context, id uuid.UUID) (coderd.User, erro
 	return user, fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
 }
 
-// uidOf returns the UID of an item's object.
+// uidOf returns the id of an item in the records.
 func uidOf(id uuid.UUID) types.UID { return types.UID(id.String()) }
 
-// idOf returns the id in Coder of an object, or uuid.Nil if its UID is not a UUID.
+// idOf returns the id in Coder of an object, or uuid.Nil if it is not a UUID.
 func idOf(object records.Object) uuid.UUID {
-	id, err := uuid.Parse(string(object.GetUID()))
+	id, err := uuid.Parse(string(records.IDOf(object)))
 	if err != nil {
 		return uuid.Nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -110,7 +111,7 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 func (s *syncer) resume() {
 	p := s.plane
 	for _, entry := range p.workspaces.Store.Table.Of(p.name) {
-		record, _ := p.config.Records.Get(p.name, entry.Object.GetUID())
+		record, _ := p.config.Records.Get(p.name, records.IDOf(entry.Object))
 		if asks(record) || busyWorkspaceObject(entry.Object) {
 			p.workspaces.mark(idOf(entry.Object), 0)
 		}

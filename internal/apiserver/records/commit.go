@@ -48,6 +48,10 @@ func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object)
 	if waited, err := s.waitFor(ctx, key); waited || err != nil {
 		return nil, changedOr(err)
 	}
+	if twins := s.Table.Twins(current.controlPlane, types.UID(current.spec.ID)); twins != nil {
+		return nil, unavailable(ctx, "changing "+key, fmt.Errorf(
+			"several records have the id %s: %s; the operator keeps one of them when it next reads it from Coder", current.spec.ID, strings.Join(twins, ", ")))
+	}
 	return s.change(ctx, current, wanted)
 }
 
@@ -108,7 +112,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	// The object exists in Coder: record it even if the client has disconnected.
 	ctx = context.WithoutCancel(ctx)
 	var h *held
-	if err = s.removeOther(ctx, key, object); err == nil {
+	if err = s.removeOthers(ctx, key, object); err == nil {
 		h, err = s.put(ctx, key, w.next, object, object.GetName())
 	}
 	if err != nil {
@@ -118,18 +122,29 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	return h, nil
 }
 
-// removeOther removes the record that has the id of a created object under another key: Coder may
-// rename a workspace that it built in advance instead of creating one. The record is removed before
-// the new one gets the id, so that no two objects have the same UID.
-func (s *Store) removeOther(ctx context.Context, key string, created Object) error {
+// removeOthers removes the records that have the id of a created object under another key: Coder may
+// rename a workspace that it built in advance instead of creating one.
+func (s *Store) removeOthers(ctx context.Context, key string, created Object) error {
 	namespace, _ := s.Locate(key)
 	controlPlane := types.NamespacedName{Namespace: namespace, Name: metadata.ControlPlaneOf(created).Name}
-	other, ok := s.Table.KeyOf(controlPlane, created.GetUID())
-	if !ok || other == key {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, cleanUp)
 	defer cancel()
+	others := s.Table.Twins(controlPlane, IDOf(created))
+	if known, ok := s.Table.KeyOf(controlPlane, IDOf(created)); ok && others == nil {
+		others = []string{known}
+	}
+	for _, other := range others {
+		if other == key {
+			continue
+		}
+		if err := s.removeOther(ctx, other, string(IDOf(created))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) removeOther(ctx context.Context, other, id string) error {
 	unlock, err := s.Table.Lock(ctx, other)
 	if err != nil {
 		return err
@@ -137,7 +152,7 @@ func (s *Store) removeOther(ctx context.Context, key string, created Object) err
 	defer unlock()
 	for {
 		known := s.Table.get(other)
-		if known == nil || known.spec.ID != string(created.GetUID()) {
+		if known == nil || known.spec.ID != id {
 			return nil
 		}
 		if err := s.remove(ctx, known); !errors.Is(err, ErrChanged) {
@@ -232,7 +247,7 @@ func (s *Store) put(ctx context.Context, key string, current *held, object Objec
 		s.asKept(current) && s.unchanged(current, object) {
 		return current, nil
 	}
-	next.spec.ID, next.spec.CoderName = string(object.GetUID()), natural
+	next.spec.ID, next.spec.CoderName = string(IDOf(object)), natural
 	next.spec.ControlPlane = metadata.ControlPlaneOf(object).Name
 	return s.update(ctx, next, object)
 }

@@ -1,6 +1,9 @@
 package records
 
 import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -42,6 +45,21 @@ func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Co
 // KeyPrefix returns the prefix of the keys of a resource.
 func KeyPrefix(resource string) string {
 	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource
+}
+
+// IDOf returns the id of an object in Coder. An object of an earlier version of the operator has it as its
+// UID too.
+func IDOf(object Object) types.UID {
+	id := ""
+	switch o := object.(type) {
+	case *aggregationv1alpha1.CoderWorkspace:
+		id = o.Status.ID
+	case *aggregationv1alpha1.CoderTemplate:
+		id = o.Status.ID
+	case *aggregationv1alpha1.CoderUser:
+		id = o.Status.ID
+	}
+	return cmp.Or(types.UID(id), object.GetUID())
 }
 
 // pending returns a readable summary of the changes that are not applied to Coder yet.

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +105,27 @@ func (t *Table) put(h *held) {
 		plane = map[types.UID]*held{}
 		t.planes[h.controlPlane] = plane
 	}
-	plane[types.UID(h.spec.ID)] = h
+	uid := types.UID(h.spec.ID)
+	if other := plane[uid]; other != nil && other.key != h.key {
+		of := id{h.controlPlane, uid}
+		keys := append([]string{other.key, h.key}, t.twins[of]...)
+		slices.Sort(keys)
+		t.twins[of] = slices.Compact(keys)
+	}
+	plane[uid] = h
+}
+
+// separate removes a key from the records that have one id. It returns one of the others, or nil.
+func (t *Table) separate(of id, key string) *held {
+	keys := t.twins[of]
+	if !slices.Contains(keys, key) {
+		return nil
+	}
+	keys = slices.DeleteFunc(slices.Clone(keys), func(other string) bool { return other == key })
+	if t.twins[of] = keys; len(keys) == 1 {
+		delete(t.twins, of)
+	}
+	return t.byKey[keys[0]]
 }
 
 // naturalKey returns the key that the object would get if it were created now.
@@ -123,6 +144,10 @@ func (t *Table) drop(known *held, gone bool) {
 	}
 	was := id{known.controlPlane, types.UID(known.spec.ID)}
 	plane := t.planes[was.controlPlane]
+	if other := t.separate(was, known.key); other != nil {
+		plane[was.uid] = other
+		return
+	}
 	if plane[was.uid] != known {
 		return
 	}

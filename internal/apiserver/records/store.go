@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -281,6 +282,8 @@ func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 		h.hash = s.hashOf(record)
 		h.entry = &Entry{Key: h.key, Revision: record.Revision, Object: object, Natural: record.CoderName}
 		h.truncated = truncatedCondition(object) != nil
+		// A replica of an earlier version takes the UID for the id, and writes it into the record.
+		h.spec.ID = s.sharer.text(cmp.Or(string(IDOf(object)), record.ID))
 		s.sizes.note(len(record.Object))
 	}
 	if record.Kept == "" && record.Object != "" {
@@ -291,7 +294,7 @@ func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 		return nil, damagedError(record, err)
 	}
 	kept.ControlPlane, kept.Kind, kept.Name = h.controlPlane, s.config.Kind, record.Name
-	kept.UID, kept.Version = types.UID(record.ID), formatRevision(record.Revision)
+	kept.UID, kept.Version = types.UID(h.spec.ID), formatRevision(record.Revision)
 	h.kept = kept
 	return h, nil
 }

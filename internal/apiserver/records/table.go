@@ -79,6 +79,8 @@ type Table struct {
 	sequence uint64
 	byKey    map[string]*held
 	planes   map[types.NamespacedName]map[types.UID]*held
+	// twins holds the keys of the records that have one id, if there are several.
+	twins map[id][]string
 	// renamed holds the objects that were renamed in Coder, by the keys that they would get now.
 	renamed map[string]*held
 	// graves are the revisions of the records that this replica deleted. The watch may still
@@ -107,7 +109,7 @@ func NewTable(c clock.PassiveClock) *Table {
 	return &Table{
 		locks: locks{held: map[string]*keyLock{}}, seed: maphash.MakeSeed(), clock: c,
 		byKey: map[string]*held{}, planes: map[types.NamespacedName]map[types.UID]*held{},
-		graves: map[string]uint64{}, renamed: map[string]*held{}, removed: map[id]uint64{}, writing: map[string]*held{},
+		graves: map[string]uint64{}, renamed: map[string]*held{}, twins: map[id][]string{}, removed: map[id]uint64{}, writing: map[string]*held{},
 	}
 }
 
@@ -191,6 +193,18 @@ func (t *Table) KeyOf(controlPlane types.NamespacedName, uid types.UID) (string,
 		return h.key, true
 	}
 	return "", false
+}
+
+// Twins returns the keys of the records that have an ID, if there are several, the one with the most kept
+// metadata first. Only one of them is right: the mirror removes the others.
+func (t *Table) Twins(controlPlane types.NamespacedName, uid types.UID) []string {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	keys := slices.Clone(t.twins[id{controlPlane, uid}])
+	slices.SortStableFunc(keys, func(a, b string) int {
+		return cmp.Compare(len(t.byKey[b].spec.Kept), len(t.byKey[a].spec.Kept))
+	})
+	return keys
 }
 
 func (t *Table) find(controlPlane types.NamespacedName, uid types.UID) *held {

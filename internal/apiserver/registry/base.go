@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,20 +62,28 @@ func (b *Base[T]) Hint(controlPlane types.NamespacedName, id uuid.UUID) {
 }
 
 // NewMeta returns the metadata of an object that is converted from Coder.
-func NewMeta(connection connections.Connection, name string, id uuid.UUID, createdAt time.Time) metav1.ObjectMeta {
+func (b *Base[T]) NewMeta(connection connections.Connection, name string, id uuid.UUID, createdAt time.Time) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, Namespace: connection.ControlPlane.Namespace, UID: types.UID(id.String()), CreationTimestamp: Seconds(createdAt),
+		Name: name, Namespace: connection.ControlPlane.Namespace, UID: b.newUID(connection, id), CreationTimestamp: Seconds(createdAt),
 		Generation: 1, Labels: Labels(connection.ControlPlane), ManagedFields: metadata.ManagedFields(),
 	}
 }
 
-// SetGeneration sets the generation of an object that has that of its record. previous may be nil.
-// A change of the spec that was made in Coder counts too.
-func (b *Base[T]) SetGeneration(obj, previous T) {
+// newUID returns the UID of a new object. Coder chooses the id, and the objects of two control planes
+// may have the same one. So the UID is a hash of the id, the kind, and the UID of the control plane.
+func (b *Base[T]) newUID(connection connections.Connection, id uuid.UUID) types.UID {
+	owner := cmp.Or(string(connection.UID), connection.ControlPlane.String())
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(owner+"/"+b.Kind+"/"+id.String())).String())
+}
+
+// Continue gives an object that has the metadata of its record the UID of its previous state, and the
+// generation that follows. A change of the spec that was made in Coder counts too. previous may be nil.
+func (b *Base[T]) Continue(obj, previous T) {
 	var none T
 	if previous == none {
 		return
 	}
+	obj.SetUID(previous.GetUID())
 	least := previous.GetGeneration()
 	if !equality.Semantic.DeepEqual(b.Spec(obj), b.Spec(previous)) {
 		least++
@@ -123,9 +132,9 @@ func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uu
 	conflict := func(format string, args ...any) (connections.Connection, uuid.UUID, error) {
 		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(b.GroupResource(), obj.GetName(), fmt.Errorf(format, args...))
 	}
-	id, err := uuid.Parse(string(obj.GetUID()))
+	id, err := uuid.Parse(string(records.IDOf(obj)))
 	if err != nil {
-		return conflict("its metadata.uid %q is not an id in Coder", obj.GetUID())
+		return conflict("its status.id %q is not an id in Coder", records.IDOf(obj))
 	}
 	connection, err := Connection(ctx, b.Connections, obj.GetNamespace(), b.Prefix(obj.GetName()))
 	if err != nil {
@@ -170,12 +179,12 @@ func (b *Base[T]) LocateToChange(ctx context.Context, obj T, deletes bool) (conn
 // RecordOf returns a copy of the record of an object, or a new record if there is none.
 func (b *Base[T]) RecordOf(obj T) *metadata.Record {
 	controlPlane := metadata.ControlPlaneOf(obj)
-	if known, ok := b.Records.Get(controlPlane, obj.GetUID()); ok {
+	if known, ok := b.Records.Get(controlPlane, records.IDOf(obj)); ok {
 		record := known.DeepCopy()
 		record.Name = obj.GetName()
 		return record
 	}
-	return &metadata.Record{ControlPlane: controlPlane, Kind: b.Kind, Name: obj.GetName(), UID: obj.GetUID()}
+	return &metadata.Record{ControlPlane: controlPlane, Kind: b.Kind, Name: obj.GetName(), UID: records.IDOf(obj)}
 }
 
 // LocateNew returns the connection for a new object. Errors are API statuses.

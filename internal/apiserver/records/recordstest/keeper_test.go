@@ -2,6 +2,7 @@ package recordstest_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 )
 
@@ -131,4 +134,32 @@ func (k *keeper) remove(uid types.UID) {
 	record, err := k.Cluster("CoderWorkspace").Get(k.t.Context(), namespace, name, "")
 	k.must(err)
 	k.must(k.Cluster("CoderWorkspace").Delete(k.t.Context(), namespace, name, record.Revision))
+}
+
+// TestUIDInsteadOfID covers a record into which a replica of an earlier version has written the UID of the object
+// as its id, because they were the same then. The object is still found by its id.
+func TestUIDInsteadOfID(t *testing.T) {
+	ctx := t.Context()
+	r := recordstest.New(t)
+	kept := labelled(firstID, "blue")
+	ws := &aggregationv1alpha1.CoderWorkspace{}
+	ws.Namespace, ws.Name, ws.UID, ws.Status.ID = dev.Namespace, kept.Name, secondID, string(firstID)
+	ws.Labels = map[string]string{aggregationv1alpha1.LabelControlPlaneName: dev.Name}
+	key := r.Workspaces.Key(ws.Namespace, ws.Name)
+	if err := r.Workspaces.Propose(ctx, records.Proposal{Key: key, Object: ws, Natural: ws.Name}); err != nil {
+		t.Fatal(err)
+	}
+	record := r.Cluster("CoderWorkspace").All()[0]
+	text, err := kept.Text()
+	record.ID, record.Kept = string(secondID), text
+	if err := errors.Join(err, r.Cluster("CoderWorkspace").Update(ctx, &record), r.Workspaces.Learn(ctx, key)); err != nil {
+		t.Fatal(err)
+	}
+	table := r.Workspaces.Table
+	if entry, _ := table.Find(dev, firstID); entry == nil || table.Count(dev) != 1 {
+		t.Errorf("the object of the id is %v", entry)
+	}
+	if found, ok := r.Get(dev, firstID); !ok || found.Labels["team"] != "blue" || found.UID != firstID {
+		t.Errorf("its metadata is %+v", found)
+	}
 }

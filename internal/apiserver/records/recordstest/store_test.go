@@ -819,3 +819,42 @@ func TestHeartbeatsOfKilledReplicas(t *testing.T) {
 		t.Errorf("the heartbeat that it created again has revision %d, after %d", now, before)
 	}
 }
+
+// TestCreatedFromAnother covers a creation for which Coder renames a workspace that it has built in
+// advance, with a further change in Coder after the record has the id. The record of the other name is removed.
+func TestCreatedFromAnother(t *testing.T) {
+	ctx := t.Context()
+	c := newCluster(t)
+	prebuilt := workspace("zero")
+	prebuilt.Name, prebuilt.UID, prebuilt.Labels = "coder.prebuilds.one", "1", map[string]string{aggregationv1alpha1.LabelControlPlaneName: plane.Name}
+	if err := c.a.Propose(ctx, records.Proposal{Key: c.a.Key("team", prebuilt.Name), Object: prebuilt, Natural: prebuilt.Name}); err != nil {
+		t.Fatal(err)
+	}
+	keeper := records.NewKeeper(c.a)
+	c.coder.write = func(ctx context.Context, _, wanted records.Object) (records.Object, error) {
+		pending, err := keeper.Put(ctx, &metadata.Record{ControlPlane: plane, Kind: "CoderWorkspace", Name: wanted.GetName(), Labels: map[string]string{"team": "blue"}})
+		if err != nil {
+			return nil, err
+		}
+		if err := coderd.BeforeChange(ctx); err != nil {
+			return nil, err
+		}
+		if _, err := keeper.Bind(ctx, pending, "1"); err != nil {
+			return nil, err
+		}
+		made := wanted.DeepCopyObject().(records.Object)
+		made.SetUID("1")
+		return made, coderd.BeforeChange(ctx)
+	}
+	wanted := workspace("one")
+	wanted.UID, wanted.Labels = "", map[string]string{aggregationv1alpha1.LabelControlPlaneName: plane.Name}
+	if err := c.a.Create(ctx, key, wanted, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if all := c.records.All(); len(all) != 1 || all[0].Name != "coder.ada.dev" {
+		t.Errorf("the records are %+v", all)
+	}
+	if twins := c.a.Table.Twins(plane, "1"); twins != nil {
+		t.Errorf("the twins are %v", twins)
+	}
+}

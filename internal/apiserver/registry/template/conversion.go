@@ -35,7 +35,7 @@ func (k *Kind) Object(
 func (k *Kind) fromCoder(s *snapshot, old object) object {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
-		ObjectMeta: registry.NewMeta(s.connection,
+		ObjectMeta: k.NewMeta(s.connection,
 			metadata.JoinName(s.connection.NamePrefix, t.OrganizationName, t.Name), t.ID, t.CreatedAt),
 		Spec:   specOf(s),
 		Status: statusOf(s),
@@ -45,7 +45,7 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 		tmpl.Spec.Organization = old.Spec.Organization
 	}
 	metadata.Overlay(tmpl, s.record)
-	k.SetGeneration(tmpl, old)
+	k.Continue(tmpl, old)
 	tmpl.Status.ObservedGeneration = tmpl.Generation
 	if s.waits() && tmpl.Generation > 1 {
 		// The release is only in the record so far.

@@ -160,7 +160,7 @@ func (f *fixture) dyingPass() {
 	for range 3 {
 		for _, item := range items {
 			record := f.recordOf(item)
-			if _, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byUID(item.ID)); err == nil {
+			if _, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byID(item.ID)); err == nil {
 				_, _ = f.kind.Settle(f.ctx, f.connection(), item, record)
 			}
 		}

@@ -142,7 +142,7 @@ func (f *fixture) pass() (again bool) {
 	found := map[string]*aggregationv1alpha1.CoderTemplate{}
 	for _, item := range items {
 		record := f.recordOf(item)
-		obj, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byUID(item.ID))
+		obj, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byID(item.ID))
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -174,9 +174,9 @@ func (f *fixture) recordOf(item coderd.Template) *metadata.Record {
 	return bound
 }
 
-func (f *fixture) byUID(id uuid.UUID) records.Object {
+func (f *fixture) byID(id uuid.UUID) records.Object {
 	for _, tmpl := range f.log {
-		if string(tmpl.UID) == id.String() {
+		if tmpl.Status.ID == id.String() {
 			return tmpl
 		}
 	}

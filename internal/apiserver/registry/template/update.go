@@ -90,7 +90,7 @@ func (u *updating) keepIntent(ctx context.Context) (object, error) {
 	}
 	out := u.wanted.DeepCopy()
 	u.kind.observe(u.was, out)
-	if id, err := uuid.Parse(string(u.was.UID)); err == nil {
+	if id, err := uuid.Parse(u.was.Status.ID); err == nil {
 		u.kind.Hint(u.record.ControlPlane, id)
 	}
 	return out, nil

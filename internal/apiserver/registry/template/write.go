@@ -164,7 +164,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return fault(was.Name, err)
 	}
 	k.versions.forget(connection.ControlPlane, id)
-	if record, ok := k.Records.Get(connection.ControlPlane, was.UID); ok {
+	if record, ok := k.Records.Get(connection.ControlPlane, records.IDOf(was)); ok {
 		if err := k.Records.Delete(ctx, record); err != nil {
 			return fault(was.Name, err)
 		}

@@ -44,13 +44,13 @@ func (k *Kind) object(
 	}
 	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
-		ObjectMeta: registry.NewMeta(connection, metadata.JoinName(connection.NamePrefix, item.Username), item.ID, item.CreatedAt),
+		ObjectMeta: k.NewMeta(connection, metadata.JoinName(connection.NamePrefix, item.Username), item.ID, item.CreatedAt),
 		Spec:       specOf(status),
 		Status:     status,
 	}
 	in.showIn(&u.Spec)
 	metadata.Overlay(u, record)
-	k.SetGeneration(u, was)
+	k.Continue(u, was)
 	u.Status.ObservedGeneration = u.Generation
 	u.Status.Conditions = k.conditions(u, in, was)
 	var before []metav1.Condition

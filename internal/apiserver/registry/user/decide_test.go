@@ -134,7 +134,7 @@ func edited(u object) {
 }
 
 func (f *fixture) settersOf(u object) string {
-	record, ok := f.kind.Records.Get(f.connection.ControlPlane, u.UID)
+	record, ok := f.kind.Records.Get(f.connection.ControlPlane, types.UID(u.Status.ID))
 	if !ok {
 		return ""
 	}
@@ -198,8 +198,8 @@ func TestOwnershipNeedsAPermission(t *testing.T) {
 	f.coder.EditUser("ada", "", false)
 	f.coder.EditUser("bob", "x", true)
 	bob = f.object("bob")
-	record, _ := f.kind.Records.Get(f.connection.ControlPlane, bob.UID)
-	item, err := f.connection.Client.UserByID(t.Context(), uuid.MustParse(string(bob.UID)))
+	record, _ := f.kind.Records.Get(f.connection.ControlPlane, types.UID(bob.Status.ID))
+	item, err := f.connection.Client.UserByID(t.Context(), uuid.MustParse(bob.Status.ID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func (k *Kind) podProblem(s situation, previous object) *workspacepods.Problem {
 	if k.pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
 		return nil
 	}
-	id, err := uuid.Parse(string(s.object.UID))
+	id, err := uuid.Parse(s.object.Status.ID)
 	if err != nil {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (k *Kind) object(
 ) object {
 	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
-		ObjectMeta: registry.NewMeta(connection,
+		ObjectMeta: k.NewMeta(connection,
 			metadata.JoinName(connection.NamePrefix, w.OrganizationName, w.OwnerName, w.Name), w.ID, w.CreatedAt),
 		Spec: specOf(w, n),
 	}
@@ -61,8 +61,8 @@ func (k *Kind) object(
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
 	}
 	overlay(ws, connection.ControlPlane, record)
-	k.SetGeneration(ws, previous)
-	ws.Status = statusOf(w, string(ws.UID))
+	k.Continue(ws, previous)
+	ws.Status = statusOf(w)
 	ws.Status.Agents = agentsOf(w, connection)
 	if previous != nil && usedLately(previous.Status, ws.Status) {
 		ws.Status.LastUsedAt = previous.Status.LastUsedAt
@@ -141,11 +141,11 @@ func parametersOf(n intent) []aggregationv1alpha1.WorkspaceParameter {
 
 func isStarted(w coderd.Workspace) bool { return w.LatestBuild.Transition == coderd.TransitionStart }
 
-func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceStatus {
+func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 	build := w.LatestBuild
 	latest := buildOf(build)
 	status := aggregationv1alpha1.CoderWorkspaceStatus{
-		ID:                id,
+		ID:                w.ID.String(),
 		Phase:             phaseOf(build),
 		WorkspaceName:     w.Name,
 		OwnerName:         w.OwnerName,

@@ -258,3 +258,34 @@ func TestParametersAreReadOnce(t *testing.T) {
 		t.Errorf("parameters %+v", got)
 	}
 }
+
+// TestUID checks that the UID of a new object depends on the control plane and is not the id, which Coder
+// chooses, and that an existing object keeps its UID.
+func TestUID(t *testing.T) {
+	k, _ := newKind(t)
+	w := workspaceWith("start", "running")
+	seen := map[types.UID]string{types.UID(w.ID.String()): "the id in Coder"}
+	for name, connection := range map[string]connections.Connection{
+		"one":                       {ControlPlane: types.NamespacedName{Namespace: "team", Name: "one"}, UID: "1"},
+		"of another namespace":      {ControlPlane: types.NamespacedName{Namespace: "other", Name: "one"}, UID: "2"},
+		"created again":             {ControlPlane: types.NamespacedName{Namespace: "team", Name: "one"}, UID: "3"},
+		"without a control plane":   {ControlPlane: types.NamespacedName{Namespace: "team"}},
+		"in another one without it": {ControlPlane: types.NamespacedName{Namespace: "other"}},
+	} {
+		object, err := k.Object(t.Context(), connection, w, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[object.GetUID()]; ok || uuid.Validate(string(object.GetUID())) != nil {
+			t.Errorf("%s: the UID %s is that of %s", name, object.GetUID(), other)
+		}
+		seen[object.GetUID()] = name
+		if again, err := k.Object(t.Context(), connection, w, nil, nil); err != nil || again.GetUID() != object.GetUID() {
+			t.Errorf("%s: the UID changes: %v", name, err)
+		}
+		object.SetUID(types.UID(w.ID.String()))
+		if again, err := k.Object(t.Context(), connection, w, nil, object); err != nil || again.GetUID() != object.GetUID() {
+			t.Errorf("%s: the UID of an object of an earlier version changes to %s: %v", name, again.GetUID(), err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
@@ -216,7 +217,7 @@ func (w *fixture) wantEnd(s scenario, uid types.UID, reported bool) {
 		w.t.Errorf("%d workspaces", len(w.log))
 	}
 	if uid == "" && ws != nil {
-		uid = ws.UID
+		uid = records.IDOf(ws)
 	}
 	if !s.check(ws) {
 		w.t.Errorf("in the end: %+v", ws)
@@ -232,7 +233,7 @@ func (w *fixture) wantEnd(s scenario, uid types.UID, reported bool) {
 	}
 	for _, record := range w.records.All() {
 		// The record of a creation that never reached Coder is removed after minutes.
-		if ws == nil && (!s.once || !record.Pending()) || ws != nil && record.UID != ws.UID {
+		if ws == nil && (!s.once || !record.Pending()) || ws != nil && record.UID != records.IDOf(ws) {
 			w.t.Errorf("a record of nothing: %+v", record)
 		}
 	}

@@ -152,13 +152,13 @@ func (w *fixture) commit(obj records.Object) *aggregationv1alpha1.CoderWorkspace
 	w.t.Helper()
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
 	w.check(ws)
-	if was := w.log[ws.UID]; was != nil && equality.Semantic.DeepEqual(withoutRevision(was), withoutRevision(ws)) {
+	if was := w.log[records.IDOf(ws)]; was != nil && equality.Semantic.DeepEqual(withoutRevision(was), withoutRevision(ws)) {
 		return was
 	}
 	stored := ws.DeepCopy()
 	w.revision++
 	stored.ResourceVersion = fmt.Sprint(w.revision)
-	w.log[ws.UID] = stored
+	w.log[records.IDOf(ws)] = stored
 	return stored
 }
 
@@ -432,13 +432,13 @@ func wantInvalid(t *testing.T, err error, at, hint string) {
 
 // transitions returns the transitions of the builds of a workspace.
 func (w *fixture) transitions(ws *aggregationv1alpha1.CoderWorkspace) string {
-	return strings.Join(w.coder.Transitions(uuid.MustParse(string(ws.UID))), " ")
+	return strings.Join(w.coder.Transitions(uuid.MustParse(string(records.IDOf(ws)))), " ")
 }
 
 // item reads a workspace from Coder.
 func (w *fixture) item(ws *aggregationv1alpha1.CoderWorkspace) coderd.Workspace {
 	w.t.Helper()
-	item, err := w.provider.connection.Client.Workspace(context.Background(), uuid.MustParse(string(ws.UID)))
+	item, err := w.provider.connection.Client.Workspace(context.Background(), uuid.MustParse(string(records.IDOf(ws))))
 	w.must(err)
 	return item
 }

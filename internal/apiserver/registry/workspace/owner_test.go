@@ -13,6 +13,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
@@ -78,7 +79,7 @@ func TestOwnersAreThoseOfNow(t *testing.T) {
 				}
 			}
 			// The object that the fixture shows after a change has the new name.
-			if err := w.deleteAs(ctx, w.log[was.UID].Name); c.allowed && err != nil || !c.allowed && !apierrors.IsForbidden(err) {
+			if err := w.deleteAs(ctx, w.log[records.IDOf(was)].Name); c.allowed && err != nil || !c.allowed && !apierrors.IsForbidden(err) {
 				t.Errorf("deletion: %v, allowed %t", err, c.allowed)
 			}
 			if builds := len(w.coder.Initiators(id)); (builds > 1) != c.allowed {
