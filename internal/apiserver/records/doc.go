@@ -20,7 +20,13 @@
 //     claim only after it has decided.
 //   - Of two states of a record, the one with the greater revision is newer, regardless of
 //     its source.
-//   - A record whose text cannot be decoded affects no other object (fault.go).
+//     If a quorum read or a write returns a lower revision than an earlier one, etcd was
+//     restored from a backup: WaitRestored returns an error, and the process ends.
+//   - A record whose text cannot be decoded, and one that kube-apiserver does not accept,
+//     affect no other object (fault.go). An object that is too large is stored without the
+//     fields that describe it (size.go).
+//   - One id of a control plane has one record. If several are found, they are read-only
+//     until the mirror has removed all but one.
 //   - If kube-apiserver does not respond, the error is 503 with Retry-After, and never
 //     NotFound. A creation that may have succeeded, and a change whose record was
 //     overwritten, is 504 without Retry-After.
