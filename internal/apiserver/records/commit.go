@@ -197,6 +197,9 @@ func (s *Store) Learn(ctx context.Context, key string) error {
 func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held, error) {
 	w := s.newSession(current.key, current)
 	object, err := w.write(ctx, current.entry.Object, wanted)
+	if newer, ok := errors.AsType[*NewerError](err); ok {
+		return nil, s.renew(context.WithoutCancel(ctx), current, w.next, newer)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +213,16 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 		return nil, uncertain(current.key, "changed", err)
 	}
 	return h, err
+}
+
+// renew stores an object that has changed in Coder since it was stored, and returns ErrChanged. If the
+// stored object is the same, a newer one would be found again and again, so the error is the conflict.
+func (s *Store) renew(ctx context.Context, current, last *held, newer *NewerError) error {
+	h, err := s.settleOn(ctx, last, newer.Object)
+	if err == nil && h.revision == current.revision {
+		return newer
+	}
+	return changedOr(err)
 }
 
 // settleOn writes or deletes the record as the last step of a write.

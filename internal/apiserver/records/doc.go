@@ -8,6 +8,8 @@
 //   - A revision is etcd's. A record is written with the revision that the write is based
 //     on, so a write never overwrites newer data, however late it arrives. A write that
 //     would change nothing is decided on the newest object.
+//   - The state in Coder is part of the optimistic lock: if the Writer finds a newer object there, it is stored, and
+//     the write is decided again (NewerError).
 //   - A record has the namespace and the name of its object as long as the object exists.
 //     So the keys of objects and of records have the same order, and a continue token of
 //     one is valid for the other.

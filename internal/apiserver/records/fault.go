@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
@@ -104,6 +105,20 @@ func uncertain(key, done string, cause error) error {
 // overwritten returns the error for a change whose record was overwritten after its claim.
 func overwritten(key string) error {
 	return uncertain(key, "changed", errors.New("its record was overwritten during the change"))
+}
+
+// NewerError is the error of a Writer if an object has changed in Coder since it was stored. The Store stores
+// the newer object and decides the change again, so that the object in Coder is part of the optimistic lock.
+// Elsewhere it is a conflict.
+type NewerError struct {
+	*apierrors.StatusError
+	Object Object
+}
+
+// Newer returns a NewerError with the object as it is now.
+func Newer(resource schema.GroupResource, object Object) error {
+	return &NewerError{Object: object, StatusError: apierrors.NewConflict(resource, object.GetName(), errors.New(
+		"it has changed in Coder since it was read; read it again and repeat the change"))}
 }
 
 // internal returns an internal error for data that cannot be decoded. It returns an API status

@@ -53,8 +53,8 @@ func (s *Store) sessionOf(ctx context.Context, key string) *session {
 // write calls the Writer within the session.
 func (w *session) write(ctx context.Context, current, wanted Object) (Object, error) {
 	object, err := w.store.writer.Write(w.inside(ctx), w.key, current, wanted)
-	if err == nil {
-		return object, nil
+	if _, newer := errors.AsType[*NewerError](err); err == nil || newer {
+		return object, err
 	}
 	w.release(ctx)
 	switch {

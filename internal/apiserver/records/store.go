@@ -35,7 +35,8 @@ type Writer interface {
 	// Write changes current to wanted, and returns the resulting object. current is nil for a
 	// creation, wanted is nil for a deletion. The result is nil if the object is gone. The caller
 	// holds the lock of the key. Before each change in Coder, Write calls coderd.BeforeChange.
-	// Errors are API statuses. Write must not modify either object.
+	// Errors are API statuses. Write must not modify either object. If the object has changed in Coder
+	// since current was stored, Write keeps and changes nothing and returns a NewerError.
 	Write(ctx context.Context, key string, current, wanted Object) (Object, error)
 }
 

@@ -146,6 +146,12 @@ func (b *Base[T]) Locate(ctx context.Context, obj T) (connections.Connection, uu
 	return *connection, id, nil
 }
 
+// Newer returns the error of a change that is based on an outdated object, with the object as it is in Coder now.
+func (b *Base[T]) Newer(controlPlane types.NamespacedName, id uuid.UUID, now T) error {
+	b.Hint(controlPlane, id)
+	return records.Newer(b.GroupResource(), now)
+}
+
 // Found is an object with its connection and its ID in Coder.
 type Found[T Object] struct {
 	Object     T

@@ -278,6 +278,52 @@ func TestNoChangeOfAnOutdatedObject(t *testing.T) {
 	}
 }
 
+// TestTheObjectHasChangedInTheSystemOfRecord covers a Writer that finds a newer object in the system of record: it is
+// stored, and the write is decided again. A request that requires a resourceVersion gets a conflict then.
+func TestTheObjectHasChangedInTheSystemOfRecord(t *testing.T) {
+	for name, test := range map[string]struct {
+		required bool
+		newer    string
+		want     string
+		calls    int
+	}{
+		"of a patch":                                  {newer: "theirs", want: "theirs+patched", calls: 2},
+		"of a request with a resourceVersion":         {newer: "theirs", required: true, want: "theirs", calls: 1},
+		"which is stored already, so no endless loop": {newer: "zero", want: "zero", calls: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			ctx := t.Context()
+			if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			seen, calls := c.a.Table.Get(key).Revision, 0
+			c.a.WriteWith(writer(func(_ context.Context, _, wanted records.Object) (records.Object, error) {
+				if calls++; calls > 1 {
+					return wanted, nil
+				}
+				return nil, records.Newer(aggregationv1alpha1.Resource("coderworkspaces"), workspace(test.newer))
+			}))
+			out := &aggregationv1alpha1.CoderWorkspace{}
+			err := c.a.GuaranteedUpdate(ctx, key, out, false, nil, func(in runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+				if test.required && meta.ResourceVersion != seen {
+					return nil, nil, apierrors.NewConflict(aggregationv1alpha1.Resource("coderworkspaces"), "coder.ada.dev", errors.New("changed"))
+				}
+				ws := in.(*aggregationv1alpha1.CoderWorkspace)
+				ws.Labels["a"] += "+patched"
+				return ws, nil, nil
+			}, nil)
+			if conflict := apierrors.IsConflict(err); conflict != (test.calls == 1) || !conflict && err != nil {
+				t.Errorf("the result is %v", err)
+			}
+			all := c.records.All()
+			if got := c.a.Table.Get(key).Object.GetLabels()["a"]; got != test.want || calls != test.calls || all[0].Claim != "" {
+				t.Errorf("the label is %q, want %q; %d calls, want %d; claim %q", got, test.want, calls, test.calls, all[0].Claim)
+			}
+		})
+	}
+}
+
 // writer is a Writer without claims. Nil makes each change.
 type writer func(ctx context.Context, current, wanted records.Object) (records.Object, error)
 

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,7 +26,7 @@ import (
 
 // filesREST implements codertemplates/files: the archive of the template's source. GET returns it
 // as tar, or as zip with ?format=zip. ?version=<UUID> selects another version. PUT replaces it with
-// a tar or zip archive.
+// a tar or zip archive. With ?resourceVersion= it requires that version of the template.
 type filesREST struct {
 	registry.Body
 	*reader
@@ -139,7 +140,13 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 // put uploads the archive to Coder, and then updates the template as any update does, so that the
 // writer creates the version. Admission sees the request as CONNECT.
 func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
-	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
+	query := req.URL.Query()
+	options := &metav1.UpdateOptions{FieldManager: query.Get("fieldManager"), DryRun: query["dryRun"]}
+	basis := sameObject{uid: r.Object.UID, resourceVersion: query.Get("resourceVersion")}
+	if basis.resourceVersion != "" && basis.resourceVersion != r.Object.ResourceVersion {
+		return apierrors.NewConflict(resource, r.Object.Name, fmt.Errorf(
+			"the template has changed since resourceVersion %s; download its files again and repeat the change", basis.resourceVersion))
+	}
 	as, _, err := r.kind.begin(ctx, r.Connection, r.ID, r.Object.Name, false)
 	if err != nil {
 		return err
@@ -153,7 +160,7 @@ func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http
 		return nil
 	}
 	ctx = context.WithValue(ctx, replacementKey{}, source)
-	updated, _, err := r.store.Update(ctx, r.Object.Name, sameObject{r.Object}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
+	updated, _, err := r.store.Update(ctx, r.Object.Name, basis, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
 	if err != nil {
 		return err
 	}
@@ -237,14 +244,20 @@ func (r *filesRequest) refused(err error) error {
 	return apierrors.NewInvalid(kind, r.Object.Name, filesProblems(err))
 }
 
-// sameObject is an update without changes. Only the strategy changes the object.
+// sameObject is an update without changes. Only the strategy changes the object. Without a resourceVersion, the archive
+// replaces the newest source as a whole.
 type sameObject struct {
-	seen *aggregationv1alpha1.CoderTemplate
+	uid             types.UID
+	resourceVersion string
 }
 
 // Preconditions implements rest.UpdatedObjectInfo.
 func (o sameObject) Preconditions() *metav1.Preconditions {
-	return &metav1.Preconditions{UID: &o.seen.UID}
+	required := &metav1.Preconditions{UID: &o.uid}
+	if o.resourceVersion != "" {
+		required.ResourceVersion = &o.resourceVersion
+	}
+	return required
 }
 
 // UpdatedObject implements rest.UpdatedObjectInfo.

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -229,7 +230,8 @@ func (f *fixture) create(name string, spec aggregationv1alpha1.CoderTemplateSpec
 	return f.write(nil, tmpl)
 }
 
-// update does what the Store does for PUT. An update without changes is not written.
+// update does what the Store does for PATCH. An update without changes is not written, and one of an outdated object
+// is repeated.
 func (f *fixture) update(name string, change func(*aggregationv1alpha1.CoderTemplate)) error {
 	f.t.Helper()
 	return f.updateIn(f.ctx, name, change)
@@ -237,21 +239,28 @@ func (f *fixture) update(name string, change func(*aggregationv1alpha1.CoderTemp
 
 func (f *fixture) updateIn(ctx context.Context, name string, change func(*aggregationv1alpha1.CoderTemplate)) error {
 	f.t.Helper()
-	was, ok := f.log[name]
-	if !ok {
-		return apierrors.NewNotFound(resource, name)
+	for {
+		was, ok := f.log[name]
+		if !ok {
+			return apierrors.NewNotFound(resource, name)
+		}
+		wanted := was.DeepCopy()
+		change(wanted)
+		strategy := f.kind.strategy()
+		strategy.PrepareForUpdate(ctx, wanted, was)
+		if errs := strategy.ValidateUpdate(ctx, wanted, was); len(errs) > 0 {
+			return apierrors.NewInvalid(kind, name, errs)
+		}
+		if equality.Semantic.DeepEqual(was, wanted) {
+			return nil
+		}
+		err := f.write(was, wanted)
+		newer, ok := errors.AsType[*records.NewerError](err)
+		if !ok {
+			return err
+		}
+		f.log[name] = newer.Object.(*aggregationv1alpha1.CoderTemplate)
 	}
-	wanted := was.DeepCopy()
-	change(wanted)
-	strategy := f.kind.strategy()
-	strategy.PrepareForUpdate(ctx, wanted, was)
-	if errs := strategy.ValidateUpdate(ctx, wanted, was); len(errs) > 0 {
-		return apierrors.NewInvalid(kind, name, errs)
-	}
-	if equality.Semantic.DeepEqual(was, wanted) {
-		return nil
-	}
-	return f.write(was, wanted)
 }
 
 // write writes, and checks that no input object is modified.

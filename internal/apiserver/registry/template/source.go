@@ -99,24 +99,27 @@ func isTemporary(err error) bool {
 	return coderd.IsUnreachable(err) || coderd.IsRateLimited(err) || coderd.IsUnauthorized(err)
 }
 
-// plan returns the wanted release with an archive, and the values of all variables for its build.
-func (u *updating) plan(ctx context.Context, file uuid.UUID) (*release, []coderd.Variable, error) {
-	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
-	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
+// planContent determines the wanted content. Its file is zero if the archive must be uploaded.
+func (c *change) planContent(ctx context.Context) (err error) {
+	c.content.tags = tagsOf(c.wanted.Spec, c.was.Spec, c.page.active)
+	if c.content.file, c.shown, err = c.knownFile(ctx); err != nil {
+		return err
+	}
+	values, err := c.connection.Client.VersionVariables(ctx, c.page.active.ID)
 	if err != nil && isTemporary(err) {
 		// Any other error means that the build of the active version has not finished.
-		return nil, nil, fault(u.was.Name, err)
+		return fault(c.was.Name, err)
 	}
-	c.inherited = inheritedFrom(values, u.wanted.Spec, u.was.Spec)
-	if c.variables, err = u.kind.resolve(ctx, u.was.Namespace, u.wanted.Spec.Variables, c.inherited); err != nil {
-		return nil, nil, fault(u.was.Name, err)
+	c.content.inherited = inheritedFrom(values, c.wanted.Spec, c.was.Spec)
+	if c.content.variables, err = c.kind.resolve(ctx, c.was.Namespace, c.wanted.Spec.Variables, c.content.inherited); err != nil {
+		return fault(c.was.Name, err)
 	}
-	if u.intent.Salt == "" {
-		if u.intent.Salt, err = newSalt(); err != nil {
-			return nil, nil, apierrors.NewInternalError(err)
+	if c.intent.Salt == "" {
+		if c.intent.Salt, err = newSalt(); err != nil {
+			return apierrors.NewInternalError(err)
 		}
 	}
-	return c.release(u.intent.Salt, u.wanted.Spec.VersionMessage, u.page.active.ID), c.variables, nil
+	return nil
 }
 
 // release returns the release of a content, without a name.
@@ -126,85 +129,85 @@ func (c content) release(salt, message string, over uuid.UUID) *release {
 	}
 }
 
-// file returns the wanted archive. It uploads the archive unless Coder certainly has it.
-func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
-	file, shown, err := u.knownFile(ctx)
-	if err != nil || file != uuid.Nil {
-		return file, err
-	}
-	done, err := u.kind.unpacking.begin(ctx)
+// upload uploads the wanted archive, and decides again which release has its content.
+func (c *change) upload(ctx context.Context) error {
+	done, err := c.kind.unpacking.begin(ctx)
 	if err != nil {
-		return uuid.Nil, err
+		return err
 	}
 	defer done()
-	base, err := u.base(ctx, shown)
+	base, err := c.base(ctx, c.shown)
 	if err != nil {
-		return uuid.Nil, err
+		return err
 	}
-	file, packed, err := upload(ctx, u.connection, u.wanted, base)
-	u.source = packed
-	return file, err
+	if c.content.file, c.source, err = upload(ctx, c.connection, c.wanted, base); err != nil {
+		return err
+	}
+	if c.intent, err = c.choose(c.content); err == nil {
+		c.intent.keepSpec(c.wanted.Spec)
+	}
+	return err
 }
 
 // knownFile returns the wanted archive, or uuid.Nil unless Coder certainly has it. It also returns
 // the archive whose text spec.files shows, unless the archive was just uploaded.
-func (u *updating) knownFile(ctx context.Context) (file, shown uuid.UUID, err error) {
-	if !sameSource(u.was, u.wanted) {
-		if file, err = uuid.Parse(u.wanted.Status.Source.FileID); err != nil {
+func (c *change) knownFile(ctx context.Context) (file, shown uuid.UUID, err error) {
+	if !sameSource(c.was, c.wanted) {
+		if file, err = uuid.Parse(c.wanted.Status.Source.FileID); err != nil {
 			err = apierrors.NewInternalError(err)
 		}
 		return file, uuid.Nil, err
 	}
-	shown, err = u.shownFile(ctx)
-	if err != nil || maps.Equal(u.wanted.Spec.Files, u.was.Spec.Files) {
+	shown, err = c.shownFile(ctx)
+	if err != nil || maps.Equal(c.wanted.Spec.Files, c.was.Spec.Files) {
 		return shown, shown, err
 	}
-	file, err = u.fileOfActive(ctx, shown)
+	file, err = c.fileOfActive(ctx, shown)
 	return file, shown, err
 }
 
 // shownFile returns the archive whose text spec.files shows.
-func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
-	if u.was.Status.Source != nil {
-		if id, err := uuid.Parse(u.was.Status.Source.FileID); err == nil {
+func (c *change) shownFile(ctx context.Context) (uuid.UUID, error) {
+	if c.was.Status.Source != nil {
+		if id, err := uuid.Parse(c.was.Status.Source.FileID); err == nil {
 			return id, nil
 		}
 	}
-	shown, err := shownOf(ctx, u.connection.Client, u.page, u.intent.Release)
-	return shown.FileID, fault(u.was.Name, err)
+	shown, err := shownOf(ctx, c.connection.Client, c.page, c.before.Release)
+	return shown.FileID, fault(c.was.Name, err)
 }
 
 // fileOfActive returns the archive of the active version if the wanted files equal it, or uuid.Nil.
 // They are equal if a user reverts a change whose version is being built or has failed.
-func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
-	active := u.page.active.FileID
+func (c *change) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
+	active := c.page.active.FileID
 	if active == shown {
 		return uuid.Nil, nil
 	}
-	s, err := readSource(ctx, u.connection, active, nil, false)
+	s, err := readSource(ctx, c.connection, active, nil, false)
 	if err != nil {
-		return uuid.Nil, fault(u.was.Name, err)
+		return uuid.Nil, fault(c.was.Name, err)
 	}
-	if !s.inline || !maps.Equal(s.files, u.wanted.Spec.Files) {
+	if !s.inline || !maps.Equal(s.files, c.wanted.Spec.Files) {
 		return uuid.Nil, nil
 	}
-	u.source = &s
+	c.source = &s
 	return active, nil
 }
 
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
 // all files are text, or spec.files was empty, so that the source is replaced as a whole.
-func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
-	if s := shownIn(u.was); s != nil && s.file == shown && (s.inline || s.problem != "") {
+func (c *change) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
+	if s := shownIn(c.was); s != nil && s.file == shown && (s.inline || s.problem != "") {
 		return nil, nil
 	}
-	archive, err := u.connection.Client.DownloadArchive(ctx, shown)
+	archive, err := c.connection.Client.DownloadArchive(ctx, shown)
 	switch {
 	case coderd.IsArchiveTooLarge(err):
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
 	case err != nil && isTemporary(err):
-		return nil, fault(u.was.Name, err)
-	case err != nil && len(u.was.Spec.Files) > 0:
+		return nil, fault(c.was.Name, err)
+	case err != nil && len(c.was.Spec.Files) > 0:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the files that are not text cannot be kept, because the current source cannot be read: %v; replace the whole source through codertemplates/files", err))
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -22,10 +21,11 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 	return registry.Operations[object]{
 		Create: k.create,
 		Update: func(ctx context.Context, was, wanted object) (object, error) {
-			if equality.Semantic.DeepEqual(was.Spec, wanted.Spec) && sameSource(was, wanted) {
-				return k.updateMetadata(ctx, was, wanted)
+			ctx, c, err := k.decide(ctx, was, wanted)
+			if err != nil {
+				return nil, err
 			}
-			return k.update(ctx, was, wanted)
+			return c.apply(ctx)
 		},
 		Delete: func(ctx context.Context, was object) (object, error) { return nil, k.remove(ctx, was) },
 	}.Write(ctx, key, current, wanted)
@@ -50,40 +50,7 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
-	was, tmpl := current.(object), wanted.(object)
-	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
-		_, _, err := k.BeginChange(ctx, was, tmpl, subjectOf(was.Name))
-		return err
-	}
-	connection, id, err := k.Locate(ctx, was)
-	if err != nil {
-		return err
-	}
-	if ctx, _, err = k.beginUpdate(ctx, connection, id, was, tmpl); err != nil {
-		return err
-	}
-	if tmpl.Spec.VersionID != was.Spec.VersionID {
-		_, err = promotable(ctx, connection, id, tmpl)
-		return err
-	}
-	if !changesContent(tmpl, was) && tmpl.Spec.VersionName == was.Spec.VersionName {
-		return nil
-	}
-	u, err := k.newUpdate(connection, was, tmpl)
-	if err != nil {
-		return err
-	}
-	if err := u.read(ctx, id); err != nil {
-		return fault(tmpl.Name, err)
-	}
-	if !u.rebuilds() {
-		return nil
-	}
-	file, _, err := u.knownFile(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = u.choose(ctx, file)
+	_, _, err := k.decide(ctx, current.(object), wanted.(object))
 	return err
 }
 
@@ -100,35 +67,6 @@ func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 func sameSource(was, tmpl object) bool {
 	a, b := was.Status.Source, tmpl.Status.Source
 	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
-}
-
-// updateMetadata stores the metadata in the record. It changes nothing in Coder. If the
-// caller needs no Coder user, it also works while Coder is unreachable.
-func (k *Kind) updateMetadata(ctx context.Context, was, wanted object) (object, error) {
-	_, by, err := k.BeginChange(ctx, was, wanted, subjectOf(was.Name))
-	if err != nil {
-		return nil, err
-	}
-	record := k.RecordOf(was)
-	if registry.Deletes(ctx, was, wanted) {
-		in, err := intentOf(record)
-		if err != nil {
-			return nil, apierrors.NewInternalError(err)
-		}
-		in.DeletedBy = by
-		if _, err = k.Save(ctx, record, wanted, in); err != nil {
-			return nil, fault(was.Name, err)
-		}
-	} else {
-		metadata.Keep(wanted, record)
-		if _, err := k.Records.Put(ctx, record); err != nil {
-			return nil, fault(was.Name, err)
-		}
-	}
-	out := wanted.DeepCopy()
-	k.observe(was, out)
-	k.showDeletion(out, was.Status.Conditions)
-	return out, nil
 }
 
 // observe marks the generation as observed if the one before was, because it contains nothing that
@@ -187,17 +125,6 @@ func (k *Kind) begin(
 		return ctx, as, k.MayDelete(ctx, connection, s, id)
 	}
 	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
-}
-
-// beginUpdate is begin for an update. A new owner reference needs the permission to delete, as in BeginChange.
-func (k *Kind) beginUpdate(
-	ctx context.Context, connection connections.Connection, id uuid.UUID, was, wanted object,
-) (context.Context, *impersonation.As, error) {
-	ctx, as, err := k.begin(ctx, connection, id, was.Name, false)
-	if err == nil && as != nil && registry.AddsOwner(was, wanted) {
-		err = k.MayDelete(ctx, connection, subjectOf(was.Name), id)
-	}
-	return ctx, as, err
 }
 
 // asDeleter returns a context in which requests are made as the initiator of the deletion.

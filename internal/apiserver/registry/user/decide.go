@@ -25,6 +25,8 @@ type decision struct {
 	connection connections.Connection
 	// user is the user as Coder reports it for this update. It is empty if Coder cannot be asked.
 	user coderd.User
+	// newer is the error of an update that is based on an outdated object, with the newer one.
+	newer error
 	// target are the fields to change in Coder, and changed the names of these and of the fields that
 	// other managers own than before.
 	target   settings
@@ -74,6 +76,12 @@ func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context,
 	if d.differs() {
 		d.intent.Refusals = nil
 		d.intent.By = before.By.with(d.changed, as)
+	}
+	if d.sends() {
+		// A list of roles replaces all of them.
+		if now := k.object(ctx, d.connection, d.user, d.record, before, was); !equality.Semantic.DeepEqual(now.Spec, was.Spec) {
+			d.newer = k.Newer(d.connection.ControlPlane, d.user.ID, now)
+		}
 	}
 	return ctx, d, nil
 }

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
@@ -63,7 +64,7 @@ func (k *Kind) CheckDelete(ctx context.Context, obj runtime.Object) error {
 // update decides what a change of a user means, applies it in Coder, and then writes the record.
 func (k *Kind) update(ctx context.Context, was, wanted object) (object, error) {
 	ctx, d, err := k.decide(ctx, was, wanted)
-	if err != nil {
+	if err = cmp.Or(d.newer, err); err != nil {
 		return nil, err
 	}
 	if err := k.apply(ctx, d); err != nil {
