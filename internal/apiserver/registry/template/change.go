@@ -76,12 +76,11 @@ func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context,
 	return ctx, c, err
 }
 
-// authorize determines the Coder user that the caller acts as. Each change of the spec
+// authorize determines the Coder user that the caller acts as. Each change of the spec, and of who owns its fields,
 // requires the permission to update the template in Coder, also if nothing is sent to Coder.
 func (c *change) authorize(ctx context.Context) (_ context.Context, err error) {
 	k, s := c.kind, subjectOf(c.was.Name)
-	updates := c.spec
-	if !updates {
+	if !c.spec && !registry.ChangesFieldOwners(c.was, c.wanted) {
 		ctx, c.as, err = k.BeginChange(ctx, c.was, c.wanted, s)
 		return ctx, err
 	}
