@@ -158,6 +158,9 @@ func (w *settling) promote(ctx context.Context) error {
 			if version.Status != buildSucceeded {
 				return nil
 			}
+			if newer, err := w.outdated(ctx); newer || err != nil {
+				return err
+			}
 			as, err := w.as(ctx, r)
 			if err == nil {
 				err = w.connection.Client.SetActiveVersion(as, w.template.ID, r.VersionID)
@@ -173,6 +176,17 @@ func (w *settling) promote(ctx context.Context) error {
 	}
 	w.intent.Release = &next
 	return w.save(ctx)
+}
+
+// outdated reports whether another version became active since the template was read, which is a newer decision. Then the
+// template is read again.
+func (w *settling) outdated(ctx context.Context) (bool, error) {
+	now, err := w.connection.Client.Template(ctx, w.template.ID)
+	if err != nil || now.ActiveVersionID == w.page.active.ID {
+		return false, err
+	}
+	w.changed = true
+	return true, nil
 }
 
 func (w *settling) versionOf(ctx context.Context, r *release) (coderd.TemplateVersion, error) {

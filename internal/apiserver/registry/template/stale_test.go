@@ -11,6 +11,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 // activateInCoder creates a version in Coder and makes it active there, as a CI job does.
@@ -94,4 +95,29 @@ func TestAnArchiveIsPutOverANewerVersion(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{mainTF: "# put"}, f.get("coder.starter").Spec.Files); diff != "" {
 		t.Errorf("the active source (-want +got):\n%s", diff)
 	}
+}
+
+// TestAVersionIsNotPromotedOverANewerOne covers a version that is activated in Coder between the mirror's read of the
+// template and the promotion of a requested version.
+func TestAVersionIsNotPromotedOverANewerOne(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	f.must(f.update("coder.starter", files("# requested")))
+	f.pass()
+	f.coder.FinishBuilds()
+	item, err := f.watcher.Template(f.ctx, f.starter)
+	f.must(err)
+	f.clock.Step(2 * stuckAge)
+	newer := f.activateInCoder(map[string]string{mainTF: "# two"})
+	record := f.recordOf(item)
+	if again, err := f.kind.Settle(f.ctx, f.connection(), item, record); err != nil || !again {
+		t.Errorf("settling: %t, %v", again, err)
+	}
+	now, err := f.watcher.Template(f.ctx, f.starter)
+	f.must(err)
+	if now.ActiveVersionID != newer {
+		t.Error("the requested version replaced the newer one")
+	}
+	f.coder.FinishBuilds()
+	f.sync()
+	f.mustBe("coder.starter", "True Active", "# two")
 }
