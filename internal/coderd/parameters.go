@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/utils/ptr"
@@ -53,6 +55,18 @@ type VersionParameter struct {
 	Monotonic    string `json:"validation_monotonic"`
 	// Problem is the reason why Coder does not accept the value. Only EvaluateParameters sets it.
 	Problem string `json:"-"`
+}
+
+// Fill returns a message about a value with the placeholders of templates filled in: {min}, {max} and {value}, as
+// github.com/coder/terraform-provider-coder does.
+func (p VersionParameter) Fill(message, value string) string {
+	pairs := []string{"{value}", value}
+	for name, bound := range map[string]*int32{"{min}": p.Min, "{max}": p.Max} {
+		if bound != nil {
+			pairs = append(pairs, name, strconv.Itoa(int(*bound)))
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(message)
 }
 
 // ParameterOption is one of the allowed values.

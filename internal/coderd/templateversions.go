@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,6 +56,20 @@ type NewTemplateVersion struct {
 	Variables []Variable
 }
 
+// importError returns the error of the build of a version. Coder imports the presets of a template without a check, so
+// what is wrong with them is an error of its database.
+func importError(text string) string {
+	for constraint, problem := range map[string]string{
+		"idx_unique_preset_name":               `two presets (data "coder_workspace_preset") of the template have the same name; give each its own`,
+		"idx_template_version_presets_default": `two presets (data "coder_workspace_preset") of the template are the default; set default = true in one only`,
+	} {
+		if strings.Contains(text, duplicateKey) && strings.Contains(text, constraint) {
+			return problem
+		}
+	}
+	return text
+}
+
 func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 	template := v.TemplateID
 	if template != nil && *template == uuid.Nil {
@@ -68,7 +83,7 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 		Message:         boundText(v.Message),
 		FileID:          v.Job.FileID,
 		Status:          boundName(string(v.Job.Status)),
-		Error:           boundText(v.Job.Error),
+		Error:           boundText(importError(v.Job.Error)),
 		CreatedAt:       v.CreatedAt,
 		UpdatedAt:       v.UpdatedAt,
 		CreatedBy:       boundName(v.CreatedBy.Username),

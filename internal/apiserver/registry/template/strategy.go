@@ -87,6 +87,20 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.validateSecrets(ctx, tmpl)
 }
 
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return sensitiveValues(obj.(object).Spec)
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (strategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+	tmpl := obj.(object)
+	if !changesContent(tmpl, old.(object)) {
+		return nil
+	}
+	return sensitiveValues(tmpl.Spec)
+}
+
 // validateSecrets checks whether the user has permission to get the Secrets that the new version
 // uses. A user who changes only the files needs it too, because files can print the value of a
 // variable.

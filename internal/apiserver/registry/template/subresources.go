@@ -207,7 +207,7 @@ func newParameter(p coderd.VersionParameter) aggregationv1alpha1.CoderTemplatePa
 		out.Options = append(out.Options, aggregationv1alpha1.CoderTemplateParameterOption(o))
 	}
 	validation := aggregationv1alpha1.CoderTemplateParameterValidation{
-		Min: p.Min, Max: p.Max, Regex: p.Regex, Error: p.RegexMessage, Monotonic: p.Monotonic,
+		Min: p.Min, Max: p.Max, Regex: p.Regex, Error: p.Fill(p.RegexMessage, "{value}"), Monotonic: p.Monotonic,
 	}
 	if validation != (aggregationv1alpha1.CoderTemplateParameterValidation{}) {
 		out.Validation = &validation

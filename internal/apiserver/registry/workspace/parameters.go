@@ -46,7 +46,7 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		default:
 			refused := checkValue(path, p, v.Value, was, exists)
 			if len(refused) == 0 && p.Problem != "" {
-				refused = append(refused, field.Invalid(path, v.Value, p.Problem))
+				refused = append(refused, field.Invalid(path, v.Value, p.Fill(p.Problem, v.Value)))
 			}
 			errs = append(errs, refused...)
 		}
@@ -65,7 +65,7 @@ func checkOthers(defined []coderd.VersionParameter, given []value, all map[strin
 		case p.Required && !has:
 			errs = append(errs, field.Required(path, "the template has no default for this parameter: "+described(p)))
 		case p.Problem != "" && !slices.ContainsFunc(given, func(v value) bool { return v.Name == p.Name }):
-			errs = append(errs, field.Invalid(path, field.OmitValueType{}, p.Problem))
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, p.Fill(p.Problem, "the value")))
 		}
 	}
 	return errs
@@ -111,7 +111,7 @@ func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exis
 	}
 	// If the pattern does not compile here, Coder alone validates the value.
 	if pattern, err := regexp.Compile(p.Regex); err == nil && !pattern.MatchString(v) {
-		return refuse("must match %q%s", p.Regex, because(p.RegexMessage))
+		return refuse("must match %q%s", p.Regex, because(p.Fill(p.RegexMessage, v)))
 	}
 	return nil
 }
@@ -129,9 +129,9 @@ func checkNumber(path *field.Path, p coderd.VersionParameter, v, was string, exi
 	case len(p.Options) > 0 && !slices.Contains(optionValues(p), v):
 		return refuse("must be one of %s", listed(optionValues(p)))
 	case p.Min != nil && number < float64(*p.Min):
-		return refuse("must be at least %d%s", *p.Min, because(p.RegexMessage))
+		return refuse("must be at least %d%s", *p.Min, because(p.Fill(p.RegexMessage, v)))
 	case p.Max != nil && number > float64(*p.Max):
-		return refuse("must be at most %d%s", *p.Max, because(p.RegexMessage))
+		return refuse("must be at most %d%s", *p.Max, because(p.Fill(p.RegexMessage, v)))
 	case monotonic && p.Monotonic == "increasing" && number < earlier:
 		return refuse("must not be less than the current value %s", was)
 	case monotonic && p.Monotonic == "decreasing" && number > earlier:
