@@ -291,12 +291,18 @@ func TestBadUsersAreRefused(t *testing.T) {
 		"policy":          {zoe(map[string]any{"reclaimPolicy": "Keep"}), "spec.reclaimPolicy"},
 		"no Secret":       {zoe(map[string]any{"passwordFrom": secret}), "no-such"},
 		"not a password":  {zoe(map[string]any{"loginType": "none", "passwordFrom": secret}), "spec.passwordFrom"},
-		"another's email": {zoe(map[string]any{"email": "ada@example.com"}), "already exists"},
+		"another's email": {zoe(map[string]any{"email": "ada@example.com"}), "another user in Coder has this email address"},
+		"a reserved name": {userObject("new", map[string]any{"email": "z@example.com", "loginType": "none"}), "metadata.name"},
+		"a local address": {zoe(map[string]any{"email": "zoe@localhost"}), "spec.email"},
+		"a spaced name":   {zoe(map[string]any{"fullName": "Zoe "}), "spec.fullName"},
 		"the wrong plane": {userObject("other.zoe", map[string]any{"email": "z@example.com", "loginType": "none"}), "no CoderControlPlane"},
 	} {
-		_, err := f.users().Create(t.Context(), c.object, metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
+		for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+			_, err := f.users().Create(t.Context(), c.object, metav1.CreateOptions{DryRun: dryRun})
+			// Coder does not say before a creation how users log in.
+			if unknown := dryRun != nil && name == "no OIDC"; !unknown && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%s %v: %v, want %q", name, dryRun, err, c.says)
+			}
 		}
 	}
 	if _, found := f.coder.User("zoe"); found || len(f.kept()) > 0 {
@@ -695,7 +701,7 @@ func TestUserOfADeletedToken(t *testing.T) {
 func TestSecretsOfPasswords(t *testing.T) {
 	f := newSecretsFixture(t, "person:king")
 	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd"), "second": []byte("Second-Passw0rd")},
+		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd"), "second": []byte("Second-Passw0rd"), "weak": []byte("secret7")},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -714,6 +720,11 @@ func TestSecretsOfPasswords(t *testing.T) {
 	missing.SetName("yan")
 	if _, err := f.users().Create(t.Context(), missing, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || len(f.kept()) != 1 {
 		t.Errorf("a new user: %v, %d records", err, len(f.kept()))
+	}
+	weak := zoe(map[string]any{"passwordFrom": map[string]any{"secretKeyRef": map[string]any{"name": "hidden", "key": "weak"}}})
+	_, err = f.users().Apply(t.Context(), "zoe", weak, metav1.ApplyOptions{FieldManager: "git", DryRun: []string{metav1.DryRunAll}})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "insecure password") || strings.Contains(err.Error(), "secret7") {
+		t.Errorf("a dry run with a weak password: %v", err)
 	}
 	f.applyUser(t, zoe(map[string]any{"passwordFrom": map[string]any{"secretKeyRef": map[string]any{"name": "hidden", "key": "second"}}}))
 	f.userIs(t, "zoe", "the second password", func(u coderdtest.UserState) bool { return u.Password == "Second-Passw0rd" })

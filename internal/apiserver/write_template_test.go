@@ -280,6 +280,12 @@ func TestDeprecatedTemplatesAreListed(t *testing.T) {
 	if err != nil || len(list.Items) != 1 {
 		t.Errorf("%v: %v", err, list)
 	}
+	for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+		ws := workspaceObject("coder.ada.dev", map[string]any{"templateName": "starter"})
+		if _, err := f.ws().Create(t.Context(), ws, metav1.CreateOptions{DryRun: dryRun}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "use the other") {
+			t.Errorf("a workspace of a deprecated template %v: %v", dryRun, err)
+		}
+	}
 }
 
 func TestTemplatesThatAreRefused(t *testing.T) {

@@ -302,6 +302,20 @@ func (c *contract) users(t *testing.T) {
 	_, err = c.admin.CreateUser(ctx, wanted)
 	expect(t, err, refusal{http.StatusNotFound, fmt.Sprintf("Organization does not exist with the provided id %q.", wanted.OrganizationIDs[0]), nil})
 	wanted.OrganizationIDs = []uuid.UUID{c.org.ID}
+	for _, email := range []string{"ada@localhost", "Ada <ada@example.com>", "ada@example.com ", "ada"} {
+		bad := wanted
+		bad.Email = email
+		_, err = c.admin.CreateUser(ctx, bad)
+		expect(t, err, refusal{Status: http.StatusBadRequest, Fields: []string{"email"}})
+		if coderd.CheckEmail(email) == nil {
+			t.Errorf("the rule for addresses accepts %q", email)
+		}
+	}
+	for password, accepted := range map[string]bool{contractPassword: true, "secret7": false, strings.Repeat("Aa-1", 17): false} {
+		if problem := must[string](t)(c.admin.PasswordProblem(ctx, password)); (problem == "") != accepted {
+			t.Errorf("the problem of password %q: %q", password, problem)
+		}
+	}
 	created := must[coderd.User](t)(c.admin.CreateUser(ctx, wanted))
 	if len(created.Roles) != 0 {
 		t.Errorf("new user: %+v", created)

@@ -244,7 +244,7 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 		e.Message = http.StatusText(e.StatusCode)
 	}
 	for _, v := range answer.Validations {
-		e.Fields = append(e.Fields, FieldError{Field: v.Field, Detail: v.Detail})
+		e.Fields = append(e.Fields, FieldError{Field: v.Field, Detail: explain(v.Detail)})
 	}
 	switch {
 	case e.Message == routeNotFound:

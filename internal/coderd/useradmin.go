@@ -134,6 +134,19 @@ func (c *Client) SetPassword(ctx context.Context, user User, password string) er
 	return withoutSecret(err, password)
 }
 
+// PasswordProblem returns why Coder does not accept a password, or "". It changes nothing.
+func (c *Client) PasswordProblem(ctx context.Context, password string) (string, error) {
+	ctx = WithBeforeChange(WithActor(ctx, nil), func(context.Context) error { return nil })
+	var answer codersdk.ValidateUserPasswordResponse
+	err := c.call(ctx, "checking a password", func(ctx context.Context) error {
+		return c.request(ctx, http.MethodPost, "/api/v2/users/validate-password", codersdk.ValidateUserPasswordRequest{Password: password}, http.StatusOK, into(&answer))
+	})
+	if err != nil || answer.Valid {
+		return "", withoutSecret(err, password)
+	}
+	return boundText(strings.ReplaceAll(answer.Details, password, "...")), nil
+}
+
 // samePassword is Coder's message (400) if the user already has the password.
 const samePassword = "New password cannot match old password"
 

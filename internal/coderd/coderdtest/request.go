@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/mail"
 	"slices"
 	"strings"
 
@@ -193,7 +194,9 @@ func (v *validation) name(field, tag, value string) {
 func (v *validation) email(value string) {
 	v.check(value != "", "email", "required", value)
 	if value != "" {
-		v.check(strings.Count(value, "@") == 1 && !strings.HasPrefix(value, "@") && !strings.HasSuffix(value, "@"), "email", "email", value)
+		address, err := mail.ParseAddress(value)
+		_, domain, _ := strings.Cut(value, "@")
+		v.check(err == nil && address.Address == value && strings.Contains(domain, "."), "email", "email", value)
 	}
 }
 
@@ -203,18 +206,27 @@ func (v validation) refuse() {
 	}
 }
 
-// checkPassword replaces Coder's entropy check.
-func checkPassword(password string) {
-	problem := ""
+// passwordProblem replaces Coder's entropy check.
+func passwordProblem(password string) string {
 	switch {
 	case len(password) > 64:
-		problem = "password must be no more than 64 characters"
+		return "password must be no more than 64 characters"
 	case len(password) < 8:
-		problem = "insecure password, try including more special characters, using uppercase letters, using numbers or using a longer password"
-	default:
-		return
+		return "insecure password, try including more special characters, using uppercase letters, using numbers or using a longer password"
 	}
-	refuse(http.StatusBadRequest, "Password is invalid", codersdk.ValidationError{Field: "password", Detail: problem})
+	return ""
+}
+
+func checkPassword(password string) {
+	if problem := passwordProblem(password); problem != "" {
+		refuse(http.StatusBadRequest, "Password is invalid", codersdk.ValidationError{Field: "password", Detail: problem})
+	}
+}
+
+// postValidatePassword needs no token, as in Coder.
+func postValidatePassword(r *request) {
+	problem := passwordProblem(read[codersdk.ValidateUserPasswordRequest](r).Password)
+	r.write(http.StatusOK, codersdk.ValidateUserPasswordResponse{Valid: problem == "", Details: problem})
 }
 
 func taken(message string) {

@@ -131,6 +131,7 @@ func (s *Server) routes(open, closed route) {
 	open("GET /api/v2/users/first", s.getFirstUser)
 	open("POST /api/v2/users/first", s.postFirstUser)
 	open("POST /api/v2/users/login", s.postLogin)
+	open("POST /api/v2/users/validate-password", postValidatePassword)
 	closed("POST /api/v2/users/logout", s.postLogout)
 	closed("POST /api/v2/users", s.postUser)
 	closed("POST /api/v2/authcheck", s.postAuthCheck)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -147,7 +148,7 @@ func (s *Server) postTemplate(r *request) {
 	var v validation
 	v.name("name", "template_name", body.Name)
 	v.check(codersdk.DisplayNameValid(body.DisplayName) == nil, "display_name", "template_display_name", body.DisplayName)
-	v.check(len(body.Description) < 128, "description", "lt", body.Description)
+	v.check(utf8.RuneCountInString(body.Description) < 128, "description", "lt", body.Description)
 	v.check(body.VersionID != uuid.Nil, "template_version_id", "required", body.VersionID)
 	v.refuse()
 	s.checkNewPolicy(body)

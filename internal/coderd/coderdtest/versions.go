@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"k8s.io/utils/ptr"
@@ -70,7 +71,7 @@ func (s *Server) postVersion(r *request) {
 	body := read[codersdk.CreateTemplateVersionRequest](r)
 	var v validation
 	v.check(body.Name == "" || codersdk.TemplateVersionNameValid(body.Name) == nil, "name", "template_version_name", body.Name)
-	v.check(len(body.Message) < 1048577, "message", "lt", body.Message)
+	v.check(utf8.RuneCountInString(body.Message) < 1048577, "message", "lt", body.Message)
 	v.check(body.StorageMethod == codersdk.ProvisionerStorageMethodFile, "storage_method", "oneof", body.StorageMethod)
 	v.check(body.FileID != uuid.Nil || body.ExampleID != "", "file_id", "required_without", body.FileID)
 	v.check(body.Provisioner == codersdk.ProvisionerTypeTerraform || body.Provisioner == codersdk.ProvisionerTypeEcho, "provisioner", "oneof", body.Provisioner)

@@ -39,7 +39,7 @@
 //     a minute.
 //   - A change of data that only the record holds makes no request to Coder, except that a mapped caller needs the
 //     permission to update the template.
-//   - decide (change.go) is the only place that decides what an update means: difference, permission, plan. A dry
+//   - decide (decide.go) is the only place that decides what an update means: difference, permission, plan. A dry
 //     run ends there, and apply (update.go) makes the change. Any other change is based on the template as it is
 //     in Coder: if it differs from the object, the newer object is stored first.
 //   - The subresources versions, parameters and log read from Coder each time, so they may

@@ -35,7 +35,7 @@ func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 	if name == "" || !slices.ContainsFunc(versions, taken) {
 		return nil
 	}
-	return field.Invalid(versionNamePath, name, "is the name of an existing version; set another name, or omit the field")
+	return field.Invalid(versionNamePath, name, "is the name of an existing version, which may be archived; set another name, or omit the field")
 }
 
 // beginCreate determines the Coder user that the caller acts as to create a template, and plans the

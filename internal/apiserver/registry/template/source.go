@@ -100,22 +100,22 @@ func isTemporary(err error) bool {
 }
 
 // planContent determines the wanted content. Its file is zero if the archive must be uploaded.
-func (c *change) planContent(ctx context.Context) (err error) {
-	c.content.tags = tagsOf(c.wanted.Spec, c.was.Spec, c.page.active)
-	if c.content.file, c.shown, err = c.knownFile(ctx); err != nil {
+func (d *decision) planContent(ctx context.Context) (err error) {
+	d.content.tags = tagsOf(d.wanted.Spec, d.was.Spec, d.page.active)
+	if d.content.file, d.shown, err = d.knownFile(ctx); err != nil {
 		return err
 	}
-	values, err := c.connection.Client.VersionVariables(ctx, c.page.active.ID)
+	values, err := d.connection.Client.VersionVariables(ctx, d.page.active.ID)
 	if err != nil && isTemporary(err) {
 		// Any other error means that the build of the active version has not finished.
-		return fault(c.was.Name, err)
+		return fault(d.was.Name, err)
 	}
-	c.content.inherited = inheritedFrom(values, c.wanted.Spec, c.was.Spec)
-	if c.content.variables, err = c.kind.resolve(ctx, c.was.Namespace, c.wanted.Spec.Variables, c.content.inherited); err != nil {
-		return fault(c.was.Name, err)
+	d.content.inherited = inheritedFrom(values, d.wanted.Spec, d.was.Spec)
+	if d.content.variables, err = d.kind.resolve(ctx, d.was.Namespace, d.wanted.Spec.Variables, d.content.inherited); err != nil {
+		return fault(d.was.Name, err)
 	}
-	if c.intent.Salt == "" {
-		if c.intent.Salt, err = newSalt(); err != nil {
+	if d.intent.Salt == "" {
+		if d.intent.Salt, err = newSalt(); err != nil {
 			return apierrors.NewInternalError(err)
 		}
 	}
@@ -130,84 +130,84 @@ func (c content) release(salt, message string, over uuid.UUID) *release {
 }
 
 // upload uploads the wanted archive, and decides again which release has its content.
-func (c *change) upload(ctx context.Context) error {
-	done, err := c.kind.unpacking.begin(ctx)
+func (d *decision) upload(ctx context.Context) error {
+	done, err := d.kind.unpacking.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	base, err := c.base(ctx, c.shown)
+	base, err := d.base(ctx, d.shown)
 	if err != nil {
 		return err
 	}
-	if c.content.file, c.source, err = upload(ctx, c.connection, c.wanted, base); err != nil {
+	if d.content.file, d.source, err = upload(ctx, d.connection, d.wanted, base); err != nil {
 		return err
 	}
-	if c.intent, err = c.choose(c.content); err == nil {
-		c.intent.keepSpec(c.wanted.Spec)
+	if d.intent, err = d.choose(ctx, d.content); err == nil {
+		d.intent.keepSpec(d.wanted.Spec)
 	}
 	return err
 }
 
 // knownFile returns the wanted archive, or uuid.Nil unless Coder certainly has it. It also returns
 // the archive whose text spec.files shows, unless the archive was just uploaded.
-func (c *change) knownFile(ctx context.Context) (file, shown uuid.UUID, err error) {
-	if !sameSource(c.was, c.wanted) {
-		if file, err = uuid.Parse(c.wanted.Status.Source.FileID); err != nil {
+func (d *decision) knownFile(ctx context.Context) (file, shown uuid.UUID, err error) {
+	if !sameSource(d.was, d.wanted) {
+		if file, err = uuid.Parse(d.wanted.Status.Source.FileID); err != nil {
 			err = apierrors.NewInternalError(err)
 		}
 		return file, uuid.Nil, err
 	}
-	shown, err = c.shownFile(ctx)
-	if err != nil || maps.Equal(c.wanted.Spec.Files, c.was.Spec.Files) {
+	shown, err = d.shownFile(ctx)
+	if err != nil || maps.Equal(d.wanted.Spec.Files, d.was.Spec.Files) {
 		return shown, shown, err
 	}
-	file, err = c.fileOfActive(ctx, shown)
+	file, err = d.fileOfActive(ctx, shown)
 	return file, shown, err
 }
 
 // shownFile returns the archive whose text spec.files shows.
-func (c *change) shownFile(ctx context.Context) (uuid.UUID, error) {
-	if c.was.Status.Source != nil {
-		if id, err := uuid.Parse(c.was.Status.Source.FileID); err == nil {
+func (d *decision) shownFile(ctx context.Context) (uuid.UUID, error) {
+	if d.was.Status.Source != nil {
+		if id, err := uuid.Parse(d.was.Status.Source.FileID); err == nil {
 			return id, nil
 		}
 	}
-	shown, err := shownOf(ctx, c.connection.Client, c.page, c.before.Release)
-	return shown.FileID, fault(c.was.Name, err)
+	shown, err := shownOf(ctx, d.connection.Client, d.page, d.before.Release)
+	return shown.FileID, fault(d.was.Name, err)
 }
 
 // fileOfActive returns the archive of the active version if the wanted files equal it, or uuid.Nil.
 // They are equal if a user reverts a change whose version is being built or has failed.
-func (c *change) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
-	active := c.page.active.FileID
+func (d *decision) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
+	active := d.page.active.FileID
 	if active == shown {
 		return uuid.Nil, nil
 	}
-	s, err := readSource(ctx, c.connection, active, nil, false)
+	s, err := readSource(ctx, d.connection, active, nil, false)
 	if err != nil {
-		return uuid.Nil, fault(c.was.Name, err)
+		return uuid.Nil, fault(d.was.Name, err)
 	}
-	if !s.inline || !maps.Equal(s.files, c.wanted.Spec.Files) {
+	if !s.inline || !maps.Equal(s.files, d.wanted.Spec.Files) {
 		return uuid.Nil, nil
 	}
-	c.source = &s
+	d.source = &s
 	return active, nil
 }
 
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
 // all files are text, or spec.files was empty, so that the source is replaced as a whole.
-func (c *change) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
-	if s := shownIn(c.was); s != nil && s.file == shown && (s.inline || s.problem != "") {
+func (d *decision) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
+	if s := shownIn(d.was); s != nil && s.file == shown && (s.inline || s.problem != "") {
 		return nil, nil
 	}
-	archive, err := c.connection.Client.DownloadArchive(ctx, shown)
+	archive, err := d.connection.Client.DownloadArchive(ctx, shown)
 	switch {
 	case coderd.IsArchiveTooLarge(err):
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
 	case err != nil && isTemporary(err):
-		return nil, fault(c.was.Name, err)
-	case err != nil && len(c.was.Spec.Files) > 0:
+		return nil, fault(d.was.Name, err)
+	case err != nil && len(d.was.Spec.Files) > 0:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf(
 			"the files that are not text cannot be kept, because the current source cannot be read: %v; replace the whole source through codertemplates/files", err))
 	}

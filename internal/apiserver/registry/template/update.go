@@ -11,109 +11,109 @@ import (
 
 // apply makes a change. The requests that Coder is most likely to refuse, and the data that only Coder
 // stores, go first. If it is interrupted, repeating the same request completes it.
-func (c *change) apply(ctx context.Context) (object, error) {
-	if !c.asks {
-		return c.keep(ctx)
+func (d *decision) apply(ctx context.Context) (object, error) {
+	if !d.asks {
+		return d.keep(ctx)
 	}
-	client := c.connection.Client
-	if c.edit != (coderd.TemplateEdit{}) {
-		if _, err := client.UpdateTemplate(ctx, c.id, c.edit); err != nil {
-			return nil, fault(c.was.Name, err)
+	client := d.connection.Client
+	if d.edit != (coderd.TemplateEdit{}) {
+		if _, err := client.UpdateTemplate(ctx, d.id, d.edit); err != nil {
+			return nil, fault(d.was.Name, err)
 		}
 	}
-	if c.active != uuid.Nil {
-		if err := client.SetActiveVersion(ctx, c.id, c.active); err != nil {
-			return nil, fault(c.was.Name, err)
+	if d.active != uuid.Nil {
+		if err := client.SetActiveVersion(ctx, d.id, d.active); err != nil {
+			return nil, fault(d.was.Name, err)
 		}
 	}
-	if err := c.release(ctx); err != nil {
+	if err := d.release(ctx); err != nil {
 		return nil, err
 	}
-	return c.result(ctx)
+	return d.result(ctx)
 }
 
 // keep records a change of data that only the record holds. It also works while Coder is unreachable, if
 // the caller needs no Coder user.
-func (c *change) keep(ctx context.Context) (object, error) {
+func (d *decision) keep(ctx context.Context) (object, error) {
 	var err error
-	if c.spec || c.deletes {
-		err = c.save(ctx)
+	if d.spec || d.deletes {
+		err = d.save(ctx)
 	} else {
-		metadata.Keep(c.wanted, c.record)
-		_, err = c.kind.Records.Put(ctx, c.record)
+		metadata.Keep(d.wanted, d.record)
+		_, err = d.kind.Records.Put(ctx, d.record)
 	}
 	if err != nil {
-		return nil, fault(c.was.Name, err)
+		return nil, fault(d.was.Name, err)
 	}
-	out := c.wanted.DeepCopy()
-	c.kind.observe(c.was, out)
-	c.kind.showDeletion(out, c.was.Status.Conditions)
-	if c.spec {
-		c.kind.Hint(c.connection.ControlPlane, c.id)
+	out := d.wanted.DeepCopy()
+	d.kind.observe(d.was, out)
+	d.kind.showDeletion(out, d.was.Status.Conditions)
+	if d.spec {
+		d.kind.Hint(d.connection.ControlPlane, d.id)
 	}
 	return out, nil
 }
 
 // save writes the record with the wanted metadata and intent.
-func (c *change) save(ctx context.Context) error {
-	saved, err := c.kind.Save(ctx, c.record, c.wanted, c.intent)
+func (d *decision) save(ctx context.Context) error {
+	saved, err := d.kind.Save(ctx, d.record, d.wanted, d.intent)
 	if err != nil {
-		return fault(c.was.Name, err)
+		return fault(d.was.Name, err)
 	}
-	c.record = saved
+	d.record = saved
 	return nil
 }
 
 // release records the intent, and creates the requested version in Coder.
-func (c *change) release(ctx context.Context) error {
-	record := c.record
-	if c.builds && c.content.file == uuid.Nil {
-		if err := c.upload(ctx); err != nil {
+func (d *decision) release(ctx context.Context) error {
+	record := d.record
+	if d.builds && d.content.file == uuid.Nil {
+		if err := d.upload(ctx); err != nil {
 			return err
 		}
 	}
 	// From here on, the version will be created: if this process ends, the next leader does it.
-	if err := c.save(ctx); err != nil {
+	if err := d.save(ctx); err != nil {
 		return err
 	}
-	r := c.intent.Release
-	if !c.builds || r.VersionID != uuid.Nil || !r.open(c.page.active.ID) {
+	r := d.intent.Release
+	if !d.builds || r.VersionID != uuid.Nil || !r.open(d.page.active.ID) {
 		return nil
 	}
-	version, err := submit(ctx, c.connection.Client, c.template, r, c.content.variables)
+	version, err := submit(ctx, d.connection.Client, d.template, r, d.content.variables)
 	if err != nil && refusal(err) {
-		return c.takeBack(ctx, record, versionFault(c.was.Name, err))
+		return d.takeBack(ctx, record, versionFault(d.was.Name, err))
 	}
 	if err != nil {
-		return fault(c.was.Name, err)
+		return fault(d.was.Name, err)
 	}
 	submitted := *r
 	submitted.VersionID = version.ID
-	c.intent.Release = &submitted
-	return c.save(ctx)
+	d.intent.Release = &submitted
+	return d.save(ctx)
 }
 
 // takeBack restores the record, because Coder refused the version.
-func (c *change) takeBack(ctx context.Context, before *metadata.Record, refused error) error {
+func (d *decision) takeBack(ctx context.Context, before *metadata.Record, refused error) error {
 	record := before.DeepCopy()
-	record.Version = c.record.Version
-	if _, err := c.kind.Save(ctx, record, nil, c.before); err != nil {
-		return fault(c.was.Name, err)
+	record.Version = d.record.Version
+	if _, err := d.kind.Save(ctx, record, nil, d.before); err != nil {
+		return fault(d.was.Name, err)
 	}
 	return refused
 }
 
 // result reads the updated template and returns its object.
-func (c *change) result(ctx context.Context) (object, error) {
-	c.kind.versions.forget(c.connection.ControlPlane, c.id)
-	t, err := c.connection.Client.Template(ctx, c.id)
+func (d *decision) result(ctx context.Context) (object, error) {
+	d.kind.versions.forget(d.connection.ControlPlane, d.id)
+	t, err := d.connection.Client.Template(ctx, d.id)
 	if err != nil {
-		return nil, fault(c.was.Name, err)
+		return nil, fault(d.was.Name, err)
 	}
-	out, err := c.kind.objectWith(ctx, c.connection, t, c.record, c.was, c.source)
+	out, err := d.kind.objectWith(ctx, d.connection, t, d.record, d.was, d.source)
 	if err != nil {
-		return nil, fault(c.was.Name, err)
+		return nil, fault(d.was.Name, err)
 	}
-	c.kind.Hint(c.connection.ControlPlane, c.id)
+	d.kind.Hint(d.connection.ControlPlane, d.id)
 	return out, nil
 }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
+	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -33,17 +33,6 @@ var (
 	variablesPath   = specPath.Child("variables")
 )
 
-// Limits of Coder. Coder checks them too, but only after a version was created.
-const (
-	maxTemplateName   = 32
-	maxDisplayName    = 64
-	maxNewDescription = 127
-	maxVersionName    = 64
-	maxVersionMessage = 1 << 20
-)
-
-var versionName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:[_.-][a-zA-Z0-9]+)*$`)
-
 // validateNew validates a new template, without requests to Coder.
 func validateNew(tmpl object) field.ErrorList {
 	name, err := metadata.ParseTemplateName(tmpl.Name)
@@ -52,18 +41,15 @@ func validateNew(tmpl object) field.ErrorList {
 	}
 	var errs field.ErrorList
 	spec := tmpl.Spec
-	if len(name.Name) > maxTemplateName {
-		errs = append(errs, field.Invalid(namePath, tmpl.Name, fmt.Sprintf("the name of the template, %q, may have at most %d characters", name.Name, maxTemplateName)))
+	if problem := coderd.CheckName(name.Name); problem != nil {
+		errs = append(errs, field.Invalid(namePath, tmpl.Name, fmt.Sprintf("the name of the template, %q, %v", name.Name, problem)))
 	}
 	if !registry.SameOrganization(spec.Organization, name.Organization) {
 		errs = append(errs, field.Invalid(specPath.Child("organization"), spec.Organization,
 			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
 	}
-	if len(spec.Description) > maxNewDescription {
-		errs = append(errs, field.TooLong(specPath.Child("description"), "", maxNewDescription))
-	}
 	errs = append(errs, validateFirstSource(spec)...)
-	return append(errs, validateSpec(spec)...)
+	return append(errs, validateSpec(spec, aggregationv1alpha1.CoderTemplateSpec{})...)
 }
 
 // validateFirstSource checks that a new template has exactly one source.
@@ -88,12 +74,17 @@ func validateFirstSource(spec aggregationv1alpha1.CoderTemplateSpec) field.Error
 	return errs
 }
 
-// validateSpec validates the fields that new and existing templates share.
-func validateSpec(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
+// maxMillis is the longest time in milliseconds. Coder computes with nanoseconds, and would take a longer time for a
+// negative one.
+const maxMillis = math.MaxInt64 / int64(time.Millisecond)
+
+// validateSpec validates the fields that new and existing templates share. Texts that were set in Coder are not
+// validated again.
+func validateSpec(spec, old aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 	var errs field.ErrorList
 	for name, value := range map[string]*int64{"defaultTTLMillis": spec.DefaultTTLMillis, "activityBumpMillis": spec.ActivityBumpMillis} {
-		if value != nil && *value < 0 {
-			errs = append(errs, field.Invalid(specPath.Child(name), *value, "must be 0 or more"))
+		if value != nil && (*value < 0 || *value > maxMillis) {
+			errs = append(errs, field.Invalid(specPath.Child(name), *value, fmt.Sprintf("must be 0 or more, and at most %d", maxMillis)))
 		}
 	}
 	if limit := spec.FailedVersionsHistoryLimit; limit != nil && *limit < 0 {
@@ -102,16 +93,15 @@ func validateSpec(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 	if !slices.Contains([]string{"", "simple", "passthru"}, spec.CORSBehavior) {
 		errs = append(errs, field.NotSupported(specPath.Child("corsBehavior"), spec.CORSBehavior, []string{"simple", "passthru"}))
 	}
-	if d := spec.DisplayName; d != strings.TrimSpace(d) || utf8.RuneCountInString(d) > maxDisplayName {
-		errs = append(errs, field.Invalid(specPath.Child("displayName"), d, fmt.Sprintf("must have at most %d characters, and no leading or trailing whitespace", maxDisplayName)))
+	description := coderd.MaxDescription
+	if old.VersionID == "" {
+		description = coderd.MaxNewDescription
 	}
-	if name := spec.VersionName; name != "" && (len(name) > maxVersionName || !versionName.MatchString(name)) {
-		errs = append(errs, field.Invalid(versionNamePath, name,
-			fmt.Sprintf("must be up to %d letters and digits, with single dots, dashes or underscores between them", maxVersionName)))
-	}
-	if len(spec.VersionMessage) > maxVersionMessage {
-		errs = append(errs, field.TooLong(specPath.Child("versionMessage"), "", maxVersionMessage))
-	}
+	errs = append(errs, registry.ValidateChanged(specPath.Child("displayName"), spec.DisplayName, old.DisplayName, coderd.CheckDisplayName)...)
+	errs = append(errs, registry.ValidateChanged(versionNamePath, spec.VersionName, old.VersionName, coderd.CheckVersionName)...)
+	errs = append(errs, registry.ValidateText(specPath.Child("description"), spec.Description, old.Description, description)...)
+	errs = append(errs, registry.ValidateText(specPath.Child("icon"), spec.Icon, old.Icon, coderd.MaxIcon)...)
+	errs = append(errs, registry.ValidateText(specPath.Child("versionMessage"), spec.VersionMessage, old.VersionMessage, coderd.MaxVersionMessage)...)
 	for key := range spec.ProvisionerTags {
 		if key == "" {
 			errs = append(errs, field.Invalid(specPath.Child("provisionerTags"), "", "a tag must have a name"))
@@ -132,6 +122,7 @@ func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.E
 			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
 		}
 		seen[v.Name] = true
+		errs = append(errs, registry.ValidateValue(path.Child("value"), v.Value)...)
 		if v.ValueFrom == nil {
 			continue
 		}
@@ -175,7 +166,7 @@ func validateChange(tmpl, old object) field.ErrorList {
 	if !maps.Equal(tmpl.Spec.Files, old.Spec.Files) {
 		errs = append(errs, validateFiles(tmpl.Spec.Files)...)
 	}
-	return append(errs, validateSpec(tmpl.Spec)...)
+	return append(errs, validateSpec(tmpl.Spec, old.Spec)...)
 }
 
 // pinnedByManifest reports whether the files change and the applied manifest that sets them also sets

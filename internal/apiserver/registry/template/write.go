@@ -21,11 +21,11 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 	return registry.Operations[object]{
 		Create: k.create,
 		Update: func(ctx context.Context, was, wanted object) (object, error) {
-			ctx, c, err := k.decide(ctx, was, wanted)
+			ctx, d, err := k.decide(ctx, was, wanted)
 			if err != nil {
 				return nil, err
 			}
-			return c.apply(ctx)
+			return d.apply(ctx)
 		},
 		Delete: func(ctx context.Context, was object) (object, error) { return nil, k.remove(ctx, was) },
 	}.Write(ctx, key, current, wanted)

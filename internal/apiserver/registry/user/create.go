@@ -57,8 +57,39 @@ func (k *Kind) planCreate(ctx context.Context, u object) (p creation, err error)
 	if p.organizations, err = client.Organizations(ctx); err != nil {
 		return p, err
 	}
-	_, err = find(p.organizations, u.Spec.Organizations)
+	if _, err = find(p.organizations, u.Spec.Organizations); err == nil && p.existing == nil {
+		err = freeEmail(ctx, client, u.Spec.Email)
+	}
 	return p, err
+}
+
+// freeEmail returns an error if a user in Coder has the email address.
+func freeEmail(ctx context.Context, client *coderd.Client, email string) error {
+	users, err := client.UsersByEmail(ctx, email)
+	if err == nil && len(users) > 0 {
+		err = field.Invalid(emailPath, email, "another user in Coder has this email address")
+	}
+	return err
+}
+
+// checkInDryRun checks what a creation or a change leaves to Coder: the strength of a password. It warns about roles,
+// which only Coder can check.
+func (k *Kind) checkInDryRun(ctx context.Context, client *coderd.Client, u object, password bool, set settings) error {
+	if roles := set.allRoles(); len(roles) > 0 {
+		warning.AddWarning(ctx, "", "a dry run does not check whether Coder has these roles: "+strings.Join(roles, ", "))
+	}
+	if !password || u.Spec.PasswordFrom == nil {
+		return nil
+	}
+	value, err := k.password(ctx, u)
+	if err != nil {
+		return err
+	}
+	problem, err := client.PasswordProblem(ctx, value)
+	if err == nil && problem != "" {
+		err = field.Invalid(passwordPath, u.Spec.PasswordFrom.SecretKeyRef.Name, "the password in this Secret: "+problem)
+	}
+	return err
 }
 
 func every(string) bool { return true }

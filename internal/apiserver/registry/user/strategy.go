@@ -15,6 +15,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 var (
@@ -35,8 +36,6 @@ const (
 )
 
 const (
-	// maxEmail is the limit of RFC 5321.
-	maxEmail = 254
 	// maxRoles limits the roles in one list, and the organizations.
 	maxRoles = 50
 	// maxRole limits the name of a role or an organization.
@@ -89,15 +88,19 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 // Validate implements rest.RESTCreateStrategy.
 func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	u := obj.(object)
-	errs := validate(u)
-	if _, err := metadata.ParseUserName(u.Name); err != nil {
+	errs := validate(u, aggregationv1alpha1.CoderUserSpec{})
+	name, err := metadata.ParseUserName(u.Name)
+	if err == nil {
+		err = coderd.CheckName(name.Name)
+	}
+	if err != nil {
 		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
 	}
 	switch {
 	case u.Spec.Email == "":
 		errs = append(errs, field.Required(emailPath, "Coder requires an email address for a new user"))
-	case len(u.Spec.Email) > maxEmail || strings.Count(u.Spec.Email, "@") != 1:
-		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("must be an email address of at most %d characters", maxEmail)))
+	default:
+		errs = append(errs, registry.ValidateChanged(emailPath, u.Spec.Email, "", coderd.CheckEmail)...)
 	}
 	types := []string{loginPassword, loginOIDC, loginNone}
 	switch {
@@ -112,7 +115,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	u, was := obj.(object), old.(object)
-	errs := validate(u)
+	errs := validate(u, was.Spec)
 	if u.Spec.Email != was.Spec.Email {
 		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("Coder's API cannot change it from %q; the user's identity provider can", was.Spec.Email)))
 	}
@@ -122,9 +125,10 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.withSecret(ctx, u, was.Spec.PasswordFrom, errs)
 }
 
-func validate(u object) field.ErrorList {
+func validate(u object, old aggregationv1alpha1.CoderUserSpec) field.ErrorList {
 	spec := u.Spec
 	errs := validateRoles(rolesPath, spec.Roles)
+	errs = append(errs, registry.ValidateChanged(specPath.Child("fullName"), spec.FullName, old.FullName, coderd.CheckFullName)...)
 	if len(spec.Organizations) > maxRoles {
 		errs = append(errs, field.TooMany(organizationsPath, len(spec.Organizations), maxRoles))
 	}

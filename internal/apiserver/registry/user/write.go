@@ -41,13 +41,19 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 	if err == nil && p.existing != nil {
 		err = apierrors.NewAlreadyExists(resource, u.Name)
 	}
+	if err == nil {
+		err = k.checkInDryRun(ctx, p.connection.Client, u, u.Spec.LoginType == loginPassword, settingsOf(u.Spec, every))
+	}
 	return k.Fault(u.Name, err)
 }
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
 	was := current.(object)
-	_, _, err := k.decide(ctx, was, wanted.(object))
+	_, d, err := k.decide(ctx, was, wanted.(object))
+	if err == nil && d.sends() {
+		err = k.checkInDryRun(ctx, d.connection.Client, d.wanted, d.password, d.target)
+	}
 	return k.Fault(was.Name, err)
 }
 

@@ -175,6 +175,10 @@ func newRequest(ctx context.Context, p plan, ws object) (coderd.NewWorkspace, er
 	if err != nil {
 		return coderd.NewWorkspace{}, fault(ws.Name, err)
 	}
+	if template.Deprecated {
+		return coderd.NewWorkspace{}, invalid(ws.Name, field.Invalid(specPath.Child("templateName"), spec.TemplateName,
+			"is deprecated, so no new workspace can be created from it: "+template.DeprecationMessage))
+	}
 	request := coderd.NewWorkspace{
 		Name: p.name.Name, TemplateID: template.ID,
 		TTL: registry.Millis(spec.TTLMillis), Autostart: spec.AutostartSchedule, AutomaticUpdates: spec.AutomaticUpdates,

@@ -35,6 +35,9 @@ func validateNew(ws object) field.ErrorList {
 	}
 	var errs field.ErrorList
 	spec := ws.Spec
+	if problem := coderd.CheckName(name.Name); problem != nil {
+		errs = append(errs, field.Invalid(namePath, ws.Name, fmt.Sprintf("the name of the workspace, %q, %v", name.Name, problem)))
+	}
 	if !registry.SameOrganization(spec.Organization, name.Organization) {
 		errs = append(errs, field.Invalid(specPath.Child("organization"), spec.Organization,
 			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
@@ -110,6 +113,7 @@ func validateParameterNames(parameters []aggregationv1alpha1.WorkspaceParameter)
 			errs = append(errs, field.Duplicate(path, p.Name))
 		}
 		seen[p.Name] = true
+		errs = append(errs, registry.ValidateValue(parametersPath.Index(i).Child("value"), p.Value)...)
 	}
 	return errs
 }

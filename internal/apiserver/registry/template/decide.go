@@ -18,8 +18,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// change is a decided change of a template: the difference, as whom it is made, and the plan.
-type change struct {
+// decision is what an update of a template means: the difference, as whom it is made, and the plan.
+type decision struct {
 	kind        *Kind
 	was, wanted *aggregationv1alpha1.CoderTemplate
 	record      *metadata.Record
@@ -52,45 +52,45 @@ type change struct {
 // decide returns what an update means, with the context in which Coder is changed. It checks all that can be
 // checked without a change: the caller's permission, that the update is based on the template as it is in
 // Coder now, and the new version. It only reads.
-func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context, *change, error) {
-	c := &change{kind: k, was: was, wanted: wanted, record: k.RecordOf(was), deletes: registry.Deletes(ctx, was, wanted)}
-	c.spec = !equality.Semantic.DeepEqual(was.Spec, wanted.Spec) || !sameSource(was, wanted)
-	c.asks = c.spec && asksCoder(was, wanted)
-	ctx, err := c.authorize(ctx)
-	if err != nil || !c.spec && !c.deletes {
-		return ctx, c, err
+func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context, *decision, error) {
+	d := &decision{kind: k, was: was, wanted: wanted, record: k.RecordOf(was), deletes: registry.Deletes(ctx, was, wanted)}
+	d.spec = !equality.Semantic.DeepEqual(was.Spec, wanted.Spec) || !sameSource(was, wanted)
+	d.asks = d.spec && asksCoder(was, wanted)
+	ctx, err := d.authorize(ctx)
+	if err != nil || !d.spec && !d.deletes {
+		return ctx, d, err
 	}
-	if c.before, err = intentOf(c.record); err != nil {
-		return ctx, c, apierrors.NewInternalError(err)
+	if d.before, err = intentOf(d.record); err != nil {
+		return ctx, d, apierrors.NewInternalError(err)
 	}
-	c.intent = c.before
-	if c.deletes {
-		c.intent.DeletedBy = c.as
+	d.intent = d.before
+	if d.deletes {
+		d.intent.DeletedBy = d.as
 	}
-	if c.asks {
-		err = c.plan(ctx)
+	if d.asks {
+		err = d.plan(ctx)
 	}
-	if c.spec {
-		c.intent.keepSpec(wanted.Spec)
+	if d.spec {
+		d.intent.keepSpec(wanted.Spec)
 	}
-	return ctx, c, err
+	return ctx, d, err
 }
 
 // authorize determines the Coder user that the caller acts as. Each change of the spec, and of who owns its fields,
 // requires the permission to update the template in Coder, also if nothing is sent to Coder.
-func (c *change) authorize(ctx context.Context) (_ context.Context, err error) {
-	k, s := c.kind, subjectOf(c.was.Name)
-	if !c.spec && !registry.ChangesFieldOwners(c.was, c.wanted) {
-		ctx, c.as, err = k.BeginChange(ctx, c.was, c.wanted, s)
+func (d *decision) authorize(ctx context.Context) (_ context.Context, err error) {
+	k, s := d.kind, subjectOf(d.was.Name)
+	if !d.spec && !registry.ChangesFieldOwners(d.was, d.wanted) {
+		ctx, d.as, err = k.BeginChange(ctx, d.was, d.wanted, s)
 		return ctx, err
 	}
-	if c.connection, c.id, err = k.Locate(ctx, c.was); err != nil {
+	if d.connection, d.id, err = k.Locate(ctx, d.was); err != nil {
 		return ctx, err
 	}
-	if ctx, c.as, err = k.BeginAt(ctx, c.connection, c.id, c.was, c.wanted, s); err != nil || c.as == nil {
+	if ctx, d.as, err = k.BeginAt(ctx, d.connection, d.id, d.was, d.wanted, s); err != nil || d.as == nil {
 		return ctx, err
 	}
-	return ctx, impersonation.May(ctx, c.connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: c.id})
+	return ctx, impersonation.May(ctx, d.connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: d.id})
 }
 
 // asksCoder reports whether an update changes more than data that only the record holds.
@@ -103,56 +103,56 @@ func asksCoder(was, wanted object) bool {
 }
 
 // plan reads the template from Coder, and plans the requests that change it.
-func (c *change) plan(ctx context.Context) error {
-	if err := c.read(ctx); err != nil {
+func (d *decision) plan(ctx context.Context) error {
+	if err := d.read(ctx); err != nil {
 		return err
 	}
-	c.edit = editOf(c.was.Spec, c.wanted.Spec)
-	if c.wanted.Spec.VersionID != c.was.Spec.VersionID {
-		return c.planActive(ctx)
+	d.edit = editOf(d.was.Spec, d.wanted.Spec)
+	if d.wanted.Spec.VersionID != d.was.Spec.VersionID {
+		return d.planActive(ctx)
 	}
-	if c.builds = changesContent(c.wanted, c.was) || c.retryRequested(); !c.builds {
+	if d.builds = changesContent(d.wanted, d.was) || d.retryRequested(); !d.builds {
 		return nil
 	}
-	if err := c.planContent(ctx); err != nil {
+	if err := d.planContent(ctx); err != nil {
 		return err
 	}
-	next, err := c.choose(c.content)
-	c.intent = next
+	next, err := d.choose(ctx, d.content)
+	d.intent = next
 	return err
 }
 
 // read reads the template from Coder. If it is not as the object shows it, the update is based on an outdated
 // object, and the error has the newer one.
-func (c *change) read(ctx context.Context) error {
-	k := c.kind
-	t, err := c.connection.Client.Template(ctx, c.id)
+func (d *decision) read(ctx context.Context) error {
+	k := d.kind
+	t, err := d.connection.Client.Template(ctx, d.id)
 	if err != nil {
-		return fault(c.was.Name, err)
+		return fault(d.was.Name, err)
 	}
-	k.versions.forget(c.connection.ControlPlane, c.id)
-	s, err := k.load(ctx, c.connection, t, c.record, shownIn(c.was))
+	k.versions.forget(d.connection.ControlPlane, d.id)
+	s, err := k.load(ctx, d.connection, t, d.record, shownIn(d.was))
 	if err != nil {
-		return fault(c.was.Name, err)
+		return fault(d.was.Name, err)
 	}
-	c.template, c.page = t, s.page
-	if now := k.fromCoder(s, c.was); !equality.Semantic.DeepEqual(now.Spec, c.was.Spec) || !sameSource(now, c.was) {
-		return k.Newer(c.connection.ControlPlane, c.id, now)
+	d.template, d.page = t, s.page
+	if now := k.fromCoder(s, d.was); !equality.Semantic.DeepEqual(now.Spec, d.was.Spec) || !sameSource(now, d.was) {
+		return k.Newer(d.connection.ControlPlane, d.id, now)
 	}
 	return nil
 }
 
 // planActive plans to make an existing version active. A requested version is no longer wanted then.
-func (c *change) planActive(ctx context.Context) error {
-	version, err := promotable(ctx, c.connection, c.id, c.wanted)
+func (d *decision) planActive(ctx context.Context) error {
+	version, err := promotable(ctx, d.connection, d.id, d.wanted)
 	if err != nil {
 		return err
 	}
-	c.active = version.ID
-	if r := c.intent.Release; r != nil {
+	d.active = version.ID
+	if r := d.intent.Release; r != nil {
 		settled := *r
 		settled.Settled = true
-		c.intent.replace(&settled, version.ID)
+		d.intent.replace(&settled, version.ID)
 	}
 	return nil
 }
@@ -204,66 +204,71 @@ func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggrega
 
 // choose returns the intent after the release of a content has become the requested one: an existing
 // release with the same content, or a new one.
-func (c *change) choose(of content) (intent, error) {
-	in := c.before
-	in.DeletedBy, in.Salt = c.intent.DeletedBy, c.intent.Salt
-	next := of.release(in.Salt, c.wanted.Spec.VersionMessage, c.page.active.ID)
-	next.By = c.as
-	again := c.retryRequested() && in.Release.Content == next.Content
-	if c.reuse(&in, next) && !again {
+func (d *decision) choose(ctx context.Context, of content) (intent, error) {
+	in := d.before
+	in.DeletedBy, in.Salt = d.intent.DeletedBy, d.intent.Salt
+	next := of.release(in.Salt, d.wanted.Spec.VersionMessage, d.page.active.ID)
+	next.By = d.as
+	again := d.retryRequested() && in.Release.Content == next.Content
+	if d.reuse(&in, next) && !again {
 		return in, nil
 	}
 	var err error
-	if next.Name, err = c.name(next); err != nil {
-		return c.intent, err
+	if next.Name, err = d.name(ctx, next); err != nil {
+		return d.intent, err
 	}
-	in.replace(next, c.page.active.ID)
+	in.replace(next, d.page.active.ID)
 	return in, nil
 }
 
 // retryRequested reports whether the user asks to build the same content again, if it is still
 // wanted: its build failed or was refused, and the version name is another one.
-func (c *change) retryRequested() bool {
-	r := c.before.Release
-	name := c.wanted.Spec.VersionName
-	if name == "" || name == c.was.Spec.VersionName || r == nil || r.Name == name || !r.open(c.page.active.ID) {
+func (d *decision) retryRequested() bool {
+	r := d.before.Release
+	name := d.wanted.Spec.VersionName
+	if name == "" || name == d.was.Spec.VersionName || r == nil || r.Name == name || !r.open(d.page.active.ID) {
 		return false
 	}
 	if r.Refused != "" {
 		return true
 	}
-	i := slices.IndexFunc(c.page.versions, func(v coderd.TemplateVersion) bool { return v.ID == r.VersionID })
-	return i >= 0 && failed(c.page.versions[i])
+	i := slices.IndexFunc(d.page.versions, func(v coderd.TemplateVersion) bool { return v.ID == r.VersionID })
+	return i >= 0 && failed(d.page.versions[i])
 }
 
 // reuse makes an existing release with the same content the requested one, and reports whether there
 // is one. So nothing is built twice.
-func (c *change) reuse(in *intent, next *release) bool {
+func (d *decision) reuse(in *intent, next *release) bool {
 	r := in.Release
-	if r.open(c.page.active.ID) && r.Content == next.Content && r.Refused == "" {
+	if r.open(d.page.active.ID) && r.Content == next.Content && r.Refused == "" {
 		return true
 	}
-	if built := in.built(next.Content, c.page.active.ID); built != nil {
-		in.replace(built, c.page.active.ID)
+	if built := in.built(next.Content, d.page.active.ID); built != nil {
+		in.replace(built, d.page.active.ID)
 		return true
 	}
-	plain := len(c.wanted.Spec.Variables) == 0 && len(c.was.Spec.Variables) == 0
-	if next.FileID == c.page.active.FileID && plain && maps.Equal(next.Tags, givenTags(c.page.active.ProvisionerTags)) {
+	plain := len(d.wanted.Spec.Variables) == 0 && len(d.was.Spec.Variables) == 0
+	if next.FileID == d.page.active.FileID && plain && maps.Equal(next.Tags, givenTags(d.page.active.ProvisionerTags)) {
 		// Another client created the active version, with the same content.
-		next.VersionID, next.Name, next.Settled = c.page.active.ID, c.page.active.Name, true
-		in.replace(next, c.page.active.ID)
+		next.VersionID, next.Name, next.Settled = d.page.active.ID, d.page.active.Name, true
+		in.replace(next, d.page.active.ID)
 		return true
 	}
 	return false
 }
 
-// name returns the name of a new version.
-func (c *change) name(next *release) (string, error) {
-	if c.wanted.Spec.VersionName == "" {
+// name returns the name of a new version. Coder accepts no name that an archived version has.
+func (d *decision) name(ctx context.Context, next *release) (string, error) {
+	wanted := d.wanted.Spec.VersionName
+	if wanted == "" {
 		return versionNameOf(next.Content), nil
 	}
-	if problem := nameTaken(c.page.versions, c.wanted.Spec.VersionName); problem != nil {
-		return "", invalid(c.wanted, problem)
+	versions, err := d.connection.Client.AllTemplateVersions(ctx, d.id)
+	if err != nil {
+		return "", fault(d.was.Name, err)
 	}
-	return c.wanted.Spec.VersionName, nil
+	if problem := nameTaken(versions, wanted); problem != nil {
+		return "", invalid(d.wanted, problem)
+	}
+	return wanted, nil
 }
