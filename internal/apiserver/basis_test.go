@@ -105,17 +105,17 @@ func TestARoleIsAddedAfterAnother(t *testing.T) {
 	f := newFixture(t)
 	f.coder.EditUser("ada", "Ada", false, "auditor")
 	was := until(t, f.users(), "ada", func(o *unstructured.Unstructured) bool { return len(rolesOf(o)) == 1 })
-	f.coder.EditUser("ada", "Ada", false, "auditor", "user-admin")
+	f.coder.EditUser("ada", "Ada", false, "auditor", "template-admin")
 	mine := was.DeepCopy()
-	_ = unstructured.SetNestedStringSlice(mine.Object, []string{"template-admin"}, "spec", "roles")
+	_ = unstructured.SetNestedStringSlice(mine.Object, []string{"user-admin"}, "spec", "roles")
 	if _, err := f.users().Update(t.Context(), mine, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("an update of the roles before: %v, want 409", err)
 	}
-	f.coder.EditUser("ada", "Ada", false, "auditor", "template-admin")
+	f.coder.EditUser("ada", "Ada", false, "template-admin")
 	f.patchBasis(t, "coderusers/ada", types.JSONPatchType, `[{"op":"add","path":"/spec/roles/-","value":"user-admin"}]`)
 	f.userIs(t, "ada", "the role is added to those in Coder", func(u coderdtest.UserState) bool {
 		slices.Sort(u.Roles)
-		return slices.Equal(u.Roles, []string{"auditor", "template-admin", "user-admin"})
+		return slices.Equal(u.Roles, []string{"template-admin", "user-admin"})
 	})
 }
 

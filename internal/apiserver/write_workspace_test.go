@@ -348,7 +348,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 			return err
 		},
 		"create a template": func() error {
-			_, err := tmpl.Create(ctx, templateObject("coder.new", map[string]any{"files": map[string]any{mainTF: "#"}}), metav1.CreateOptions{DryRun: dry})
+			_, err := tmpl.Create(ctx, templateObject("coder.fresh", map[string]any{"files": map[string]any{mainTF: "#"}}), metav1.CreateOptions{DryRun: dry})
 			return err
 		},
 	} {
@@ -419,7 +419,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		"short life":           {"", "coder.ada.fresh", spec("ttlMillis", int64(5)), "spec.ttlMillis", "60000"},
 		"unknown template":     {"", "coder.ada.fresh", map[string]any{"templateName": "none"}, "spec.templateName", "no such template"},
 		"template's object":    {"", "coder.ada.fresh", map[string]any{"templateName": "coder.starter"}, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`},
-		"unknown user":         {"", "coder.bob.new", spec(), "metadata.name", `no user "bob"`},
+		"unknown user":         {"", "coder.bob.fresh", spec(), "metadata.name", `no user "bob"`},
 		"unknown organization": {"", "acme.ada.fresh", spec(), "metadata.name", `no organization "acme"`},
 		"alias":                {"", "default.ada.fresh", spec(), "metadata.name", `use "coder"`},
 		"bad schedule":         {"", "coder.ada.fresh", spec("autostartSchedule", "often"), "spec.autostartSchedule", ""},

@@ -515,7 +515,7 @@ func TestRefusedSpecs(t *testing.T) {
 		})
 	}
 	for name, hint := range map[string]string{
-		"dev": `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`, "coder.ada.Dev": "lower case", "coder.bob.new": `no user "bob"`,
+		"dev": `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`, "coder.ada.Dev": "lower case", "coder.bob.fresh": `no user "bob"`,
 		"acme.ada.fresh": `no organization "acme"`, "default.ada.fresh": `use "coder"`,
 	} {
 		_, err := w.create(newWorkspace(name))
