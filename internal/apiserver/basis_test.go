@@ -112,6 +112,11 @@ func TestARoleIsAddedAfterAnother(t *testing.T) {
 		t.Errorf("an update of the roles before: %v, want 409", err)
 	}
 	f.coder.EditUser("ada", "Ada", false, "template-admin")
+	// Some clients delete an object and create it again if a dry run returns 409.
+	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"spec":{"roles":["user-admin"]}}`),
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
 	f.patchBasis(t, "coderusers/ada", types.JSONPatchType, `[{"op":"add","path":"/spec/roles/-","value":"user-admin"}]`)
 	f.userIs(t, "ada", "the role is added to those in Coder", func(u coderdtest.UserState) bool {
 		slices.Sort(u.Roles)

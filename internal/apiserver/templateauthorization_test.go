@@ -57,6 +57,12 @@ func TestEachChangeOfATemplateIsAuthorized(t *testing.T) {
 	if err := patch("person:alice", `{"metadata":{"labels":{"team":"a"}}}`); err != nil {
 		t.Errorf("a label: %v", err)
 	}
+	labels := templateObject("coder.starter", nil)
+	delete(labels.Object, "spec")
+	labels.SetLabels(map[string]string{"team": "b"})
+	if _, err := f.as(t, "person:alice", templatesGVR).Apply(t.Context(), "coder.starter", labels, metav1.ApplyOptions{FieldManager: "labels", Force: true}); err != nil {
+		t.Errorf("an applied label: %v", err)
+	}
 	if err := own("person:tess"); err != nil {
 		t.Errorf("the owner of a field, by an administrator of templates: %v", err)
 	}

@@ -22,7 +22,8 @@ import (
 )
 
 // Checker sends the read requests to Coder that decide whether a write would be accepted, without
-// the write. The write itself makes the same checks, or Coder does.
+// the write. The write itself makes the same checks, or Coder does. CheckUpdate checks a change of the object as it is
+// stored, also if a newer one is in Coder: some clients delete an object and create it again if a dry run returns a conflict.
 type Checker interface {
 	CheckCreate(ctx context.Context, obj runtime.Object) error
 	CheckUpdate(ctx context.Context, wanted, current runtime.Object) error

@@ -34,6 +34,8 @@ type decision struct {
 	id         uuid.UUID
 	page       page
 	template   coderd.Template
+	// newer is the error of a change that is based on an outdated object, with the newer one.
+	newer error
 
 	// before is the recorded intent, and intent the one after the change.
 	before, intent intent
@@ -50,7 +52,7 @@ type decision struct {
 }
 
 // decide returns what an update means, with the context in which Coder is changed. It checks all that can be
-// checked without a change: the caller's permission, that the update is based on the template as it is in
+// checked without a change: the caller's permission, whether the update is based on the template as it is in
 // Coder now, and the new version. It only reads.
 func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context, *decision, error) {
 	d := &decision{kind: k, was: was, wanted: wanted, record: k.RecordOf(was), deletes: registry.Deletes(ctx, was, wanted)}
@@ -123,7 +125,7 @@ func (d *decision) plan(ctx context.Context) error {
 }
 
 // read reads the template from Coder. If it is not as the object shows it, the update is based on an outdated
-// object, and the error has the newer one.
+// object.
 func (d *decision) read(ctx context.Context) error {
 	k := d.kind
 	t, err := d.connection.Client.Template(ctx, d.id)
@@ -137,7 +139,7 @@ func (d *decision) read(ctx context.Context) error {
 	}
 	d.template, d.page = t, s.page
 	if now := k.fromCoder(s, d.was); !equality.Semantic.DeepEqual(now.Spec, d.was.Spec) || !sameSource(now, d.was) {
-		return k.Newer(d.connection.ControlPlane, d.id, now)
+		d.newer = k.Newer(d.connection.ControlPlane, d.id, now)
 	}
 	return nil
 }

@@ -40,8 +40,8 @@
 //   - A change of data that only the record holds makes no request to Coder, except that a mapped caller needs the
 //     permission to update the template.
 //   - decide (decide.go) is the only place that decides what an update means: difference, permission, plan. A dry
-//     run ends there, and apply (update.go) makes the change. Any other change is based on the template as it is
-//     in Coder: if it differs from the object, the newer object is stored first.
+//     run ends there, and apply (update.go) makes the change. A change that asks Coder is based on the template as it is
+//     there: if it differs from the object, the newer object is stored first.
 //   - The subresources versions, parameters and log read from Coder each time, so they may
 //     be newer than the object.
 //   - The first version is active before it is built, because a template in Coder cannot

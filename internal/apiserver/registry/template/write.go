@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -22,7 +23,7 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 		Create: k.create,
 		Update: func(ctx context.Context, was, wanted object) (object, error) {
 			ctx, d, err := k.decide(ctx, was, wanted)
-			if err != nil {
+			if err = cmp.Or(d.newer, err); err != nil {
 				return nil, err
 			}
 			return d.apply(ctx)

@@ -3,6 +3,7 @@ package user
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -114,6 +116,10 @@ func (f *fixture) update(caller string, was object, change func(u object)) error
 	_, err := f.kind.Write(ctx, "key", was, wanted)
 	if apierrors.IsForbidden(dryRun) && !apierrors.IsForbidden(err) {
 		f.t.Errorf("the dry run: %v, the write: %v", dryRun, err)
+	}
+	if newer, ok := errors.AsType[*records.NewerError](err); ok {
+		// The Store repeats it.
+		return f.update(caller, newer.Object.(object), change)
 	}
 	return err
 }
