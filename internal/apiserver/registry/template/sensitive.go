@@ -33,10 +33,16 @@ func sensitiveValues(spec aggregationv1alpha1.CoderTemplateSpec) []string {
 	return warnings
 }
 
-// addSensitive adds the variables that a file declares as sensitive.
+// addSensitive adds the variables that a file declares as sensitive. A block ends at the latest where the next one begins,
+// so each part of the text is read once.
 func addSensitive(sensitive map[string]bool, text string) {
-	for _, at := range variableBlock.FindAllStringSubmatchIndex(text, -1) {
-		if sensitiveLine.MatchString(block(text[at[1]:])) {
+	blocks := variableBlock.FindAllStringSubmatchIndex(text, -1)
+	for i, at := range blocks {
+		end := len(text)
+		if i+1 < len(blocks) {
+			end = blocks[i+1][0]
+		}
+		if sensitiveLine.MatchString(block(text[at[1]:end])) {
 			sensitive[text[at[2]:at[3]]] = true
 		}
 	}

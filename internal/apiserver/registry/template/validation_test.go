@@ -97,6 +97,7 @@ func TestSensitiveValuesDrawAWarning(t *testing.T) {
 		Files: map[string]string{
 			"variables.tf": "variable \"password\" {\n  type      = string\n  validation { condition = true }\n  sensitive = true\n}\n" +
 				"variable \"region\" {\n  # sensitive = true\n}\nvariable \"key\" { sensitive=true }\nvariable \"off\" {\n  sensitive = false\n}\n",
+			"open.tf":        strings.Repeat("variable \"open\" {\n", 1000) + "variable \"last\" { sensitive = true }\n",
 			"module/main.tf": "variable \"inner\" {\n  sensitive = true\n}\n",
 			"README.md":      "variable \"text\" {\n  sensitive = true\n}\n",
 		},
@@ -106,7 +107,7 @@ func TestSensitiveValuesDrawAWarning(t *testing.T) {
 		t.Errorf("of a Secret: %v", got)
 	}
 	spec.Variables = nil
-	for _, name := range []string{"region", "password", "key", "off", "inner", "text"} {
+	for _, name := range []string{"region", "password", "key", "off", "inner", "text", "open"} {
 		spec.Variables = append(spec.Variables, aggregationv1alpha1.TemplateVariable{Name: name, Value: "hunter2"})
 	}
 	got := strings.Join(sensitiveValues(spec), "\n")
