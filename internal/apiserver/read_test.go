@@ -200,6 +200,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		"coderworkspaces coderworkspace CoderWorkspace[cws] [coder] [create delete deletecollection get list patch update watch]",
 		"coderworkspaces/exec  CoderWorkspace[] [] [create get]",
 		"coderworkspaces/log  CoderWorkspace[] [] [get]",
+		"coderworkspaces/orphan  CoderWorkspaceAction[] [] [create]",
 		"coderworkspaces/portforward  CoderWorkspace[] [] [create get]",
 		"coderworkspaces/restart  CoderWorkspaceAction[] [] [create]",
 		"coderworkspaces/scale  Scale[] [] [get patch update]",

@@ -106,6 +106,27 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// TestOrphan deletes a workspace without a build, after a deletion whose build no provisioner takes.
+func TestOrphan(t *testing.T) {
+	f := newFixture(t)
+	f.coder.RequireTags(f.template, map[string]string{"region": "mars"})
+	id := f.addWorkspace(t, "dev")
+	if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return at(ws, "status", "latestBuild", "unmatchedTags") == "region=mars,scope=organization"
+	})
+	got := f.do(t, http.MethodPost, f.path("coderworkspaces/coder.ada.dev/orphan"), map[string]string{"Content-Type": "application/json"}, `{}`)
+	if got.status != http.StatusCreated || !strings.Contains(got.header.Get("Warning"), "com.coder.workspace.id="+id.String()) {
+		t.Fatalf("HTTP %d %s, %s", got.status, got.header, got.body)
+	}
+	gone(t, f.ws(), "coder.ada.dev")
+	if diff := cmp.Diff([]string{"start", "delete", "delete"}, f.coder.Transitions(id)); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
+	}
+}
+
 // diffError is an error with a difference.
 type diffError struct{ diff string }
 

@@ -333,6 +333,14 @@ func TestDryRunWritesNothing(t *testing.T) {
 		"restart": func() error {
 			return f.act(t, "coder.ada.dev", "restart?dryRun=All", http.StatusCreated)
 		},
+		"orphan": func() error {
+			return f.act(t, "coder.ada.dev", "orphan?dryRun=All", http.StatusCreated)
+		},
+		"change the version of one that runs": func() error {
+			_, err := ws.Patch(ctx, "coder.ada.dev", types.MergePatchType, []byte(`{"spec":{"templateVersionID":"`+f.coder.AddTemplateVersion(f.template, "", map[string]string{mainTF: "#"}).String()+`"}}`),
+				metav1.PatchOptions{DryRun: dry})
+			return err
+		},
 		"delete a workspace": func() error { return ws.Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{DryRun: dry}) },
 		"delete workspaces":  func() error { return ws.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{}) },
 		"delete a template":  func() error { return tmpl.Delete(ctx, "coder.unused", metav1.DeleteOptions{DryRun: dry}) },

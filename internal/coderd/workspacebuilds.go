@@ -26,7 +26,8 @@ type BuildRequest struct {
 	// PresetID sets the parameters of the preset. Its values take precedence over Parameters.
 	PresetID uuid.UUID
 	// Orphan deletes a workspace without deleting its resources, for the case that they cannot be
-	// deleted any more. It may be set only with TransitionDelete.
+	// deleted any more. It may be set only with TransitionDelete. Coder requires the permission to
+	// update the template. If there is no provisioner for the build, Coder completes it at once.
 	Orphan bool
 	// Wake wakes a dormant workspace before it is started. Since 2.30 a start does that by itself;
 	// 2.29.1 refuses the start with 403 (tested).
@@ -53,6 +54,19 @@ func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request Build
 		return c.request(ctx, http.MethodPost, fmt.Sprintf("/api/v2/workspaces/%s/builds", workspaceID), body, http.StatusCreated, into(&b))
 	})
 	return b.build(), err
+}
+
+// CancelPending cancels a build that no provisioner has taken yet, so it has changed nothing. It
+// does nothing if the build is no longer pending.
+func (c *Client) CancelPending(ctx context.Context, build uuid.UUID) error {
+	err := c.call(ctx, fmt.Sprintf("canceling build %s", build), func(ctx context.Context) error {
+		return c.request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/workspacebuilds/%s/cancel", build), nil, http.StatusOK, ignore,
+			withQuery(map[string]string{"expect_status": "pending"}))
+	})
+	if hasStatus(err, http.StatusPreconditionFailed, http.StatusBadRequest) {
+		return nil
+	}
+	return err
 }
 
 // WorkspaceBuildByNumber reads a build of a workspace by its number, which starts at 1. Coder looks

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,8 +32,12 @@ type buildJSON struct {
 	WorkspaceID uuid.UUID         `json:"workspace_id"`
 	Deadline    codersdk.NullTime `json:"deadline"`
 	Job         struct {
-		Error string `json:"error"`
+		Error string            `json:"error"`
+		Tags  map[string]string `json:"tags"`
 	} `json:"job"`
+	Matched *struct {
+		Available int `json:"available"`
+	} `json:"matched_provisioners"`
 	Resources []struct {
 		Agents []agentJSON `json:"agents"`
 	} `json:"resources"`
@@ -110,11 +117,26 @@ func (b *buildJSON) build() Build {
 	out := b.Build
 	out.Transition, out.Error = Transition(boundName(string(b.Transition))), boundText(b.Job.Error)
 	boundNames(&out.TemplateVersionName, &out.Reason, &out.Status)
+	if out.Status == string(codersdk.WorkspaceStatusPending) && b.Matched != nil && b.Matched.Available == 0 {
+		out.UnmatchedTags = joinTags(b.Job.Tags)
+	}
 	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
 		deadline := b.Deadline.Time
 		out.Deadline = &deadline
 	}
 	return out
+}
+
+// joinTags returns the tags of a job as one text. Coder gives each job the tags scope and owner; the
+// latter is empty unless one user's provisioner must build it.
+func joinTags(tags map[string]string) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		if name != "owner" || tags[name] != "" {
+			pairs = append(pairs, boundName(name)+"="+boundName(tags[name]))
+		}
+	}
+	return boundName(cmp.Or(strings.Join(pairs[:min(len(pairs), maxTexts)], ","), "none"))
 }
 
 // decodePage decodes the workspaces one by one, so that only one of them at a time is in memory in

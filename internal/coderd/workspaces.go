@@ -77,9 +77,12 @@ type Build struct {
 	// stopped, failed, canceling, canceled, deleting or deleted.
 	Status string `json:"status"`
 	// Error is the reason why it failed.
-	Error     string    `json:"-"`
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	Error string `json:"-"`
+	// UnmatchedTags are the tags of a pending build for which Coder knows no connected provisioner, as
+	// "environment=gpu,scope=organization". It is empty if a provisioner may take the build.
+	UnmatchedTags string    `json:"-"`
+	CreatedAt     time.Time `json:"created_at"`
+	UpdatedAt     time.Time `json:"updated_at"`
 	// Deadline is when a running workspace stops. Nil means never.
 	Deadline *time.Time `json:"-"`
 }

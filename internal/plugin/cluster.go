@@ -86,6 +86,7 @@ func newMapper() meta.RESTMapper {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), meta.RESTScopeNamespace)
 	// CoderSelfReview can be created but not read.
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper

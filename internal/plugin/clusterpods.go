@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
@@ -86,6 +88,29 @@ func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod,
 		}
 	}
 	return found, errors.Join(failed...)
+}
+
+// reportLeftovers prints which pods and volume claims of workspaces stay if these are deleted without a
+// build. It finds them by Coder's label, in all namespaces if the user may list them.
+func (c *Cluster) reportLeftovers(ctx context.Context, out io.Writer, all []aggregationv1alpha1.CoderWorkspace) {
+	for i := range all {
+		ws := &all[i]
+		for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+			ours := client.MatchingLabels{WorkspaceIDLabel: ws.Status.ID}
+			err := c.List(ctx, list, ours)
+			if apierrors.IsForbidden(err) {
+				err = c.List(ctx, list, ours, client.InNamespace(ws.Namespace))
+			}
+			if err != nil {
+				fmt.Fprintf(out, "workspace %s: its %ss could not be listed: %s\n", ws.Name, kind, cli.Clean(err.Error()))
+			}
+			for _, item := range list.Items {
+				fmt.Fprintf(out, "workspace %s: %s %s/%s stays\n", ws.Name, kind, item.Namespace, item.Name)
+			}
+		}
+	}
 }
 
 // NamespacesWithControlPlane returns the namespaces that have a control plane.

@@ -58,7 +58,7 @@ func NewCommand(s *Session) *cobra.Command {
 // kubectlWords maps words that users may try to the kubectl command for them.
 var kubectlWords = map[string]string{
 	"get": "kubectl get coderworkspaces,codertemplates", "list": "kubectl get coderworkspaces", "ls": "kubectl get coderworkspaces",
-	"describe": "kubectl describe coderworkspace NAME", "delete": "kubectl delete coderworkspace NAME", "create": "kubectl apply -f FILE",
+	"describe": "kubectl describe coderworkspace NAME", "delete": "kubectl delete coderworkspace NAME, or kubectl coder orphan NAME if no provisioner can build it", "create": "kubectl apply -f FILE",
 	"apply": "kubectl apply -f FILE", "edit": "kubectl edit coderworkspace NAME", "watch": "kubectl get coderworkspaces --watch",
 }
 

@@ -43,7 +43,7 @@ func newFakeAPI(t *testing.T, manifests ...string) *fakeAPI {
 	for _, group := range []string{
 		"/apis/coder.com/v1alpha1 codercontrolplanes coderprovisioners coderworkspaceproxies",
 		"/apis/aggregation.coder.com/v1alpha1 coderworkspaces codertemplates",
-		"/api/v1 pods services serviceaccounts secrets namespaces", "/apis/apps/v1 deployments replicasets",
+		"/api/v1 pods persistentvolumeclaims services serviceaccounts secrets namespaces", "/apis/apps/v1 deployments replicasets",
 		"/apis/rbac.authorization.k8s.io/v1 roles rolebindings", "/apis/policy/v1 poddisruptionbudgets",
 		"/apis/networking.k8s.io/v1 ingresses networkpolicies",
 	} {

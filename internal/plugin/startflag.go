@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -97,18 +98,24 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 	if build == nil {
 		return "it has no build yet", false, nil
 	}
+	failed := stalled(s.ws.Status.Conditions)
 	switch build.Status {
 	case "running":
 		return s.agentState()
 	case "pending", "starting":
+		if failed != nil && failed.Reason == aggregationv1alpha1.ReasonNoProvisioner {
+			return "", false, fmt.Errorf("workspace %s does not start: %s", s.ws.Name, cli.Clean(failed.Message))
+		}
 		s.follow(ctx, build.Number)
+		if ready := meta.FindStatusCondition(s.ws.Status.Conditions, aggregationv1alpha1.ConditionReady); ready != nil {
+			return cli.Clean(ready.Message), false, nil
+		}
 		return "the start build is in progress", false, nil
 	case "stopping", "canceling":
 		return "it can start when its " + build.Transition + " build has ended", false, nil
 	case "deleting", "deleted":
 		return "", false, fmt.Errorf("workspace %s is being deleted", s.ws.Name)
 	}
-	failed := stalled(s.ws.Status.Conditions)
 	switch {
 	case !s.asked:
 		err := s.cluster.SubResource("start").Create(ctx, s.ws.DeepCopy(), &aggregationv1alpha1.CoderWorkspaceAction{})

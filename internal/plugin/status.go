@@ -139,6 +139,8 @@ func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string 
 	case aggregationv1alpha1.ReasonImagePullFailed, aggregationv1alpha1.ReasonContainerConfigInvalid, aggregationv1alpha1.ReasonUnschedulable,
 		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted:
 		return fmt.Sprintf("kubectl -n %s describe pods -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
+	case aggregationv1alpha1.ReasonNoProvisioner:
+		return fmt.Sprintf("kubectl -n %s get coderprovisioners shows the provisioners, kubectl coder orphan -n %[1]s %s deletes it without a build", w.Namespace, w.Name)
 	case aggregationv1alpha1.ReasonPodGone:
 		return fmt.Sprintf("kubectl coder restart -n %s %s creates its pod again", w.Namespace, w.Name)
 	}

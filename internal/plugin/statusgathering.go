@@ -264,7 +264,11 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 		}
 		if stalled(w.Status.Conditions) != nil || !ptr.Deref(w.Status.Healthy, true) ||
 			meta.IsStatusConditionFalse(w.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) {
-			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, ready.Reason))
+			reason := ready.Reason
+			if c := stalled(w.Status.Conditions); c != nil {
+				reason = c.Reason
+			}
+			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, reason))
 		}
 	}
 	return err

@@ -29,9 +29,11 @@ type workspaceAction struct {
 	anew bool
 	// updates reports that the action changes the version in the spec, and uses no subresource.
 	updates bool
+	// removes reports that the workspace is deleted.
+	removes bool
 }
 
-// newWorkspaceCommands returns the commands start, stop, restart and update.
+// newWorkspaceCommands returns the commands start, stop, restart, update and orphan.
 func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
 		newActionCommand(s, "Start workspaces", "Starts workspaces. Those that run already are left as they are.\n",
@@ -42,8 +44,14 @@ func newWorkspaceCommands(s *Session) []*cobra.Command {
 			workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
 		newActionCommand(s, "Bring workspaces to the active version of their templates",
 			"Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n"+
-				"into spec.templateVersionID of the workspace. Those that have that version already are left as they are.\n",
+				"into spec.templateVersionID of the workspace. Workspaces that run are stopped first, and then started. Those that have\n"+
+				"that version already are left as they are.\n",
 			workspaceAction{verb: "update", done: "updated", ends: true, anew: true, updates: true}),
+		newActionCommand(s, "Delete workspaces in Coder without a build, and leave their resources",
+			"Deletes workspaces in Coder without the build that destroys their resources, if no provisioner can run it any more.\n"+
+				"What their templates created stays; pods and volume claims with Coder's label are listed. Otherwise use kubectl delete.\n"+
+				"This is not kubectl delete --cascade=orphan. It requires the permission to create coderworkspaces/orphan.\n",
+			workspaceAction{verb: "orphan", done: "deleted", ends: true, anew: true, removes: true}),
 	}
 }
 
@@ -213,6 +221,8 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 	ws := &aggregationv1alpha1.CoderWorkspace{}
 	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
 	switch {
+	case apierrors.IsNotFound(err) && r.removes:
+		return true, nil
 	case apierrors.IsNotFound(err):
 		o.err = errors.New("it was deleted in the meantime")
 		return true, nil
@@ -222,13 +232,25 @@ func (r *workspaceRun) look(ctx context.Context, c *Cluster, o *workspaceOrder) 
 		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)
 	}
 	o.workspace = ws
+	if r.removes {
+		if failed := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionDeletionFailed); failed != nil && buildNumber(ws) > o.before {
+			o.err = errors.New(cli.Clean(failed.Message))
+		}
+		return o.err != nil, nil
+	}
 	built := buildNumber(ws) > o.before
-	if failed := stalled(ws.Status.Conditions); failed != nil && (built || !o.failed || failed.Reason == aggregationv1alpha1.ReasonChangeRefused) {
+	if failed := stalled(ws.Status.Conditions); failed != nil && (built || !o.failed || lasts(failed.Reason)) {
 		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", cli.Clean(failed.Message), ws.Namespace, ws.Name)
 		return true, nil
 	}
 	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
-	return ready && (r.phase == "" || ws.Status.Phase == r.phase) && (built || !r.anew), nil
+	return ready && (o.phase == "" || ws.Status.Phase == o.phase) && (built || !r.anew), nil
+}
+
+// lasts reports whether a stalled workspace with this reason needs another action, whatever was
+// requested before.
+func lasts(reason string) bool {
+	return reason == aggregationv1alpha1.ReasonChangeRefused || reason == aggregationv1alpha1.ReasonNoProvisioner
 }
 
 // workspaceState describes the state of the workspace for the progress output.

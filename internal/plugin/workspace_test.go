@@ -55,6 +55,10 @@ func TestWorkspaceCommandLines(t *testing.T) {
 		"stop bo.dev -n coder":            {0, "coderworkspace.aggregation.coder.com/coder.bo.dev is stopped already\n", ""},
 		"start ada.dev -n coder -o json":  {0, `"name": "coder.ada.dev"`, ""},
 		"update nobody -n coder":          {1, "", `"nobody" not found in namespace coder, which has coder.ada.dev`},
+		"orphan ada.dev -n coder":         {2, "", "Delete workspace coder.ada.dev of ada in Coder only? It cannot be brought back. What is listed above"},
+		"orphan --all -n coder":           {2, "", "Delete 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev) in Coder only? They cannot be brought back."},
+		"orphan ada.dev -n coder --yes":   {0, "coder.ada.dev deletion requested\n", "workspace coder.ada.dev: Pod pods-of-ada/ada-dev stays\n"},
+		"delete ada.dev":                  {2, "", "kubectl coder orphan NAME if no provisioner can build it does that"},
 		"frobnicate":                      {2, "", `"frobnicate" is not a command of kubectl coder`},
 		"statsu":                          {2, "", `"statsu" is not a command of kubectl coder; did you mean status?`},
 		"get":                             {2, "", `kubectl get coderworkspaces,codertemplates does that`},
@@ -66,6 +70,7 @@ func TestWorkspaceCommandLines(t *testing.T) {
 			api := sampleAPI(t)
 			taking(api, "start", "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
 			taking(api, "stop", "coder.ada.dev")
+			taking(api, "orphan", "coder.ada.dev")
 			newHarness().run(t, api, strings.Fields(line)...).want(t, want.code, want.out, want.err)
 			if nothing := want.code != 0 || strings.Contains(want.out, "already"); nothing && len(api.writes) > 0 {
 				t.Errorf("it wrote %q", api.writes)
@@ -280,6 +285,12 @@ func TestWorkspaceWait(t *testing.T) {
 			0: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Starting", 3, starting) },
 			2: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Failed", 3, starting, failed) },
 		}, want: answer{1, "", "workspace coder/coder.bo.dev: the start build failed: no quota; kubectl coder logs"}},
+		// No provisioner takes the build that is there already.
+		"no provisioner": {line: "stop bo.dev --wait --yes", steps: map[int]func(*fakeAPI){
+			0: func(api *fakeAPI) {
+				becomes(api, "coder.bo.dev", "Pending", 3, condition("Stalled", "True", "NoProvisioner", "no provisioner has region=mars"))
+			},
+		}, want: answer{1, "", "workspace coder/coder.bo.dev: no provisioner has region=mars"}},
 		"one of two fails": {line: "start bo.api bo.dev --wait", steps: map[int]func(*fakeAPI){
 			1: func(api *fakeAPI) {
 				becomes(api, "coder.bo.api", "Failed", 5, starting, failed)
@@ -298,7 +309,7 @@ func TestWorkspaceWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, api := newHarness(), sampleAPI(t)
 			d.live = c.live
-			for _, verb := range []string{"start", "restart"} {
+			for _, verb := range []string{"start", "stop", "restart"} {
 				taking(api, verb, "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
 			}
 			d.clock.after = func(wait int) {
@@ -310,6 +321,30 @@ func TestWorkspaceWait(t *testing.T) {
 			d.run(t, api, append([]string{"-n", "coder"}, strings.Fields(c.line)...)...).want(t, c.want.code, c.want.out, c.want.err)
 		})
 	}
+}
+
+// TestOrphan checks that what stays is listed before the question, and that the command waits until the
+// workspace is gone.
+func TestOrphan(t *testing.T) {
+	d, api := newHarness(), sampleAPI(t)
+	taking(api, "orphan", "coder.ada.dev")
+	api.setStatus(workspaces, "coder.ada.dev", fields{"id": "of-ada"})
+	api.apply(t, `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: home, namespace: other, labels: {com.coder.workspace.id: of-ada}}`)
+	d.clock.after = func(wait int) {
+		switch wait {
+		case 1:
+			// A deletion that failed before.
+			becomes(api, "coder.ada.dev", "Deleting", 1, condition("DeletionFailed", "True", "DeletionFailed", "no provisioner"))
+		case 2:
+			api.mu.Lock()
+			delete(api.objects[workspaces], "coder/coder.ada.dev")
+			api.mu.Unlock()
+		}
+	}
+	got := d.run(t, api, "-n", "coder", "orphan", "ada.dev", "--yes", "--wait")
+	got.want(t, 0, "coder.ada.dev deleted\n", "workspace coder.ada.dev: PersistentVolumeClaim other/home stays\n")
 }
 
 // TestStartOfRunningWorkspace checks that start requests nothing for a workspace that runs and has a

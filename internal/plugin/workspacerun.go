@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -40,6 +42,8 @@ type workspaceOrder struct {
 	before int32
 	// already reports that the workspace has the wanted state, so that nothing is requested.
 	already bool
+	// phase is the phase of the workspace after the action. Empty means any.
+	phase string
 	// failed reports that it was stalled before the action, so that only a newer build can fail it.
 	failed bool
 	// ended reports that the command waited until the action finished.
@@ -65,6 +69,9 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 			return err
 		}
 	}
+	if r.removes {
+		cluster.reportLeftovers(ctx, r.ErrOut, found)
+	}
 	changing := slices.DeleteFunc(slices.Clone(found), r.hasState)
 	if r.ends && !r.dryRun && len(changing) > 0 {
 		if err := r.Confirm(ctx, r.yes, r.question(changing)); err != nil {
@@ -83,27 +90,35 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 }
 
 func (r *workspaceRun) question(found []aggregationv1alpha1.CoderWorkspace) string {
-	verb := strings.ToUpper(r.verb[:1]) + r.verb[1:]
+	verb, where, effect := strings.ToUpper(r.verb[:1])+r.verb[1:], "", "Its processes are stopped."
+	if r.removes {
+		verb, where, effect = "Delete", " in Coder only", "It cannot be brought back. What is listed above, and all else that its template created, stays."
+	}
 	if len(found) == 1 {
 		ws := found[0]
-		return fmt.Sprintf("%s workspace %s of %s? Its processes are stopped.", verb, ws.Name, ws.Status.OwnerName)
+		return fmt.Sprintf("%s workspace %s of %s%s? %s", verb, ws.Name, ws.Status.OwnerName, where, effect)
 	}
 	names := firstNames(len(found), mostNamedInQuestion, func(i int) string { return found[i].Namespace + "/" + found[i].Name })
-	return fmt.Sprintf("%s %d workspaces (%s)? Their processes are stopped.", verb, len(found), names)
+	effect = strings.NewReplacer("Its processes", "Their processes", "It cannot", "They cannot", "its template", "their templates").Replace(effect)
+	return fmt.Sprintf("%s %d workspaces (%s)%s? %s", verb, len(found), names, where, effect)
 }
 
 // place requests the action for each workspace. It continues after a workspace that is refused.
 func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregationv1alpha1.CoderWorkspace) []*workspaceOrder {
 	orders := make([]*workspaceOrder, 0, len(found))
 	for i := range found {
-		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i]), already: r.hasState(found[i])}
+		o := &workspaceOrder{workspace: &found[i], before: buildNumber(&found[i]), already: r.hasState(found[i]), phase: r.phase}
+		if r.updates && ptr.Deref(found[i].Spec.Running, false) {
+			// It is stopped first.
+			o.phase = "Running"
+		}
 		orders = append(orders, o)
 		if o.already {
 			continue
 		}
 		o.failed = stalled(o.workspace.Status.Conditions) != nil
 		o.err = r.ask(ctx, c, o.workspace)
-		if o.err == nil && r.format.Structured() && !r.dryRun {
+		if o.err == nil && r.format.Structured() && !r.dryRun && !r.removes {
 			o.err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), o.workspace)
 		}
 	}
@@ -127,7 +142,9 @@ func (r *workspaceRun) ask(ctx context.Context, c *Cluster, ws *aggregationv1alp
 		}
 		return c.Patch(ctx, ws, client.RawPatch(types.MergePatchType, patch))
 	}
-	return c.SubResource(r.verb).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{})
+	// The workspace that the user confirmed, and not another one that has its name now.
+	body := &aggregationv1alpha1.CoderWorkspaceAction{ObjectMeta: metav1.ObjectMeta{UID: ws.UID}}
+	return c.SubResource(r.verb).Create(ctx, ws, body)
 }
 
 func buildNumber(ws *aggregationv1alpha1.CoderWorkspace) int32 {
@@ -159,6 +176,8 @@ func (r *workspaceRun) answer(orders []*workspaceOrder) error {
 				outcome = r.done + " (server dry run)"
 			case o.ended:
 				outcome = r.done
+			case r.removes:
+				outcome = "deletion requested"
 			}
 			fmt.Fprintf(r.Out, "coderworkspace.aggregation.coder.com/%s %s\n", o.workspace.Name, outcome)
 		}

@@ -114,7 +114,7 @@ func TestRightsOfPeople(t *testing.T) {
 	var text strings.Builder
 	for _, role := range ofKind[rbacv1.ClusterRole](t, environment.installations["default"], "ClusterRole") {
 		if slices.Contains([]string{
-			"coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "coder-k8s-owner-impersonator", "coder-k8s-workspace-access", "coder-k8s-workspace-tokens", "coder-k8s-mcp-user", "coder-k8s-metrics-reader",
+			"coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "coder-k8s-workspace-orphaner", "coder-k8s-owner-impersonator", "coder-k8s-workspace-access", "coder-k8s-workspace-tokens", "coder-k8s-mcp-user", "coder-k8s-metrics-reader",
 		}, role.Name) {
 			fmt.Fprintf(&text, "%s\n", role.Name)
 			for _, line := range slices.Sorted(slices.Values(linesOf("where it is bound", role.Rules))) {

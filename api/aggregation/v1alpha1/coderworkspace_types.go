@@ -43,7 +43,8 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 	// templateVersionID is the UUID of the template version to use. If unset, a new workspace uses
-	// the active version, and an existing one keeps its version. A change rebuilds the workspace.
+	// the active version, and an existing one keeps its version. A change rebuilds the workspace: one
+	// that runs is stopped and started again.
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
 	// templateVersionPreset is the name of a preset of the template version. The preset sets values
@@ -53,8 +54,8 @@ type CoderWorkspaceSpec struct {
 	TemplateVersionPreset string `json:"templateVersionPreset,omitempty"`
 	// parameters are values for the parameters of the template version. Parameters that are not
 	// listed keep their values in Coder and are not shown. Listed parameters show the value of the
-	// newest build. A change rebuilds the workspace. Ephemeral parameters are rejected, because
-	// their values apply to a single build.
+	// newest build. A change rebuilds the workspace: one that runs is stopped and started again.
+	// Ephemeral parameters are rejected, because their values apply to a single build.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -175,6 +176,11 @@ type WorkspaceBuild struct {
 	// error is the error of the build, if it failed.
 	// +optional
 	Error string `json:"error,omitempty"`
+	// unmatchedTags are the tags that a provisioner needs for the build, for example
+	// "environment=gpu,scope=organization". They are set while the build is pending and Coder knows
+	// no connected provisioner that has all of them.
+	// +optional
+	UnmatchedTags string `json:"unmatchedTags,omitempty"`
 	// templateVersionID is the UUID of the template version of the build.
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`

@@ -3,13 +3,17 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderWorkspaceAction requests an immediate action on a workspace. It is the body of a POST to the
-// subresources start, stop and restart of coderworkspaces. It is not stored: the response is the
-// workspace. The body may be an empty object.
+// subresources start, stop, restart and orphan of coderworkspaces. It is not stored: the response is
+// the workspace. The body may be an empty object.
+//
+// The subresource orphan deletes a workspace in Coder without the build that destroys its resources,
+// for a workspace that no provisioner can build any more. Its pods, volumes and all else that its
+// template created stay. It has nothing to do with --cascade=orphan of kubectl delete.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceAction struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object's metadata. If a name is set, it must be the name of the workspace.
+	// Standard object's metadata. If a name or a UID is set, it must be that of the workspace.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }

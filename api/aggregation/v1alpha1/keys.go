@@ -29,8 +29,8 @@ const (
 	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is true if a user must act: a build failed or was canceled, a startup script
-	// failed, Coder rejects the spec, or a pod of a workspace that was built has had a problem for a
-	// minute that does not resolve itself (kstatus).
+	// failed, Coder rejects the spec, a build has waited for a minute for a provisioner with its tags,
+	// or a pod of a workspace has had a problem for a minute that does not resolve itself (kstatus).
 	ConditionStalled = "Stalled"
 	// ConditionBuildSucceeded is true if the newest build of a workspace, or of the newest version
 	// of a template, succeeded. It is Unknown while the build is pending or running.
@@ -115,6 +115,9 @@ const (
 	ReasonActive = "Active"
 	// ReasonBuildPending means that a build waits for a provisioner.
 	ReasonBuildPending = "BuildPending"
+	// ReasonNoProvisioner means that a build waits, and no connected provisioner has its tags. The
+	// message has the tags.
+	ReasonNoProvisioner = "NoProvisioner"
 	// ReasonBuildRunning means that a build is running.
 	ReasonBuildRunning = "BuildRunning"
 	// ReasonBuildSucceeded means that the newest build succeeded.

@@ -34,10 +34,24 @@ func (s *Server) getBuildLogs(r *request) {
 	s.getLogs(r, b.job)
 }
 
+// cancelBuild lets everybody cancel a build that they expect to be pending, but the database layer
+// then refuses it nevertheless if the template does not allow it.
 func (s *Server) cancelBuild(r *request) {
 	w, b := s.pathBuild(r)
-	if !w.template.AllowUserCancelWorkspaceJobs && !r.user.has("owner") {
+	expected := r.URL.Query().Get("expect_status")
+	if expected != "" && expected != "pending" && expected != "running" {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Invalid expect_status %q. Only 'running' or 'pending' are allowed.", expected))
+	}
+	may := w.template.AllowUserCancelWorkspaceJobs || r.user.has("owner")
+	if !may && expected != "pending" {
 		refuse(http.StatusForbidden, "User is not allowed to cancel workspace builds. Owner role is required.")
+	}
+	s.checkCancel(b.job)
+	if expected != "" && string(b.job.Status) != expected {
+		refuse(http.StatusPreconditionFailed, "Job is not in the expected state.")
+	}
+	if !may {
+		refuseDetailed(http.StatusInternalServerError, "Internal error updating provisioner job.", "only owners can cancel workspace builds")
 	}
 	s.cancel(r, b.job)
 }
@@ -96,6 +110,9 @@ func (s *Server) postBuild(r *request) {
 	if body.Orphan && body.Transition != codersdk.WorkspaceTransitionDelete {
 		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
 	}
+	if body.Orphan && !r.user.has("owner") && !r.user.has("template-admin") {
+		refuse(http.StatusForbidden, "Only template managers may provide custom state")
+	}
 	if w.DormantAt != nil && body.Transition == codersdk.WorkspaceTransitionStart && s.has(startsNoDormant) {
 		refuse(http.StatusForbidden, "insert workspace build (authorize context: unauthorized: rbac: forbidden)")
 	}
@@ -120,6 +137,9 @@ func (s *Server) postBuild(r *request) {
 		w.DormantAt = nil
 	}
 	added := s.startBuild(r, w, newBuild(body.Transition, versionID, parameters, preset))
+	if body.Orphan && s.matching(added.job) == 0 {
+		s.finish(added.job)
+	}
 	r.write(http.StatusCreated, s.buildSDK(w, added))
 }
 
@@ -182,6 +202,10 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 	out.UpdatedAt, out.Job, out.InitiatorID = b.job.updatedAt(), b.job.ProvisionerJob, b.job.InitiatorID
 	out.Reason, out.Resources = codersdk.BuildReasonInitiator, []codersdk.WorkspaceResource{}
 	out.Status = codersdk.ConvertWorkspaceStatus(b.job.Status, b.Transition)
+	out.MatchedProvisioners = &codersdk.MatchedProvisioners{}
+	if b.job.Status == codersdk.ProvisionerJobPending {
+		out.MatchedProvisioners = s.matchedSDK(b.job)
+	}
 	if b.initiator != nil {
 		out.InitiatorUsername = b.initiator.Username
 	}

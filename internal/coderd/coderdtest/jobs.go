@@ -49,12 +49,11 @@ func (s *Server) AdvanceBuilds() {
 	s.advance(s.queued...)
 }
 
-// FinishBuilds finishes all builds.
+// FinishBuilds finishes all builds, except those for which there is no provisioner.
 func (s *Server) FinishBuilds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.queued) > 0 {
-		s.advance(s.queued...)
+	for s.advance(s.queued...) {
 	}
 }
 
@@ -93,10 +92,12 @@ func (s *Server) done(fileID, orgID, initiator uuid.UUID) *job {
 	}}
 }
 
-func (s *Server) advance(jobs ...*job) {
+// advance reports whether it moved a job. A job for which there is no provisioner stays pending.
+func (s *Server) advance(jobs ...*job) (moved bool) {
 	for _, j := range jobs {
-		now := s.now()
+		now, before := s.now(), j.Status
 		switch {
+		case j.Status == codersdk.ProvisionerJobPending && s.matching(j) == 0:
 		case j.Status == codersdk.ProvisionerJobPending:
 			j.Status, j.StartedAt = codersdk.ProvisionerJobRunning, &now
 			s.write(j, "Setting up", "Starting the build.")
@@ -113,10 +114,21 @@ func (s *Server) advance(jobs ...*job) {
 				j.succeeded()
 			}
 		}
+		moved = moved || j.Status != before
 	}
 	s.index.order = nil
 	s.wakeReaders()
 	s.queued = slices.DeleteFunc(slices.Clone(s.queued), func(j *job) bool { return !j.Status.Active() })
+	return moved
+}
+
+// finish completes a job that no provisioner takes, as Coder does for a deletion without state.
+func (s *Server) finish(j *job) {
+	now := s.now()
+	j.Status, j.StartedAt, j.CompletedAt = codersdk.ProvisionerJobSucceeded, &now, &now
+	j.succeeded()
+	s.index.order = nil
+	s.queued = slices.DeleteFunc(s.queued, func(other *job) bool { return other == j })
 }
 
 // updatedAt returns the time of the job's last change.

@@ -100,14 +100,18 @@ func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 	return out
 }
 
-// cancel ends a job that waits, and asks one that runs to end.
-func (s *Server) cancel(r *request, j *job) {
+func (s *Server) checkCancel(j *job) {
 	switch {
 	case j.CompletedAt != nil:
 		refuse(http.StatusBadRequest, "Job has already completed!")
 	case j.CanceledAt != nil:
 		refuse(http.StatusBadRequest, "Job has already been marked as canceled!")
 	}
+}
+
+// cancel ends a job that waits, and asks one that runs to end.
+func (s *Server) cancel(r *request, j *job) {
+	s.checkCancel(j)
 	now := s.now()
 	j.CanceledAt = &now
 	if j.Status == codersdk.ProvisionerJobPending {
@@ -132,6 +136,15 @@ func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 		tags["scope"], tags["owner"] = "organization", ""
 	}
 	return tags
+}
+
+// RequireTags makes the builds of workspaces from the active version of a template need a
+// provisioner with these tags.
+func (s *Server) RequireTags(template uuid.UUID, tags map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.index.versions[s.templateByID(template).ActiveVersionID].job
+	j.Tags = tagsOf(j.InitiatorID, tags)
 }
 
 // matching counts the provisioners that may take a job.

@@ -65,6 +65,11 @@ func since(t *metav1.Time) string {
 // whoTakesBuilds returns why no provisioner takes the build. The severity is lower if that
 // is uncertain.
 func (f *workspaceFacts) whoTakesBuilds() (severity, why, do string) {
+	if tags := f.build().UnmatchedTags; tags != "" {
+		return severityError, "Coder knows no connected provisioner with the tags " + tags,
+			"connect a CoderProvisioner with these tags, or correct spec.provisionerTags of the template and update the workspace; " +
+				"if its resources no longer exist, delete it with delete_workspace and orphan=true"
+	}
 	tags := f.tags()
 	fitting := slices.DeleteFunc(slices.Clone(f.provisioners), func(p coderv1alpha1.CoderProvisioner) bool { return !mayTake(&p, tags) })
 	ready := slices.ContainsFunc(fitting, func(p coderv1alpha1.CoderProvisioner) bool { return unreadyProvisioner(&p) == nil })
@@ -221,7 +226,10 @@ type buildCause struct {
 }
 
 // waitsForPods matches the messages of a build that timed out while it waited for pods.
-var waitsForPods = regexp.MustCompile(`Waiting for rollout to finish|[Pp]od .* not ready|timed out waiting for the condition|context deadline exceeded`)
+// One that may not list Events reports that instead of the Events of the pod that it waited for.
+var waitsForPods = regexp.MustCompile(`events is forbidden|Waiting for rollout to finish|[Pp]od .* not ready|timed out waiting for the condition|context deadline exceeded`)
+
+const doPods = "check why the pods of the workspace do not become ready"
 
 // buildCauses matches messages of Coder's provisioner, Terraform and Kubernetes. The
 // first match is used, so more specific patterns come first.
@@ -235,13 +243,13 @@ var buildCauses = []buildCause{
 	{regexp.MustCompile(`detected as (hung|pending)|terminated by the reaper`), "the provisioner stopped answering during the build",
 		"check the provisioners and the control plane (diagnose_control_plane), and build again"},
 	{regexp.MustCompile(`exceeded quota`), "", "raise the ResourceQuota of the namespace, or lower the requests in the template"},
+	{regexp.MustCompile(`events is forbidden`), "", doPods},
 	{regexp.MustCompile(`is forbidden: User "system:serviceaccount:|cannot (create|get|list|patch|delete|watch) resource`), "",
 		"grant Coder's ServiceAccount the permission in that namespace: spec.rbac.workspaceNamespaces of the control plane"},
 	{regexp.MustCompile(`namespaces "[^"]*" not found`), "", "create the namespace, or correct it in the template"},
 	{regexp.MustCompile(`Failed to (query available provider packages|install provider)|registry\.terraform\.io|Failed to resolve provider packages`), "",
 		"check that the provisioners can reach the Terraform registry or a mirror of it, and that the template requires a version that exists"},
-	{waitsForPods, "",
-		"check why the pods of the workspace do not become ready"},
+	{waitsForPods, "", doPods},
 	{regexp.MustCompile(`connection refused|no such host|i/o timeout|no route to host`), "",
 		"check that the provisioner can reach the servers that the template uses"},
 	{regexp.MustCompile(`already exists`), "", "delete the remaining objects of an earlier build, or use another name in the template"},

@@ -107,12 +107,13 @@ func deletionOfWorkspace(f *workspaceFacts) []conclusion {
 	switch {
 	case failed.Status == metav1.ConditionTrue:
 		_, shown, do := failedBuild(f.build().Error, f.buildLog)
-		found := f.finding(severityError, failed, "its deletion failed and is retried", do+"; if its resources no longer exist, delete it in Coder with --orphan")
+		found := f.finding(severityError, failed, "its deletion failed and is retried", do+"; if its resources no longer exist, delete it with delete_workspace and orphan=true")
 		if shown != "" && f.buildLog != "" {
 			found.Evidence = shown
 		}
 		return one(found, f.readBuild())
-	case f.object.DeletionTimestamp.IsZero():
+	case f.object.DeletionTimestamp.IsZero(), f.build().UnmatchedTags != "":
+		// waitingBuild reports a build that no provisioner takes.
 		return nil
 	}
 	return one(f.finding(severityWarning, f.condition(aggregationv1alpha1.ConditionReady), "it has been in deletion since "+
@@ -134,7 +135,8 @@ func (f *workspaceFacts) buildFailed() bool {
 
 // podsBehindBuild reports problems of the pods for which a failed build waited.
 func podsBehindBuild(f *workspaceFacts) []conclusion {
-	if f.buildFailed() && waitsForPods.MatchString(f.build().Error+"\n"+f.buildLog) {
+	if f.buildFailed() && (waitsForPods.MatchString(f.build().Error+"\n"+f.buildLog) ||
+		f.condition(aggregationv1alpha1.ConditionPodsHealthy).Status == metav1.ConditionFalse) {
 		return f.podTroubles()
 	}
 	return nil
@@ -236,7 +238,7 @@ func workspaceNotReady(f *workspaceFacts) []conclusion {
 	reported := c.Status == metav1.ConditionTrue || !f.object.DeletionTimestamp.IsZero() ||
 		slices.Contains([]string{
 			aggregationv1alpha1.ReasonBuildFailed, aggregationv1alpha1.ReasonBuildCanceled, aggregationv1alpha1.ReasonBuildPending,
-			aggregationv1alpha1.ReasonBuildRunning, aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonChangeWaits,
+			aggregationv1alpha1.ReasonNoProvisioner, aggregationv1alpha1.ReasonBuildRunning, aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonChangeWaits,
 			aggregationv1alpha1.ReasonAgentsConnecting, aggregationv1alpha1.ReasonAgentsUnavailable,
 			f.condition(aggregationv1alpha1.ConditionPodsHealthy).Reason,
 		}, c.Reason)

@@ -82,7 +82,7 @@ func TestWorkspaceRules(t *testing.T) {
 				f.object.Status.Conditions = append(f.object.Status.Conditions, yes("DeletionFailed", "DeletionFailed", "the delete build failed: exit status 1; the deletion is retried"))
 				f.buildLog = logged("Planning infrastructure", "Error: Kubernetes cluster unreachable")
 			}),
-			expectation{severity: "error", where: object, what: "the delete build failed", evidence: "cluster unreachable", do: "--orphan"},
+			expectation{severity: "error", where: object, what: "the delete build failed", evidence: "cluster unreachable", do: "orphan=true"},
 		},
 		"change refused": {
 			workspaceFactsOf(aWorkspace("stopped", no("Ready", "ChangeRefused", "Coder rejected the spec: spec.parameters[size]: required"),

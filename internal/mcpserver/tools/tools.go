@@ -38,7 +38,7 @@ var descriptions = map[string]string{
 	"cursor":         "nextCursor of the previous answer",
 	"limit":          "most items in one answer",
 	"dryRun":         "check only, change nothing",
-	"wait":           "return when the work is done",
+	"wait":           "until it is done",
 	"timeoutSeconds": "how long wait may take",
 	"confirm":        "name of the object, only after the user agreed",
 	"tailLines":      "lines from the end of the log",

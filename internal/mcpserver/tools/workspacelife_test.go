@@ -12,8 +12,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -432,4 +434,52 @@ func TestDeleteWorkspaceAsksNobodyWhatIsForbidden(t *testing.T) {
 	}}, nil, devWorkspace("Running"))
 	_, err := deleteWorkspace(t.Context(), &toolset.Call{Kube: kube}, deleteWorkspaceInput{Namespace: "coder", Name: devName})
 	wantError(t, err, "delete coderworkspaces.aggregation.coder.com coder/coder.ada.dev")
+}
+
+// TestOrphanWorkspace checks the deletion without a build: the question names what stays, and the
+// workspace that is confirmed is the one that is deleted.
+func TestOrphanWorkspace(t *testing.T) {
+	ws := devWorkspace("Pending")
+	ws.Status.ID = "11111111-0000-4000-8000-000000000000"
+	ws.Status.LatestBuild.UnmatchedTags = "region=mars"
+	labels := map[string]string{workspaceIDLabel: ws.Status.ID}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "dev-0", Labels: labels}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "home", Labels: labels}}
+	api := &steps{t: t, after: []func(client.Object){nil}}
+	funcs := api.funcs()
+	var uids []types.UID
+	create := funcs.SubResourceCreate
+	funcs.SubResourceCreate = func(ctx context.Context, c client.Client, action string, obj, body client.Object, opts ...client.SubResourceCreateOption) error {
+		uids = append(uids, body.GetUID())
+		return create(ctx, c, action, obj, body, opts...)
+	}
+	call := &toolset.Call{Kube: fakeKube(t, funcs, nil, ws, pod, claim)}
+	in := deleteWorkspaceInput{Namespace: "coder", Name: devName, Orphan: true}
+	_, err := deleteWorkspace(t.Context(), call, in)
+	wantError(t, err, "What its template created stays, in this cluster: Pod other/dev-0, PersistentVolumeClaim coder/home.")
+	if len(api.started) > 0 {
+		t.Errorf("without a confirmation: %v", api.started)
+	}
+	in.Confirm, in.Wait, in.TimeoutSeconds = devName, true, 10
+	out, err := deleteWorkspace(t.Context(), call, in)
+	if err != nil || !out.Updated || !out.Gone || len(out.Left) != 2 || !slices.Equal(api.started, []string{"orphan"}) {
+		t.Errorf("the answer is %+v, %v, actions %v", out, err, api.started)
+	}
+	if slices.ContainsFunc(uids, func(uid types.UID) bool { return uid != "dev" }) {
+		t.Errorf("the UIDs are %q", uids)
+	}
+}
+
+// TestDeleteWorkspaceWithoutProvisioner checks that the wait ends if no provisioner takes the build.
+func TestDeleteWorkspaceWithoutProvisioner(t *testing.T) {
+	ws := devWorkspace("Running")
+	ws.Finalizers = []string{aggregationv1alpha1.FinalizerWorkspace}
+	api := &steps{t: t, after: []func(client.Object){func(obj client.Object) {
+		ws := obj.(*aggregationv1alpha1.CoderWorkspace)
+		ws.Status.LatestBuild.UnmatchedTags = "region=mars"
+		setCondition(&ws.Status.Conditions, aggregationv1alpha1.ConditionStalled, metav1.ConditionTrue, aggregationv1alpha1.ReasonNoProvisioner, "no provisioner has region=mars")
+	}}}
+	in := deleteWorkspaceInput{Namespace: "coder", Name: devName, Confirm: devName, Wait: true, TimeoutSeconds: 10}
+	_, err := deleteWorkspace(t.Context(), &toolset.Call{Kube: fakeKube(t, api.funcs(), nil, ws)}, in)
+	wantError(t, err, "the deletion failed: no provisioner has region=mars")
 }

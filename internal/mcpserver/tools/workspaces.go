@@ -26,6 +26,7 @@ const (
 	workspaceResource = workspacePlural + "." + aggregationGroup
 	startResource     = workspacePlural + "/start"
 	stopResource      = workspacePlural + "/stop"
+	orphanResource    = workspacePlural + "/orphan"
 )
 
 func addWorkspaces(s *toolset.Set) {
@@ -73,8 +74,11 @@ func addWorkspaces(s *toolset.Set) {
 		Name: "delete_workspace", Title: "Delete a workspace",
 		Description: "Deletes a workspace with all its data.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
-		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural), callers.AggregatedRight("delete", workspacePlural)},
-		Uses:   []callers.Right{callers.AggregatedRight("watch", workspacePlural)},
+		Rights: []callers.Right{callers.AggregatedRight("get", workspacePlural)},
+		OneOf:  []callers.Right{callers.AggregatedRight("delete", workspacePlural), callers.AggregatedRight("create", orphanResource)},
+		Uses: []callers.Right{
+			callers.AggregatedRight("watch", workspacePlural), {Verb: "list", Resource: "pods"}, {Verb: "list", Resource: "persistentvolumeclaims"},
+		},
 	}, deleteWorkspace)
 	toolset.Add(s, toolset.Definition{
 		Name: "get_build_logs", Title: "Build log",

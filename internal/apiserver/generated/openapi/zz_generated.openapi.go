@@ -1839,7 +1839,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceAction requests an immediate action on a workspace. It is the body of a POST to the subresources start, stop and restart of coderworkspaces. It is not stored: the response is the workspace. The body may be an empty object.",
+				Description: "CoderWorkspaceAction requests an immediate action on a workspace. It is the body of a POST to the subresources start, stop, restart and orphan of coderworkspaces. It is not stored: the response is the workspace. The body may be an empty object.\n\nThe subresource orphan deletes a workspace in Coder without the build that destroys its resources, for a workspace that no provisioner can build any more. Its pods, volumes and all else that its template created stay. It has nothing to do with --cascade=orphan of kubectl delete.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1858,7 +1858,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object's metadata. If a name is set, it must be the name of the workspace.",
+							Description: "Standard object's metadata. If a name or a UID is set, it must be that of the workspace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -2148,7 +2148,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"templateVersionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionID is the UUID of the template version to use. If unset, a new workspace uses the active version, and an existing one keeps its version. A change rebuilds the workspace.",
+							Description: "templateVersionID is the UUID of the template version to use. If unset, a new workspace uses the active version, and an existing one keeps its version. A change rebuilds the workspace: one that runs is stopped and started again.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2170,7 +2170,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parameters are values for the parameters of the template version. Parameters that are not listed keep their values in Coder and are not shown. Listed parameters show the value of the newest build. A change rebuilds the workspace. Ephemeral parameters are rejected, because their values apply to a single build.",
+							Description: "parameters are values for the parameters of the template version. Parameters that are not listed keep their values in Coder and are not shown. Listed parameters show the value of the newest build. A change rebuilds the workspace: one that runs is stopped and started again. Ephemeral parameters are rejected, because their values apply to a single build.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2888,6 +2888,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref common.Referen
 					"error": {
 						SchemaProps: spec.SchemaProps{
 							Description: "error is the error of the build, if it failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"unmatchedTags": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unmatchedTags are the tags that a provisioner needs for the build, for example \"environment=gpu,scope=organization\". They are set while the build is pending and Coder knows no connected provisioner that has all of them.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -6,10 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 )
 
 // actionAnnotation transports an action from the replica that received the request to the replica
@@ -23,6 +25,8 @@ const (
 	actionStart   action = "start"
 	actionStop    action = "stop"
 	actionRestart action = "restart"
+	// actionOrphan deletes the workspace without a build.
+	actionOrphan action = "orphan"
 )
 
 type actionKey struct{}
@@ -61,7 +65,7 @@ func setRunning(ws object, running bool) {
 
 // into adds an action to a difference. It also repeats a build that failed.
 func (a action) into(d *difference) {
-	d.restart = a == actionRestart
+	d.restart, d.orphan = a == actionRestart, a == actionOrphan
 	if a == actionStart || a == actionStop {
 		d.change.Running, d.change.Force = ptr.To(a.running()), true
 	}
@@ -91,10 +95,15 @@ func (*actionREST) ProducesObject(string) any { return aggregationv1alpha1.Coder
 func (r *actionREST) Create(
 	ctx context.Context, name string, body runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	if _, err := registry.BodyOf[*aggregationv1alpha1.CoderWorkspaceAction](ctx, name, body, validate); err != nil {
+	asked, err := registry.BodyOf[*aggregationv1alpha1.CoderWorkspaceAction](ctx, name, body, validate)
+	if err != nil {
 		return nil, err
 	}
-	out, _, err := r.store.Update(withAction(ctx, r.action), name, changeOf{change: r.change}, nil, nil, false,
+	change := changeOf{change: r.change}
+	if asked.UID != "" {
+		change.preconditions = func() *metav1.Preconditions { return &metav1.Preconditions{UID: &asked.UID} }
+	}
+	out, _, err := r.store.Update(withAction(ctx, r.action), name, change, nil, nil, false,
 		&metav1.UpdateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	if err != nil {
 		return nil, err
@@ -105,6 +114,10 @@ func (r *actionREST) Create(
 	}
 	// In a dry run, the annotation is still there.
 	_, ws = takeAction(ws)
+	if r.action == actionOrphan {
+		warning.AddWarning(ctx, "", "the workspace is deleted in Coder only. What its template created stays; kubectl get pods,persistentvolumeclaims -A -l "+
+			workspacepods.Label+"="+ws.Status.ID+" lists what has Coder's label in this cluster")
+	}
 	return ws, nil
 }
 
@@ -114,6 +127,8 @@ func (r *actionREST) change(_ context.Context, ws object) error {
 		ws.Annotations = map[string]string{}
 	}
 	ws.Annotations[actionAnnotation] = string(r.action)
-	setRunning(ws, r.action.running())
+	if r.action != actionOrphan {
+		setRunning(ws, r.action.running())
+	}
 	return nil
 }

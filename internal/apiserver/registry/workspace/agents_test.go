@@ -73,10 +73,14 @@ func TestPodsThatStall(t *testing.T) {
 		pods  workspacepods.Problem
 		want  string
 	}{
-		"it just began":       {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed}, "False ImagePullFailed"},
-		"it lasts":            {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "True ImagePullFailed"},
-		"a node may be added": {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonUnschedulable, Lasting: true}, "False Unschedulable"},
-		"it is built":         {"starting", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "False BuildRunning"},
+		"it just began":                          {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed}, "False ImagePullFailed"},
+		"it lasts":                               {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "True ImagePullFailed"},
+		"a node may be added":                    {"running", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonUnschedulable, Lasting: true}, "False Unschedulable"},
+		"it is built":                            {"starting", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Lasting: true}, "True ImagePullFailed"},
+		"it just began, while it is built":       {"starting", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed}, "False ImagePullFailed"},
+		"a node may be added, while it is built": {"starting", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonVolumeMountFailed, Lasting: true}, "False VolumeMountFailed"},
+		"the build failed":                       {"failed", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed}, "True ImagePullFailed"},
+		"the build failed, for a volume":         {"failed", workspacepods.Problem{Reason: aggregationv1alpha1.ReasonVolumeMountFailed}, "True VolumeMountFailed"},
 	} {
 		k, _ := newKind(t)
 		c.pods.Message = "pod x: no image"
@@ -89,6 +93,33 @@ func TestPodsThatStall(t *testing.T) {
 		k.pods = &fixedPods{blind: true}
 		if diff := cmp.Diff(ws, k.mustConvert(t, w, nil, ws)); diff != "" {
 			t.Errorf("%s: on another replica (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestBuildWaitsForPods checks that a build that waits for a pod, and one that failed because it waited in
+// vain, show the problem of the pod and not what Terraform says.
+func TestBuildWaitsForPods(t *testing.T) {
+	const problem = `pod team/dev: a volume cannot be mounted (FailedMount): secret "x" not found`
+	for status, build := range map[string]string{
+		"starting": "the start build is in progress",
+		"failed":   "the start build failed: events is forbidden",
+	} {
+		k, _ := newKind(t)
+		k.pods = &fixedPods{problem: &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonVolumeMountFailed, Message: problem}}
+		w := workspaceWith("start", status)
+		if status == "failed" {
+			w.LatestBuild.Error = "events is forbidden"
+		}
+		ws := k.mustConvert(t, w, nil, nil)
+		if got := messageOf(ws, "Ready"); got != problem+"; "+build {
+			t.Errorf("%s: Ready says %q", status, got)
+		}
+		if got := row(ws, registry.Ages{Clock: k.Clock}); got[len(got)-1] != "VolumeMountFailed" {
+			t.Errorf("%s: column Reason is %q", status, got[len(got)-1])
+		}
+		if got := messageOf(ws, "Stalled"); status == "failed" && got != problem+"; "+build {
+			t.Errorf("Stalled says %q", got)
 		}
 	}
 }
@@ -112,8 +143,8 @@ func TestHealth(t *testing.T) {
 			"Connecting", "False AgentsConnecting", ""},
 		"pod, not connected":  {workspaceWith("start", "running", connecting), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
 		"pod, connected":      {workspaceWith("start", "running", connected), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
-		"pod, while starting": {workspaceWith("start", "starting"), image, nil, "-", "False BuildRunning", "False ImagePullFailed"},
-		"pod, build failed":   {workspaceWith("start", "failed"), image, nil, "-", "False BuildFailed", "False ImagePullFailed"},
+		"pod, while starting": {workspaceWith("start", "starting"), image, nil, "-", "False ImagePullFailed", "False ImagePullFailed"},
+		"pod, build failed":   {workspaceWith("start", "failed"), image, nil, "-", "False ImagePullFailed", "False ImagePullFailed"},
 		"pod, stopped":        {workspaceWith("stop", "stopped"), image, nil, "-", "True Stopped", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,8 @@ type situation struct {
 	intent intent
 	// pods is the problem of the pods, or nil.
 	pods *workspacepods.Problem
+	// stuck is true if no provisioner has taken the build for a while, because none has its tags.
+	stuck bool
 	// recorded is true if the deletion was requested through this API. Such a deletion is retried
 	// until the workspace is gone.
 	recorded bool
@@ -38,15 +40,24 @@ func situationOf(ws object, record *metadata.Record, n intent, updatedAt time.Ti
 	s := situation{object: ws, intent: n, recorded: record != nil && record.DeletionTimestamp != nil}
 	if b := ws.Status.LatestBuild; b != nil {
 		s.build = coderd.Build{
-			Number: b.Number, Transition: coderd.Transition(b.Transition), Status: b.Status, Error: b.Error, UpdatedAt: updatedAt,
+			Number: b.Number, Transition: coderd.Transition(b.Transition), Status: b.Status, Error: b.Error,
+			UnmatchedTags: b.UnmatchedTags, UpdatedAt: updatedAt,
+		}
+		if b.CreatedAt != nil {
+			s.build.CreatedAt = b.CreatedAt.Time
 		}
 	}
 	return s
 }
 
+// unmatchedFor is how long a build waits for a provisioner with its tags until a user must act. An
+// autoscaler may need the time to start one.
+const unmatchedFor = time.Minute
+
 // conditions returns all conditions of a workspace.
 func (k *Kind) conditions(s situation, previous object) []metav1.Condition {
 	s.pods = k.podProblem(s, previous)
+	s.stuck = s.build.UnmatchedTags != "" && coderd.Elapsed(k.Clock.Now(), s.build.CreatedAt, unmatchedFor)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
 	out := []metav1.Condition{
@@ -97,6 +108,10 @@ func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous object
 func buildVerdict(b coderd.Build) registry.Verdict {
 	switch b.Status {
 	case statusPending:
+		if b.UnmatchedTags != "" {
+			return registry.Unknown(aggregationv1alpha1.ReasonNoProvisioner, fmt.Sprintf(
+				"the %s build waits for a provisioner with the tags %s, and none is connected", b.Transition, b.UnmatchedTags))
+		}
 		return registry.Unknown(aggregationv1alpha1.ReasonBuildPending, fmt.Sprintf("the %s build waits for a provisioner", b.Transition))
 	case statusStarting, statusStopping, statusDeleting, statusCanceling:
 		return registry.Unknown(aggregationv1alpha1.ReasonBuildRunning, fmt.Sprintf("the %s build is in progress", b.Transition))
@@ -222,6 +237,9 @@ func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 		return registry.False(synced.Reason, synced.Message)
 	case build.Status == metav1.ConditionTrue && s.intent.waits():
 		return registry.False(synced.Reason, synced.Message)
+	case build.Status != metav1.ConditionTrue && s.pods != nil:
+		// The build waits for the pods, or failed because it waited in vain.
+		return registry.False(s.pods.Reason, s.pods.Message+"; "+build.Message)
 	case build.Status != metav1.ConditionTrue:
 		return registry.False(build.Reason, build.Message)
 	case b.Status == statusStopped && ptr.Deref(s.object.Spec.Dormant, false):
@@ -241,6 +259,13 @@ func (s situation) ready(build, agents registry.Verdict) registry.Verdict {
 
 // deletion returns a message with the progress of the deletion.
 func (s situation) deletion() string {
+	if s.build.UnmatchedTags != "" {
+		return s.deletionStep() + ": " + buildVerdict(s.build).Message
+	}
+	return s.deletionStep()
+}
+
+func (s situation) deletionStep() string {
 	foreign := slices.DeleteFunc(slices.Clone(s.object.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
 	v, failed := s.deletionFailed()
 	switch {
@@ -274,6 +299,9 @@ func (s situation) deletionFailed() (registry.Verdict, bool) {
 }
 
 func (s situation) reconciling(ready, build, agents registry.Verdict) registry.Verdict {
+	if s.stuck || s.podsLast(ready) && build.Status != metav1.ConditionFalse {
+		return registry.False(ready.Reason, "nothing happens until a user acts")
+	}
 	if build.Status == metav1.ConditionUnknown || ready.Reason == aggregationv1alpha1.ReasonDeleting ||
 		agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.intent.waits() {
 		return registry.True(ready.Reason, ready.Message)
@@ -281,16 +309,29 @@ func (s situation) reconciling(ready, build, agents registry.Verdict) registry.V
 	return registry.False(ready.Reason, "no build or change is in progress")
 }
 
+// podsLast reports whether the pods are the reason for which the workspace is not ready, and a user must
+// act.
+func (s situation) podsLast(ready registry.Verdict) bool {
+	return s.pods != nil && s.pods.Lasting && ready.Reason == s.pods.Reason && podRemedies[ready.Reason] != ""
+}
+
 func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 	switch {
 	case s.intent.refused() != "":
 		return registry.True(aggregationv1alpha1.ReasonChangeRefused, ready.Message)
+	case s.stuck:
+		return registry.True(build.Reason, build.Message+"; connect a provisioner with these tags; or correct the tags in the template, update "+
+			"the workspace and start it (kubectl coder start); or delete the workspace without a build (kubectl coder orphan)")
+	case s.podsLast(ready), build.Status == metav1.ConditionFalse && !s.intent.waits() && s.pods != nil:
+		message := ready.Message
+		if remedy := podRemedies[ready.Reason]; remedy != "" {
+			message += "; " + remedy
+		}
+		return registry.True(ready.Reason, message)
 	case build.Status == metav1.ConditionFalse && !s.intent.waits():
 		return registry.True(build.Reason, build.Message)
 	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
 		return registry.True(ready.Reason, ready.Message)
-	case s.pods != nil && s.pods.Lasting && ready.Reason == s.pods.Reason && podRemedies[ready.Reason] != "":
-		return registry.True(ready.Reason, ready.Message+"; "+podRemedies[ready.Reason])
 	}
 	return registry.False(ready.Reason, "no action needed")
 }

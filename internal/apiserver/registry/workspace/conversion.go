@@ -178,6 +178,7 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 		Status:              b.Status,
 		Reason:              b.Reason,
 		Error:               b.Error,
+		UnmatchedTags:       b.UnmatchedTags,
 		TemplateVersionID:   b.TemplateVersionID.String(),
 		TemplateVersionName: b.TemplateVersionName,
 		CreatedAt:           ptr.To(registry.Seconds(b.CreatedAt)),

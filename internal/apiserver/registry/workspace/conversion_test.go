@@ -238,6 +238,7 @@ func TestParametersAreReadOnce(t *testing.T) {
 		t.Errorf("%d reads of parameters that nobody asked for", n)
 	}
 	w.mustUpdate(devName, parameter("size", "2"))
+	w.mirror()
 	w.coder.ResetRequests()
 	for range 3 {
 		w.restart()

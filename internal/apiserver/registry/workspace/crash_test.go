@@ -77,6 +77,14 @@ func act(a action) func(w *fixture) error {
 	}
 }
 
+// orphan deletes the workspace without a build.
+func orphan(w *fixture) error {
+	if w.object(devName) == nil {
+		return nil
+	}
+	return act(actionOrphan)(w)
+}
+
 func remove(w *fixture) error {
 	if w.object(devName) == nil {
 		return nil
@@ -136,6 +144,8 @@ func scenarios() map[string]scenario {
 		"delete while it stops": {
 			prepare: func(w *fixture) { there(w); w.mustUpdate(devName, running(false)) },
 			write:   remove, builds: "start stop delete", check: gone, least: 4},
+		"orphan":                {prepare: func(w *fixture) { unmatched(w); w.mustUpdate(devName, running(false)) }, write: orphan, builds: "start stop delete", check: gone, least: 5},
+		"orphan while deleting": {prepare: func(w *fixture) { unmatched(w); w.must(w.delete(devName)) }, write: orphan, builds: "start delete delete", check: gone, least: 5},
 		"delete, held": {prepare: thereAnd(held), write: func(w *fixture) error {
 			if err := remove(w); err != nil || w.object(devName) == nil {
 				return err

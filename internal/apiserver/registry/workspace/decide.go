@@ -38,7 +38,9 @@ type decision struct {
 func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Context, *decision, error) {
 	action, wanted := takeAction(wanted)
 	d := &decision{subject: subject{name: current.Name}, current: current, wanted: wanted, difference: differenceOf(current.Spec, wanted.Spec)}
-	action.into(&d.difference)
+	if action.into(&d.difference); d.orphan {
+		d.wanted = k.Deleted(wanted)
+	}
 	ctx, err := k.authorize(ctx, d)
 	if err != nil {
 		return ctx, nil, err
@@ -47,7 +49,10 @@ func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Cont
 		return ctx, nil, unrecorded(d.name, err)
 	}
 	d.intent.setSpec(wanted.Spec)
-	if registry.Deletes(ctx, current, wanted) {
+	switch {
+	case d.orphan:
+		d.intent.DeletedBy, d.intent.Failed, d.intent.Orphan = d.as, nil, d.workspace.LatestBuild.Number
+	case registry.Deletes(ctx, current, wanted):
 		d.intent.delete(d.as)
 	}
 	if !d.change.empty() || d.restart {
@@ -109,13 +114,15 @@ func (k *Kind) plan(ctx context.Context, d *decision) (err error) {
 // stores reports whether the update changes data that only the record holds, for which Coder does not
 // check the permission.
 func (d *decision) stores() bool {
-	return d.restart || d.waits || d.removes || d.differs() && !d.plan.needed
+	return d.restart || d.orphan || d.waits || d.removes || d.differs() && !d.plan.needed
 }
 
 // may returns an error if Coder would refuse the update if it received it now.
 func (d *decision) may(ctx context.Context) error {
 	actions := []string{"update"}
 	switch {
+	case d.orphan:
+		actions = []string{"delete"}
 	case d.change.empty() && !d.restart:
 	case !d.restart && d.plan.request.Transition == coderd.TransitionStop:
 		actions = []string{"stop", "update"}
@@ -127,7 +134,14 @@ func (d *decision) may(ctx context.Context) error {
 	for _, action := range actions {
 		wanted = append(wanted, coderd.Permission{Resource: info.InCoder, Action: action, ID: d.workspace.ID})
 	}
-	return impersonation.May(ctx, d.connection.Client, subjectOf(d.name, d.workspace), wanted...)
+	err := impersonation.May(ctx, d.connection.Client, subjectOf(d.name, d.workspace), wanted...)
+	if err == nil && d.orphan {
+		// Coder lets only those who manage the template delete a workspace without a build.
+		err = impersonation.May(ctx, d.connection.Client,
+			impersonation.Subject{Resource: aggregationv1alpha1.Resource("codertemplates"), Name: d.workspace.TemplateName},
+			coderd.Permission{Resource: "template", Action: "update", ID: d.workspace.TemplateID})
+	}
+	return err
 }
 
 // difference is the set of changes that a client made to a spec.
@@ -139,6 +153,8 @@ type difference struct {
 	// change is the part that requires a build, besides a restart.
 	change  change
 	restart bool
+	// orphan reports that the workspace is to be deleted without a build.
+	orphan bool
 }
 
 // differenceOf compares the current spec with the wanted one.
@@ -180,5 +196,5 @@ func (d difference) differs() bool { return d.any || d.sends() }
 
 // sends reports whether something has to be sent to Coder.
 func (d difference) sends() bool {
-	return d.ttl || d.autostart || d.updates || d.dormant || d.restart || !d.change.empty()
+	return d.ttl || d.autostart || d.updates || d.dormant || d.restart || d.orphan || !d.change.empty()
 }

@@ -29,13 +29,16 @@ func deletionBackoff(times int32) time.Duration {
 }
 
 // settleDeletion starts the deletion in Coder if no build is running and the delay after the last
-// failure has passed.
+// failure has passed. It cancels a build that no provisioner has taken yet.
 func (k *Kind) settleDeletion(ctx context.Context, s subject, n intent) (intent, bool, error) {
 	b := s.workspace.LatestBuild
-	if isActive(b) || isDeleting(b) {
+	// A deletion without a build replaces the deletion that was requested before it.
+	replaced := b.Number <= n.Orphan
+	cancels := b.Status == statusPending && (replaced || !isDeleting(b))
+	if (isActive(b) || isDeleting(b)) && !cancels {
 		return n, true, nil
 	}
-	if b.Transition == coderd.TransitionDelete && (n.Failed == nil || n.Failed.Build < b.Number) {
+	if b.Transition == coderd.TransitionDelete && !replaced && (n.Failed == nil || n.Failed.Build < b.Number) {
 		// Coder's clock may differ from this one.
 		n.Failed = n.Failed.next(failure{Build: b.Number, At: registry.Seconds(k.Clock.Now()), Message: buildVerdict(b).Message})
 	}
@@ -43,8 +46,16 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n intent) (intent,
 		return n, false, nil
 	}
 	ctx, err := k.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, s.workspace))
+	if err == nil && cancels {
+		if err := s.connection.Client.CancelPending(ctx, b.ID); err != nil {
+			// The template may allow only Owners to cancel builds.
+			logPostponed(ctx, s.name, err)
+			return n, true, nil
+		}
+	}
 	if err == nil {
-		_, err = s.connection.Client.Build(ctx, s.workspace.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete})
+		request := coderd.BuildRequest{Transition: coderd.TransitionDelete, Orphan: n.Orphan > 0}
+		_, err = s.connection.Client.Build(ctx, s.workspace.ID, request)
 	}
 	if err == nil || coderd.IsConflict(err) {
 		return n, true, nil

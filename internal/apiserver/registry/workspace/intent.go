@@ -36,6 +36,8 @@ type intent struct {
 	Owner uuid.UUID `json:"owner,omitzero"`
 	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
+	// Orphan is the number of the newest build when a deletion without a build was requested, or 0.
+	Orphan int32 `json:"orphan,omitempty"`
 }
 
 // buildValues holds the values of parameters in one build.
@@ -88,8 +90,11 @@ func (n intent) stored() intent {
 }
 
 // delete records the initiator of the deletion. Another initiator does not wait for the next attempt
-// of the earlier one.
+// of the earlier one. A deletion without a build stays one.
 func (n *intent) delete(as *impersonation.As) {
+	if n.Orphan > 0 {
+		return
+	}
 	if !equality.Semantic.DeepEqual(n.DeletedBy, as) {
 		n.Failed = nil
 	}

@@ -225,6 +225,7 @@ func (k *Kind) Subresources(store registry.Store, authorizer authorizer.Uncondit
 		"start":       &actionREST{newAction, r, actionStart},
 		"stop":        &actionREST{newAction, r, actionStop},
 		"restart":     &actionREST{newAction, r, actionRestart},
+		"orphan":      &actionREST{newAction, r, actionOrphan},
 		"log":         registry.NewLogGetter(k.New, r.openLog),
 
 		TokenSubresource: &tokenREST{newToken, r},

@@ -64,6 +64,9 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bo
 		}
 	}
 	if isActive(w.LatestBuild) {
+		if n.waits() && n.Restart == 0 && w.LatestBuild.UnmatchedTags != "" {
+			return k.supersede(ctx, s, n)
+		}
 		return n, n.waits(), nil
 	}
 	n, stop := n.restarted(w)
@@ -78,6 +81,23 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bo
 		return n, false, nil
 	}
 	return k.settleChange(ctx, s, n)
+}
+
+// supersede cancels a build that no provisioner can take, if the waiting change needs another one.
+func (k *Kind) supersede(ctx context.Context, s subject, n intent) (intent, bool, error) {
+	to, err := k.planBuild(ctx, s, n, *n.Change)
+	switch {
+	case err != nil:
+		return n.refuse(s.name, err)
+	case !to.needed:
+		n.Change = nil
+		return n, true, nil
+	}
+	if err := s.connection.Client.CancelPending(ctx, s.workspace.LatestBuild.ID); err != nil {
+		// The template may allow only Owners to cancel builds.
+		log.FromContext(ctx).Info("Could not cancel a build that no provisioner takes; waiting for its end", "workspace", s.name, "reason", err.Error())
+	}
+	return n, true, nil
 }
 
 func (k *Kind) settleChange(ctx context.Context, s subject, n intent) (intent, bool, error) {

@@ -45,6 +45,9 @@ func (s store) Update(
 	if current == nil {
 		return nil, false, apierrors.NewNotFound(resource, name)
 	}
+	if p := info.Preconditions(); p != nil && p.UID != nil && *p.UID != current.UID {
+		return nil, false, apierrors.NewConflict(resource, name, nil)
+	}
 	updated, err := info.UpdatedObject(ctx, current)
 	if err != nil {
 		return nil, false, err
