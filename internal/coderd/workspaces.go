@@ -34,6 +34,8 @@ type Workspace struct {
 	UseClassicParameterFlow bool `json:"template_use_classic_parameter_flow"`
 	// TemplateActiveVersionID is the active version of the template.
 	TemplateActiveVersionID uuid.UUID `json:"template_active_version_id"`
+	// TemplateRequireActiveVersion reports that only those who manage the template may start another version.
+	TemplateRequireActiveVersion bool `json:"template_require_active_version"`
 	// Outdated reports that the template has a newer active version.
 	Outdated bool `json:"outdated"`
 	// AutomaticUpdates is always or never: whether a start by the schedule uses the active version.
@@ -71,8 +73,9 @@ type Build struct {
 	// PresetID is the preset that was used. uuid.Nil means none.
 	PresetID   uuid.UUID  `json:"template_version_preset_id"`
 	Transition Transition `json:"transition"`
-	// Reason is initiator, autostart, autostop, dormancy and so on.
-	Reason string `json:"reason"`
+	// Reason is initiator, autostart, autostop, dormancy and so on. InitiatorID is the user who requested it.
+	Reason      string    `json:"reason"`
+	InitiatorID uuid.UUID `json:"initiator_id"`
 	// Status is the status of the workspace after this build: pending, starting, running, stopping,
 	// stopped, failed, canceling, canceled, deleting or deleted.
 	Status string `json:"status"`

@@ -78,7 +78,7 @@ func testWorkspaces(t *testing.T) {
 	t.Run("another parameter while it runs", func(t *testing.T) {
 		apply(t, fmt.Sprintf(sizedWorkspace, true, "4"))
 		sizedIs(t, "Running")
-		hasSize(t, client, buildStatus(t, client, "admin", "sized", "running"), 4, "4")
+		hasSize(t, client, buildStatus(t, client, "admin", "sized", "running"), 5, "4")
 	})
 	t.Run("bad parameters", func(t *testing.T) {
 		out, err := kubectlInput(t, fmt.Sprintf(sizedWorkspace, true, "many"), "apply", "-f", "-")
@@ -93,7 +93,7 @@ func testWorkspaces(t *testing.T) {
 		// before.
 		kube := throughKubernetes(t)
 		// On a busy machine the first build may end before the second change.
-		for waits, number := false, int32(6); !waits && number <= 10; number += 2 {
+		for waits, number := false, int32(7); !waits && number <= 11; number += 2 {
 			for _, change := range []string{`{"spec":{"running":false}}`, `{"spec":{"running":true,"parameters":[{"name":"size","value":"5"}]}}`} {
 				status, body, err := kube.do(t.Context(), http.MethodPatch, "/coderworkspaces/coder.admin.sized", "application/merge-patch+json", change)
 				if err != nil || status != http.StatusOK {

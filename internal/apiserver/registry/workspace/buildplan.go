@@ -79,6 +79,24 @@ func (t buildPlan) starts(latest coderd.Build) bool {
 	return t.request.Transition == coderd.TransitionStart && latest.Transition != coderd.TransitionStart
 }
 
+// replaces reports whether the build starts a workspace that runs. It is stopped first, as Coder's own
+// clients do: an agent on a machine that survives the build, for example a VM, would keep its old token
+// and could not connect again. A start that failed is repeated without a stop, which might fail for the
+// same reason.
+func (t buildPlan) replaces(w coderd.Workspace) bool {
+	return t.needed && t.request.Transition == coderd.TransitionStart && w.LatestBuild.Status == statusRunning
+}
+
+// outdated reports whether the start after a stop has another version than the active one, which the
+// template requires.
+func (t buildPlan) outdated(w coderd.Workspace) bool {
+	version := t.request.TemplateVersionID
+	if version == uuid.Nil && w.AutomaticUpdates != updatesAlways {
+		version = w.LatestBuild.TemplateVersionID
+	}
+	return w.TemplateRequireActiveVersion && version != uuid.Nil && version != w.TemplateActiveVersionID
+}
+
 // fill adds the parameters to a plan.
 func (k *Kind) fill(ctx context.Context, s subject, n intent, c change, version uuid.UUID, t *buildPlan) error {
 	now, err := k.valuesOf(ctx, s.connection, s.workspace)

@@ -126,7 +126,15 @@ func scenarios() map[string]scenario {
 			check: func(ws *aggregationv1alpha1.CoderWorkspace) bool {
 				return isGiven(ws) && *ws.Spec.TTLMillis == 120_000 && *ws.Spec.AutostartSchedule != "" && ws.Spec.AutomaticUpdates == "always"
 			}},
-		"parameters": {prepare: there, write: apply(given), builds: "start start", check: isGiven, least: 7},
+		"parameters": {prepare: there, write: apply(given), builds: "start stop start", check: isGiven, least: 9},
+		"parameters while it starts": {
+			prepare: func(w *fixture) {
+				there(w)
+				w.mustUpdate(devName, running(false))
+				w.must(w.drive())
+				w.mustUpdate(devName, running(true))
+			},
+			write: apply(given), builds: "start stop start stop start", check: isGiven, least: 9},
 		"start while it stops": {
 			prepare: func(w *fixture) { there(w); w.mustUpdate(devName, running(false)) },
 			write:   apply(all(given, running(true))), builds: "start stop start", check: isGiven, least: 8},

@@ -2,10 +2,13 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -97,7 +100,8 @@ func (k *Kind) authorize(ctx context.Context, d *decision) (context.Context, err
 // plan adds the change to the one that waits, and plans the build for both.
 func (k *Kind) plan(ctx context.Context, d *decision) (err error) {
 	waited := d.intent.waits()
-	if d.intent.Restart > 0 && d.change.Running != nil && !*d.change.Running {
+	if d.change.Running != nil && (!*d.change.Running || d.workspace.LatestBuild.UnmatchedTags != "") {
+		// A start does not wait for a stop that no provisioner takes.
 		d.intent.Restart = 0
 	}
 	d.change = d.change.merge(d.intent.Change)
@@ -108,6 +112,7 @@ func (k *Kind) plan(ctx context.Context, d *decision) (err error) {
 	to.workspace.AutomaticUpdates = d.wanted.Spec.AutomaticUpdates
 	d.plan, err = k.planBuild(ctx, to, d.intent, d.change)
 	d.waits = d.intent.Restart > 0 || d.plan.needed && isActive(d.workspace.LatestBuild)
+	d.restart = d.restart || d.plan.replaces(d.workspace)
 	return err
 }
 
@@ -130,16 +135,27 @@ func (d *decision) may(ctx context.Context) error {
 		// In Coder nobody may start a dormant workspace: it is woken first, which is an update.
 		actions = []string{"start", "update"}
 	}
+	if d.restart && isStarted(d.workspace) {
+		actions = append(actions, "stop")
+	}
 	var wanted []coderd.Permission
 	for _, action := range actions {
 		wanted = append(wanted, coderd.Permission{Resource: info.InCoder, Action: action, ID: d.workspace.ID})
 	}
+	// Coder lets only those who manage the template delete a workspace without a build, or start another
+	// version than the active one if the template requires that.
+	outdated := d.restart && d.plan.outdated(d.workspace)
 	err := impersonation.May(ctx, d.connection.Client, subjectOf(d.name, d.workspace), wanted...)
-	if err == nil && d.orphan {
-		// Coder lets only those who manage the template delete a workspace without a build.
-		err = impersonation.May(ctx, d.connection.Client,
-			impersonation.Subject{Resource: aggregationv1alpha1.Resource("codertemplates"), Name: d.workspace.TemplateName},
-			coderd.Permission{Resource: "template", Action: "update", ID: d.workspace.TemplateID})
+	if err != nil || !d.orphan && !outdated {
+		return err
+	}
+	err = impersonation.May(ctx, d.connection.Client,
+		impersonation.Subject{Resource: aggregationv1alpha1.Resource("codertemplates"), Name: d.workspace.TemplateName},
+		coderd.Permission{Resource: "template", Action: "update", ID: d.workspace.TemplateID})
+	if outdated && apierrors.IsForbidden(err) {
+		// The workspace would be stopped, and could not be started.
+		return invalid(d.name, field.Invalid(versionPath, d.wanted.Spec.TemplateVersionID,
+			fmt.Sprintf("template %q requires its active version: set %s", d.workspace.TemplateName, d.workspace.TemplateActiveVersionID)))
 	}
 	return err
 }

@@ -16,6 +16,8 @@
 //     it the change that is waiting or that Coder refused.
 //   - A workspace has one running build at a time. A change that waits for the end of a
 //     build is stored in the record, where the newest change wins. Settle applies it.
+//   - A change that needs a start of a workspace that runs is a restart: a stop, and then
+//     the start with the change.
 //   - A change is sent to Coder first and recorded afterwards. There are three exceptions
 //     that Coder cannot store: a creation, a restart and a deletion are recorded before
 //     their first step. Each step first reads the state in Coder, so that the sequence

@@ -26,7 +26,8 @@ type intent struct {
 	Values *buildValues `json:"values,omitempty"`
 	// Change has not been applied in Coder yet, or Coder refused it.
 	Change *change `json:"change,omitempty"`
-	// Restart is the number of the newest build when a restart was requested, or 0.
+	// Restart is the number of the newest build when a restart was requested, or a change that needs
+	// one. Otherwise it is 0. Change is then applied by the start.
 	Restart int32 `json:"restart,omitempty"`
 	// By is the initiator of Change and Restart, DeletedBy that of the deletion. The operations are
 	// done as these Coder users.

@@ -69,6 +69,13 @@ func (k *Kind) settleBuild(ctx context.Context, s subject, n intent) (intent, bo
 		}
 		return n, n.waits(), nil
 	}
+	other, err := s.stoppedByOther(ctx, n)
+	if err != nil {
+		return n, false, fault(s.name, err)
+	}
+	if other {
+		n.Restart = 0
+	}
 	n, stop := n.restarted(w)
 	if stop {
 		_, err := client.Build(ctx, w.ID, coderd.BuildRequest{Transition: coderd.TransitionStop})
@@ -112,6 +119,9 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n intent) (intent, b
 		return n, true, nil
 	case n.Change.Refused != "":
 		return n, false, nil
+	case to.replaces(s.workspace):
+		n.Restart = s.workspace.LatestBuild.Number
+		return n, true, nil
 	}
 	if n, err = s.start(ctx, n, to); err != nil {
 		return n.refuse(s.name, err)
@@ -122,12 +132,32 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n intent) (intent, b
 	return n, true, nil
 }
 
+// stoppedByOther reports whether another user, or a schedule, stopped the workspace since a change was
+// recorded that stops it first. Then it stays stopped.
+func (s subject) stoppedByOther(ctx context.Context, n intent) (bool, error) {
+	b := s.workspace.LatestBuild
+	if n.Restart == 0 || b.Number <= n.Restart || b.Transition != coderd.TransitionStop || n.Change == nil || n.Change.Running != nil {
+		return false, nil
+	}
+	if n.By != nil {
+		return b.InitiatorID != n.By.ID || b.Reason != "initiator", nil
+	}
+	operator, err := s.connection.Client.Me(ctx)
+	return b.InitiatorID != operator.ID || b.Reason != "initiator", err
+}
+
 // restarted returns the intent after the current step of a restart. If stop is true, the workspace
 // must be stopped next. The start after the stop becomes a normal change.
 func (n intent) restarted(w coderd.Workspace) (_ intent, stop bool) {
 	b := w.LatestBuild
 	switch {
 	case n.Restart == 0:
+		return n, false
+	case b.Number > n.Restart && b.Transition == coderd.TransitionStop && hasFailed(b) && n.Change != nil:
+		// A start now would be one over a workspace that may still run.
+		c := change{Running: ptr.To(true)}.merge(n.Change)
+		c.Refused = "the workspace must be stopped first, and " + buildVerdict(b).Message + "; start the workspace to apply the change nevertheless"
+		n.Restart, n.Change = 0, &c
 		return n, false
 	case b.Number > n.Restart && (isStarted(w) || hasFailed(b)) || b.Transition == coderd.TransitionDelete:
 		// It was started again, or could not be stopped. The conditions report the failure.

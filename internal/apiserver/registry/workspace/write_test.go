@@ -166,7 +166,7 @@ func TestUpdates(t *testing.T) {
 			func(ws *aggregationv1alpha1.CoderWorkspace) bool { return *ws.Spec.AutostartSchedule == "0 9 * * 1-5" }},
 		"automatic updates": {[]func(*aggregationv1alpha1.CoderWorkspace){func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.AutomaticUpdates = "always" }}, "start",
 			func(ws *aggregationv1alpha1.CoderWorkspace) bool { return ws.Spec.AutomaticUpdates == "always" }},
-		"parameter": {[]func(*aggregationv1alpha1.CoderWorkspace){parameter("size", "3")}, "start start",
+		"parameter": {[]func(*aggregationv1alpha1.CoderWorkspace){parameter("size", "3")}, "start stop start",
 			func(ws *aggregationv1alpha1.CoderWorkspace) bool { return ws.Spec.Parameters[0].Value == "3" }},
 		"parameter as it is": {[]func(*aggregationv1alpha1.CoderWorkspace){parameter("note", "none")}, "start",
 			func(ws *aggregationv1alpha1.CoderWorkspace) bool { return ws.Spec.Parameters[0].Value == "none" }},
@@ -184,6 +184,11 @@ func TestUpdates(t *testing.T) {
 			w.mirror()
 			for _, change := range c.changes {
 				answer := w.mustUpdate(devName, change)
+				if conditionOf(answer, "Synced") == "False ChangeWaits" {
+					// It is stopped first.
+					w.mirror()
+					answer = w.object(devName)
+				}
 				if answer.Generation != answer.Status.ObservedGeneration {
 					t.Errorf("generation %d, observed %d", answer.Generation, answer.Status.ObservedGeneration)
 				}
@@ -213,7 +218,7 @@ func TestVersion(t *testing.T) {
 	}
 	w.mustUpdate(devName, pin(second))
 	w.mirror()
-	if ws := w.object(devName); ws.Spec.TemplateVersionID != second || w.transitions(ws) != "start start" || ws.Generation != 2 {
+	if ws := w.object(devName); ws.Spec.TemplateVersionID != second || w.transitions(ws) != "start stop start" || ws.Generation != 2 {
 		t.Errorf("builds %s, generation %d, spec %+v", w.transitions(ws), ws.Generation, ws.Spec)
 	}
 	other := w.coder.AddTemplate("coder", "other", map[string]string{"main.tf": "# x"})
@@ -323,7 +328,7 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 		builds string
 	}{
 		actionStart:   {running(false), "start stop start"},
-		actionRestart: {parameter("size", "2"), "start start stop start"},
+		actionRestart: {parameter("size", "2"), "start stop start"},
 	} {
 		t.Run(string(asked), func(t *testing.T) {
 			w := newFixture(t, coderdtest.WithManualBuilds())
