@@ -36,8 +36,7 @@ func largeConditions(char string) []metav1.Condition {
 
 func largeObjects(char string) map[string]largeObject {
 	name, text := strings.Repeat(char, 256), strings.Repeat(char, 4<<10)
-	var agent aggregationv1alpha1.WorkspaceAgent
-	agent = aggregationv1alpha1.WorkspaceAgent{
+	agent := aggregationv1alpha1.WorkspaceAgent{
 		Name: name, Status: name, LifecycleState: name, Unhealthy: name, Version: name, OperatingSystem: name, Architecture: name, Directory: name,
 	}
 	for range 50 {
