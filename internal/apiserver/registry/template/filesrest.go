@@ -147,7 +147,7 @@ func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http
 		return apierrors.NewConflict(resource, r.Object.Name, fmt.Errorf(
 			"the template has changed since resourceVersion %s; download its files again and repeat the change", basis.resourceVersion))
 	}
-	as, _, err := r.kind.begin(ctx, r.Connection, r.ID, r.Object.Name, false)
+	as, err := r.kind.begin(ctx, r.Connection, r.ID, r.Object.Name, false)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return err
 	}
 	if was.DeletionTimestamp == nil || records.IsDeletion(ctx) {
-		ctx, _, err = k.begin(ctx, connection, id, was.Name, true)
+		ctx, err = k.begin(ctx, connection, id, was.Name, true)
 	} else {
 		// Another user may have removed the last finalizer.
 		ctx, err = k.asDeleter(ctx, connection, k.RecordOf(was))
@@ -111,21 +111,21 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 	return nil
 }
 
-// begin determines the Coder user that the caller acts as to change a template. It checks the
-// permission in Coder first, because a part of the change may be carried out later.
+// begin returns a context in which requests are made as the caller, to upload an archive or to delete a template. It
+// checks the permission in Coder first.
 func (k *Kind) begin(
 	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
-) (context.Context, *impersonation.As, error) {
+) (context.Context, error) {
 	s := subjectOf(name)
 	s.Deletes = deletes
 	ctx, as, err := k.Actors.Begin(ctx, connection, s)
 	if err != nil || as == nil {
-		return ctx, as, err
+		return ctx, err
 	}
 	if deletes {
-		return ctx, as, k.MayDelete(ctx, connection, s, id)
+		return ctx, k.MayDelete(ctx, connection, s, id)
 	}
-	return ctx, as, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
+	return ctx, impersonation.May(ctx, connection.Client, s, coderd.Permission{Resource: k.InCoder, Action: "update", ID: id})
 }
 
 // asDeleter returns a context in which requests are made as the initiator of the deletion.

@@ -96,12 +96,10 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if err != nil {
 		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
 	}
-	switch {
-	case u.Spec.Email == "":
+	if u.Spec.Email == "" {
 		errs = append(errs, field.Required(emailPath, "Coder requires an email address for a new user"))
-	default:
-		errs = append(errs, registry.ValidateChanged(emailPath, u.Spec.Email, "", coderd.CheckEmail)...)
 	}
+	errs = append(errs, registry.ValidateChanged(emailPath, u.Spec.Email, "", coderd.CheckEmail)...)
 	types := []string{loginPassword, loginOIDC, loginNone}
 	switch {
 	case u.Spec.LoginType == "":
