@@ -21,6 +21,10 @@ const (
 	flagCoderTokenFile = "coder-session-token-file"
 	flagCoderNamespace = "coder-namespace"
 	flagCoderTimeout   = "coder-request-timeout"
+
+	// maxCoderTimeout is less than the time for which other replicas respect the claim of a change, so that a change can
+	// have several requests.
+	maxCoderTimeout = 45 * time.Second
 )
 
 // CoderOptions configure a single Coder deployment that the aggregated API serves instead
@@ -42,7 +46,7 @@ func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Namespace, flagCoderNamespace, o.Namespace,
 		"namespace in which the objects of --coder-url appear")
 	fs.DurationVar(&o.RequestTimeout, flagCoderTimeout, o.RequestTimeout,
-		"timeout of one request of the aggregated API to a Coder")
+		"timeout of one request of the aggregated API to a Coder, at most 45s")
 }
 
 // static reports whether a single Coder deployment is configured.
@@ -63,6 +67,10 @@ func (o *CoderOptions) validate(mode Mode, given func(flag string) bool) []error
 	}
 	if o.RequestTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("--%s=%s must be greater than zero", flagCoderTimeout, o.RequestTimeout))
+	}
+	if o.RequestTimeout > maxCoderTimeout {
+		errs = append(errs, fmt.Errorf("--%s=%s must be at most %s, because another replica may change the same object after a minute",
+			flagCoderTimeout, o.RequestTimeout, maxCoderTimeout))
 	}
 	if !o.static() {
 		return errs

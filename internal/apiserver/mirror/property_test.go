@@ -655,3 +655,32 @@ func TestSettleOfAnOutdatedRecord(t *testing.T) {
 		t.Errorf("the changes in Coder: %v", results)
 	}
 }
+
+// TestSettleOfAPausedHolder checks that a replica that was paused while it changed an object sends no further request that
+// may end when other replicas no longer respect its claim.
+func TestSettleOfAPausedHolder(t *testing.T) {
+	for pause, sent := range map[time.Duration]bool{
+		20 * time.Second: true, 31 * time.Second: false, time.Minute: false, time.Hour: false,
+	} {
+		t.Run(pause.String(), func(t *testing.T) {
+			s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, nil })
+			var results []error
+			kind.settle = func(ctx context.Context, w coderd.Workspace, _ *metadata.Record) (bool, error) {
+				if w.ID != id || len(results) > 0 {
+					return false, nil
+				}
+				results = append(results, coderd.BeforeChange(ctx))
+				s.clock.Step(pause)
+				results = append(results, coderd.BeforeChange(ctx))
+				return false, results[1]
+			}
+			s.until(time.Minute, "it is settled", func() bool { return len(results) > 0 })
+			if results[0] != nil || (results[1] == nil) != sent || !sent && !apierrors.IsTimeout(results[1]) {
+				t.Errorf("the changes in Coder: %v", results)
+			}
+			if claim := s.recordOf(id).Claim; claim != "" {
+				t.Errorf("the record has the claim %q", claim)
+			}
+		})
+	}
+}

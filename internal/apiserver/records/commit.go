@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// claimPatience is how long an unchanged claim of another replica is respected. A request to
-	// Coder takes no longer. The time is measured by this replica's clock, from when it first saw
-	// the claim.
+	// claimPatience is how long an unchanged claim of another replica is respected. The time is measured by this
+	// replica's clock, from when it first saw the claim. The holder of the claim sends no request to Coder that
+	// may end later.
 	claimPatience = time.Minute
 	// cleanUp is the timeout for removing a claim after its write, and for removing another record of
 	// a created object.

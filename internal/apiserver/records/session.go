@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -28,6 +29,8 @@ type session struct {
 	// dirty is true if next has data that the record does not have. claimed is true if the record
 	// has the claim.
 	dirty, claimed bool
+	// began is the time before the claim was first written. Other replicas learn of it later.
+	began time.Time
 	// failed is the error that prevented the change in Coder.
 	failed error
 }
@@ -72,8 +75,34 @@ func (w *session) inside(ctx context.Context) context.Context {
 		if err := coderd.BeforeChange(ctx); err != nil {
 			return err
 		}
-		return w.writeClaim(inner)
+		if err := w.writeClaim(inner); err != nil {
+			return err
+		}
+		return w.inTime(inner)
 	})
+}
+
+// inTime returns an error if a request could still be in progress when other replicas no longer respect the claim,
+// because this one was paused or the requests before took long. ctx is the context of the request, whose deadline is
+// the timeout of the request.
+func (w *session) inTime(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.claimed {
+		return nil
+	}
+	timeout := coderd.DefaultTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = time.Until(deadline)
+	}
+	now := w.store.config.Clock.Now()
+	// The monotonic clock does not advance while the machine is suspended.
+	held := max(now.Sub(w.began), now.Round(0).Sub(w.began.Round(0)))
+	if held+timeout <= claimPatience {
+		return nil
+	}
+	w.failed = expired(w.key, held)
+	return w.failed
 }
 
 // settle calls a function within the session, with the kept metadata.
@@ -102,6 +131,9 @@ func (w *session) writeClaim(ctx context.Context) error {
 	// As long as a creation has nothing to keep, it only uploads files.
 	if w.claimed && !w.dirty || w.next.revision == 0 && !w.dirty {
 		return w.failed
+	}
+	if !w.claimed {
+		w.began = w.store.config.Clock.Now()
 	}
 	next := *w.next
 	next.spec.Claim = w.claim

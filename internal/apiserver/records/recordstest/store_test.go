@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -902,5 +903,28 @@ func TestCreatedFromAnother(t *testing.T) {
 	}
 	if twins := c.a.Table.Twins(plane, "1"); twins != nil {
 		t.Errorf("the twins are %v", twins)
+	}
+}
+
+// TestAPausedWriter checks that the write of a client sends nothing to Coder after a pause in which another replica may
+// have taken its claim as abandoned, and that the other replica can write then.
+func TestAPausedWriter(t *testing.T) {
+	now := clocktesting.NewFakeClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))
+	c := newCluster(t)
+	c.a = records.NewStore(records.Workspaces(c.records, "a", "coder-system", now))
+	c.a.WriteWith(c.coder)
+	if err := c.a.Create(t.Context(), key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	c.coder.write = func(ctx context.Context, _, wanted records.Object) (records.Object, error) {
+		now.Step(2 * time.Minute)
+		return wanted, coderd.BeforeChange(ctx)
+	}
+	if err := label(t.Context(), c.a, "one"); !apierrors.IsTimeout(err) {
+		t.Errorf("the second request to Coder: %v, want 504", err)
+	}
+	c.coder.write = nil
+	if err := label(t.Context(), c.b, "two"); err != nil {
+		t.Errorf("a write of another replica: %v", err)
 	}
 }
