@@ -62,6 +62,8 @@ type Request struct {
 	URL string
 	// DatabaseURL describes where a user finds the connection URL of Coder's database.
 	DatabaseURL string
+	// Quarantined reports that the objects of Coder cannot be read. When it changes, the token is verified again.
+	Quarantined bool
 	// AdminJob builds the Job that runs `coder server create-admin-user` with the credentials of
 	// the named Secret. Manager adds the owner and the generation.
 	AdminJob func(credentialsSecret string) *batchv1.Job

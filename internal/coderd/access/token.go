@@ -68,7 +68,7 @@ func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 func (p *pass) verify(
 	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
 ) (verification, error) {
-	now, about := p.Clock.Now(), ensure.DigestOf(p.req.URL, token)
+	now, about := p.Clock.Now(), ensure.DigestOf(p.req.URL, token, fmt.Sprint(p.req.Quarantined))
 	if known, ok := p.verified.Get(p.cp.UID, about, now); ok {
 		return known.Value, nil
 	}

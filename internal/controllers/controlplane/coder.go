@@ -103,8 +103,8 @@ func (r *Reconciler) rememberAnswer(s *scope) {
 }
 
 // basisOf identifies everything in the cluster on which Coder's answer depends, as the cache has it.
-// It changes when the spec of the control plane or of its Deployment changes, and with each write to
-// one of the Secrets.
+// It changes when the spec of the control plane or of its Deployment changes, when the aggregated API quarantines the
+// control plane, and with each write to one of the Secrets.
 func (r *Reconciler) basisOf(ctx context.Context, s *scope) (ensure.Digest, error) {
 	names := []string{
 		access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp), access.InitialAdminSecretName(s.cp),
@@ -114,6 +114,7 @@ func (r *Reconciler) basisOf(ctx context.Context, s *scope) (ensure.Digest, erro
 	}
 	parts := []string{
 		string(s.cp.UID), fmt.Sprint(s.cp.Generation), s.url(), string(s.Deployment.UID), fmt.Sprint(s.Deployment.Generation),
+		fmt.Sprint(s.quarantined),
 	}
 	for _, name := range names {
 		secret := &metav1.PartialObjectMetadata{}

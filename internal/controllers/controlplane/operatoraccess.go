@@ -24,6 +24,7 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 		ControlPlane: s.cp.DeepCopy(),
 		URL:          s.url(),
 		DatabaseURL:  s.databaseURL(),
+		Quarantined:  s.quarantined,
 		AdminJob: func(credentialsSecret string) *batchv1.Job {
 			return resources.AdminJob(s.cp, s.Workload, credentialsSecret)
 		},

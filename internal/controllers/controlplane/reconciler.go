@@ -199,6 +199,9 @@ type scope struct {
 	unread *metadatav1alpha1.MirrorStateSpec
 	// incomplete is the number of objects that the aggregated API could not store, or not completely.
 	incomplete int32
+	// quarantined reports that the aggregated API cannot use this Coder, for example because the operator's account no
+	// longer sees all objects.
+	quarantined bool
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
 }

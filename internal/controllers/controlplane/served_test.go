@@ -56,3 +56,33 @@ func TestServedWaitsForTheFirstRead(t *testing.T) {
 	f.Forward(workload.RestInterval)
 	seen(false)
 }
+
+// TestAQuarantineVerifiesTheTokenAgain checks that the control plane reports within one pass that the operator's account
+// has lost the role owner, if the aggregated API notices that objects are missing, and that it recovers.
+func TestAQuarantineVerifiesTheTokenAgain(t *testing.T) {
+	state := &metadatav1alpha1.CoderMirrorState{
+		ObjectMeta: metav1.ObjectMeta{Namespace: coderKey().Namespace, Name: coderKey().Name},
+		Spec:       metadatav1alpha1.MirrorStateSpec{State: "Ready", Seen: true, ControlPlaneUID: "cp-uid"},
+	}
+	f := newFixture(t, newControlPlane(), databaseSecret(), state)
+	f.Settle()
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	operator := f.coder.Usernames()[0]
+	f.coder.SetMember(operator, "coder", "organization-admin")
+	f.coder.EditUser(operator, "", false)
+	state.Spec.State = "Quarantined"
+	f.Update(state)
+	f.Settle()
+	access := f.MustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
+	if !strings.Contains(access.Message, "does not have the role owner") {
+		t.Errorf("OperatorAccess says %q", access.Message)
+	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
+
+	f.coder.EditUser(operator, "", false, "owner")
+	f.Forward(workload.RestInterval)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}

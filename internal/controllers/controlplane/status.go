@@ -174,7 +174,7 @@ func operatorAccess(s *scope) metav1.Condition {
 	return workload.ConditionFalse(kind, s.access.Reason, workload.Redact(s.access.Message))
 }
 
-// readMirror reads whether the aggregated API has the objects of the control plane. Without a
+// readMirror reads whether the aggregated API has the objects of the control plane, and whether it is quarantined. Without a
 // CoderMirrorState, which exists a second after the control plane, no replica runs the aggregated API. The
 // CoderMirrorState may be that of an earlier control plane of the same name. A control plane that was
 // served stays served while Coder or the aggregated API does not respond.
@@ -182,7 +182,9 @@ func (r *Reconciler) readMirror(ctx context.Context, s *scope) error {
 	state := &metadatav1alpha1.CoderMirrorState{}
 	err := r.kit.Client.Get(ctx, client.ObjectKeyFromObject(s.cp), state)
 	uid := state.Spec.ControlPlaneUID
-	unread := !state.Spec.Seen || uid != "" && uid != s.cp.UID
+	other := uid != "" && uid != s.cp.UID
+	unread := !state.Spec.Seen || other
+	s.quarantined = err == nil && !other && state.Spec.State == "Quarantined"
 	if err == nil && unread && !meta.IsStatusConditionTrue(s.Previous.Conditions, coderv1alpha1.ConditionServed) {
 		s.unread = &state.Spec
 	}
