@@ -225,7 +225,7 @@ func statusesOf(objects []runtime.Object) (map[types.NamespacedName]syncstatus.S
 			controlPlane.Name = ""
 		}
 		p := syncstatus.Status{
-			ControlPlane: controlPlane, UID: state.Spec.ControlPlaneUID, NamePrefix: state.Spec.NamePrefix,
+			ControlPlane: controlPlane, UID: state.Spec.ControlPlaneUID, NamePrefix: state.Spec.NamePrefix, DeploymentID: state.Spec.DeploymentID,
 			State: syncstatus.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
 			Since: metav1.NewTime(state.Spec.Since.Time), Message: state.Spec.Message, Incomplete: int(state.Spec.Incomplete),
 		}
@@ -336,7 +336,8 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: stateName(p.ControlPlane)},
 		Spec: metadatav1alpha1.MirrorStateSpec{
 			ControlPlaneUID: p.UID, State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
-			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed, Incomplete: int32(min(p.Incomplete, math.MaxInt32)), //nolint:gosec // It is limited.
+			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed, DeploymentID: p.DeploymentID,
+			Incomplete: int32(min(p.Incomplete, math.MaxInt32)), //nolint:gosec // It is limited.
 		},
 	}
 	untyped, err := runtime.DefaultUnstructuredConverter.ToUnstructured(state)

@@ -46,6 +46,10 @@ type MirrorStateSpec struct {
 	// Message explains why the state is not Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// DeploymentID is the id of the Coder deployment that the objects were read from. While Coder has
+	// another one, its database was replaced, so no object counts as deleted.
+	// +optional
+	DeploymentID string `json:"deploymentID,omitempty"`
 	// NamePrefix is the prefix of the names of the control plane's objects.
 	// +optional
 	NamePrefix string `json:"namePrefix,omitempty"`

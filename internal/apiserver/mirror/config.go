@@ -150,7 +150,9 @@ type Adopter[Item any] interface {
 
 // Coder is the part of the Coder API that the mirror reads. It has no method that changes data.
 type Coder interface {
+	BuildInfo(ctx context.Context) (coderd.BuildInfo, error)
 	Me(ctx context.Context) (coderd.User, error)
+	May(ctx context.Context, wanted ...coderd.Permission) (bool, error)
 	Organizations(ctx context.Context) ([]coderd.Organization, error)
 	ActiveJobs(ctx context.Context, organization uuid.UUID) ([]coderd.Job, error)
 	NewestJobs(ctx context.Context, organization uuid.UUID, limit int) ([]coderd.Job, error)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,9 +35,27 @@ type live struct {
 	t                     *testing.T
 	board                 *syncstatus.Board
 	workspaces, templates *mirror.Log
+	users                 *mirror.Log
 	registry              *prometheus.Registry
 	mirror                *mirror.Mirror
 	client                *coderd.Client
+	// token is the token that the mirror uses. owner is the operator's.
+	token atomic.Value
+	owner string
+}
+
+// attempts returns whether the mirror has tried n more full reads of Coder.
+func (l *live) attempts(n int) func() bool {
+	l.ResetRequests()
+	return func() bool {
+		all := 0
+		for class, count := range l.Requests() {
+			if class == "GET /api/v2/workspaces" {
+				all += count
+			}
+		}
+		return all >= n
+	}
 }
 
 // build starts a build as a user does.
@@ -58,8 +77,11 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	l := &live{
 		Server: coderdtest.New(t, options...), t: t, board: &syncstatus.Board{}, registry: prometheus.NewRegistry(),
 	}
-	token := l.AddUser("operator", "owner")
-	client, err := coderd.New(coderd.Config{URL: l.URL, Token: token, Transport: &http.Transport{MaxIdleConnsPerHost: 4}})
+	l.owner = l.AddUser("operator", "owner")
+	l.token.Store(l.owner)
+	client, err := coderd.New(coderd.Config{
+		URL: l.URL, CurrentToken: func() string { return l.token.Load().(string) }, Transport: &http.Transport{MaxIdleConnsPerHost: 4},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +90,7 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	kept := recordstest.New(t)
 	l.workspaces = mirror.NewLog(kept, kept.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
 	l.templates = mirror.NewLog(kept, kept.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
+	l.users = mirror.NewLog(kept, kept.Users, func() records.Object { return &aggregationv1alpha1.CoderUser{} })
 	metrics, err := mirror.NewMetrics(l.registry)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -50,8 +51,10 @@ type plane struct {
 	// neverServed reports that no replica has ever served the objects. It holds until they are
 	// read.
 	neverServed bool
-	connection  *connections.Connection
-	health      *health
+	// deploymentID identifies the database that the objects were read from. It is empty if it is not known.
+	deploymentID string
+	connection   *connections.Connection
+	health       *health
 	// answered is the time of the last answer about active builds.
 	answered time.Time
 }
@@ -72,7 +75,7 @@ func newPlane(m *epoch, member connections.Member, known *syncstatus.Status) *pl
 	p.sync = newSyncer(p, known)
 	if known != nil {
 		p.health.resume(*known, now)
-		p.neverServed = known.NeverServed
+		p.neverServed, p.deploymentID = known.NeverServed, known.DeploymentID
 	} else {
 		p.neverServed = member.NeverServed && len(config.Records.List(p.name)) == 0
 	}
@@ -157,6 +160,35 @@ func (p *plane) outage() (since time.Time, message string, ok bool) {
 	return p.health.outage, p.health.published, ok
 }
 
+// sameDatabase returns nil if Coder has the database that the objects were read from. A backup of a database that was
+// restored has the id of the deployment, and another database does not.
+func (p *plane) sameDatabase(ctx context.Context, coder Coder, kind string) error {
+	info, err := ask(ctx, p, callUser, coder.BuildInfo, nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || p.deploymentID == "" || p.deploymentID == info.DeploymentID {
+		return err
+	}
+	return blind(kind, fmt.Sprintf("it has another database (its deployment id was %s and is %s)", p.deploymentID, info.DeploymentID),
+		"give it its database again; if it was replaced on purpose, set spec.operatorAccess.disabled to true until the objects of the old "+
+			"database are gone, and then to false")
+}
+
+// identify reads the deployment id of Coder if it is not known.
+func (p *plane) identify(ctx context.Context, coder Coder) error {
+	p.mu.Lock()
+	known := p.deploymentID != ""
+	p.mu.Unlock()
+	if known {
+		return nil
+	}
+	info, err := ask(ctx, p, callUser, coder.BuildInfo, nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deploymentID = info.DeploymentID
+	return err
+}
+
 // certain returns an error if another replica may mirror, so that this one must not change Coder.
 func (p *plane) certain(context.Context) error {
 	if !p.config.Held() {
@@ -175,8 +207,8 @@ func (p *plane) syncStatus() syncstatus.Status {
 	defer p.mu.Unlock()
 	return syncstatus.Status{
 		ControlPlane: p.name, UID: p.uid, NamePrefix: p.namePrefix, Unnamed: !p.named,
+		DeploymentID: p.deploymentID, Incomplete: incomplete,
 		State: p.health.state, Seen: p.health.seen, NeverServed: p.neverServed && !p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
-		Incomplete: incomplete,
 	}
 }
 

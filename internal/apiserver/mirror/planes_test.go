@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -33,6 +34,8 @@ func TestLostRights(t *testing.T) {
 	for name, lose := range map[string]func(*fakeCoder){
 		"nothing is shown": func(c *fakeCoder) { c.blind, c.roles = true, nil },
 		"nothing is shown, and the user seems to be an owner": func(c *fakeCoder) { c.blind = true },
+		"a part is hidden": func(c *fakeCoder) { c.hidePart(); c.roles = nil },
+		"a part is hidden by the scopes of the token": (*fakeCoder).hidePart,
 		"forbidden": func(c *fakeCoder) { c.fault = func(string) error { return forbidden } },
 		"one by one forbidden": func(c *fakeCoder) {
 			c.blind = true
@@ -50,6 +53,8 @@ func TestLostRights(t *testing.T) {
 			c.fill(30)
 			c.putTemplate("docker", "1")
 			c.putTemplate("vm", "1")
+			c.putUser("ada", "1")
+			c.putUser("bob", "1")
 			s.until(time.Minute, "Ready", s.ready(c))
 			w, tt := s.workspaces.Head(), s.templates.Head()
 			lose(c)
@@ -66,9 +71,86 @@ func TestLostRights(t *testing.T) {
 			if n := c.requests() - before; n > 600 {
 				t.Errorf("%d requests in ten minutes", n)
 			}
-			c.blind, c.fault, c.roles = false, nil, []string{"owner"}
+			c.blind, c.fault, c.roles, c.unseen = false, nil, []string{"owner"}, nil
 			s.until(2*time.Minute, "Ready", s.ready(c))
 			s.equal(c)
+		})
+	}
+}
+
+// hidePart hides some objects of each kind from the operator's account, as if they were in another organization.
+func (c *fakeCoder) hidePart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unseen = map[uuid.UUID]bool{}
+	hide := func(id uuid.UUID) { c.unseen[id] = id[15]%2 == 0 }
+	for id := range c.items {
+		hide(id)
+	}
+	for id := range c.templates {
+		hide(id)
+	}
+	for id := range c.users {
+		hide(id)
+	}
+}
+
+// TestDeletedWhileRightsAreLost checks that an object is removed if Coder itself reports that it deleted it, although
+// the account does not see everything, and that no other object is.
+func TestDeletedWhileRightsAreLost(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(30)
+	s.until(time.Minute, "Ready", s.ready(c))
+	head := s.workspaces.Head()
+	c.hidePart()
+	c.roles = nil
+	var seen uuid.UUID
+	for _, id := range c.ids() {
+		if !c.unseen[id] {
+			seen = id
+		}
+	}
+	c.drop(seen)
+	s.run(10 * time.Minute)
+	if gone := deletions(s.workspaces, head); len(gone) > 1 {
+		t.Errorf("deleted: %v", gone)
+	}
+	if entry, _ := s.records.Workspaces.Table.Find(c.name, uidOf(seen)); entry != nil {
+		t.Errorf("%s is still there", entry.Key)
+	}
+}
+
+// TestRestoredBackup checks that what a backup of the database does not contain is removed, however much that is. Coder
+// answers as if it never had these objects.
+func TestRestoredBackup(t *testing.T) {
+	for name, kept := range map[string]int{"nothing is left": 0, "some are left": 7} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, 1)
+			c := s.add("team", "prod")
+			c.fill(250)
+			c.putTemplate("docker", "1")
+			c.putUser("ada", "1")
+			s.until(time.Minute, "Ready", s.ready(c))
+			head := s.workspaces.Head()
+			for _, id := range c.ids()[kept:] {
+				delete(c.items, id)
+			}
+			clear(c.templates)
+			for id := range c.users {
+				c.unseen = map[uuid.UUID]bool{id: true}
+				delete(c.users, id)
+			}
+			s.run(50 * time.Second)
+			if gone := deletions(s.workspaces, head); len(gone) > 0 {
+				t.Errorf("%d are removed without a second look", len(gone))
+			}
+			s.run(5 * time.Minute)
+			s.equal(c)
+			s.wantUsers(0, map[string]string{})
+			if !s.ready(c)() {
+				t.Errorf("it is %+v", s.state(c))
+			}
 		})
 	}
 }
@@ -267,7 +349,7 @@ func TestDatabaseReplaced(t *testing.T) {
 	next.next = c.next
 	s.coders[c.name] = next
 	s.until(3*time.Minute, "Quarantined", func() bool { return s.state(next).State == syncstatus.Quarantined })
-	if got := s.state(next).Message; !strings.Contains(got, "if Coder's database was replaced, set spec.operatorAccess.disabled to true") {
+	if got := s.state(next).Message; !strings.Contains(got, "if it was replaced on purpose, set spec.operatorAccess.disabled to true") {
 		t.Errorf("the message is %q", got)
 	}
 	// This is what connections.Dynamic returns for spec.operatorAccess.disabled.

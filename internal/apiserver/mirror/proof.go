@@ -15,60 +15,52 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-const (
-	// probed is how many other objects the visibility probe requests.
-	probed = 20
-	// samples is how many missing objects are requested one by one before the visibility probe.
-	samples = 3
-)
+// errBlind reports that Coder may hide objects that it has, so its answer proves no deletion.
+var errBlind = errors.New("the objects keep their last known state")
 
-// errBlind reports that Coder hides objects that it has, so its answer proves no deletion.
-var errBlind = errors.New("Coder no longer returns objects that still exist, as if the operator's token had lost permissions; " +
-	"the objects keep their last known state; give the operator's user the role owner again; if Coder's database was replaced, " +
-	"set spec.operatorAccess.disabled to true until the objects of the old database are gone, and then to false")
-
-// blindError returns errBlind for a number of objects.
-func blindError(kind string, n int) error {
-	return fmt.Errorf("%d objects of kind %s are missing: %w", n, kind, errBlind)
+// blind returns an error that wraps errBlind. because says why the answer proves nothing, and advice what a user
+// must do.
+func blind(kind, because, advice string) error {
+	return fmt.Errorf("objects of kind %s are missing in the answers of Coder, but %s, so they may exist; %w; %s", kind, because, errBlind, advice)
 }
 
-// missing handles known objects that are absent from Coder's answer. returned is the number of
-// items in that answer. Objects whose deletion is proven are removed from the records.
-func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID, returned int) error {
-	ids = slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
-		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
-		if entry == nil {
-			f.queue.forget(id)
-			f.breaker.clear(id)
-		}
-		return entry == nil
-	})
-	seeing := returned > 0
+// missing handles known objects that are absent from Coder's answer. Objects whose deletion is proven are removed
+// from the records: if Coder knows that it deleted them (410 Gone), or if it does not find them although the operator's
+// account may see everything, before and after the request.
+func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) error {
 	var gone []deletion
-	for i, id := range ids {
-		if !seeing && i >= samples && !slices.ContainsFunc(gone, func(d deletion) bool { return d.proven }) {
-			if err := f.visible(ctx, coder, ids); err != nil {
-				f.markAll(ids)
-				return err
+	doubtful := false
+	err := func() error {
+		for _, id := range ids {
+			if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
+				f.queue.forget(id)
+				f.breaker.clear(id)
+				continue
 			}
-			seeing = true
+			d, err := f.readOne(ctx, connection, coder, id)
+			if err == nil && d != nil && !d.proven && !doubtful {
+				if err = f.seesAll(ctx, coder); err == nil {
+					doubtful = true
+					d, err = f.readOne(ctx, connection, coder, id)
+				}
+			}
+			if err != nil {
+				return refusal(err)
+			}
+			if d != nil {
+				gone = append(gone, *d)
+			}
 		}
-		d, err := f.readOne(ctx, connection, coder, id)
-		if err != nil {
-			f.markAll(ids)
-			return refusal(err)
+		if doubtful {
+			return f.seesAll(ctx, coder)
 		}
-		if d != nil {
-			gone = append(gone, *d)
-		}
+		return nil
+	}()
+	if err != nil {
+		f.markAll(ids)
+		gone = slices.DeleteFunc(gone, func(d deletion) bool { return !d.proven })
 	}
-	if !seeing && slices.ContainsFunc(gone, func(d deletion) bool { return !d.proven }) {
-		if err := f.visible(ctx, coder, ids); err != nil {
-			f.markAll(ids)
-			return err
-		}
-	}
-	return f.remove(ctx, gone)
+	return errors.Join(err, f.remove(ctx, gone))
 }
 
 // refusal wraps 401 Unauthorized and 403 Forbidden in errBlind.
@@ -84,7 +76,7 @@ type deletion struct {
 	id uuid.UUID
 	// began is the newest sequence number of the records before the request.
 	began uint64
-	// proven is true if missing permissions cannot cause the answer.
+	// proven is true if Coder knows that it deleted the object.
 	proven bool
 }
 
@@ -104,36 +96,28 @@ func (f *feed[Item]) readOne(ctx context.Context, connection connections.Connect
 	}
 }
 
-// visible is the visibility probe. It requests other objects of the records and returns errBlind if
-// Coder shows none of them. If the records have no other object, the operator's user must have the role
-// owner. Without ownerSeesAll that is not enough for more than one absent object: if they were
-// deleted, Coder would answer 410 Gone.
-func (f *feed[Item]) visible(ctx context.Context, coder Coder, absent []uuid.UUID) error {
-	lost := make(map[uuid.UUID]bool, len(absent))
-	for _, id := range absent {
-		lost[id] = true
-	}
-	var others []uuid.UUID
-	for _, entry := range f.Store.Table.Of(f.plane.name) {
-		if id := idOf(entry.Object); !lost[id] && len(others) < probed {
-			others = append(others, id)
-		}
-	}
-	if len(others) > 0 {
-		items, err := f.ask(ctx, coder, others)
-		if err == nil && len(items) == 0 {
-			return blindError(f.kind(), len(absent))
-		}
+// seesAll returns nil if Coder has the database that the objects were read from, and the operator's account may see all
+// objects of the kind: its user must have the role owner, and neither the scopes nor the allow list of its token may hide
+// objects.
+func (f *feed[Item]) seesAll(ctx context.Context, coder Coder) error {
+	if err := f.plane.sameDatabase(ctx, coder, f.kind()); err != nil {
 		return err
 	}
-	if !f.source.ownerSeesAll && len(absent) > 1 {
-		return blindError(f.kind(), len(absent))
-	}
 	user, err := ask(ctx, f.plane, callUser, coder.Me, nil)
-	if err == nil && !user.IsOwner() {
-		return blindError(f.kind(), len(absent))
+	switch {
+	case err != nil:
+		return refusal(err)
+	case !user.IsOwner():
+		return blind(f.kind(), fmt.Sprintf("the operator's user %q does not have the role owner", user.Username), "give it the role again")
 	}
-	return err
+	may, err := ask(ctx, f.plane, callUser, func(ctx context.Context) (bool, error) {
+		return coder.May(ctx, coderd.Permission{Resource: f.source.resource, Action: "read"})
+	}, nil)
+	if err == nil && !may {
+		return blind(f.kind(), fmt.Sprintf("the scopes or the allow list of the operator's token, a token of user %q, hide objects", user.Username),
+			"give the operator a token without them")
+	}
+	return refusal(err)
 }
 
 // remove removes objects from the records, unless the breaker holds their deletions back.

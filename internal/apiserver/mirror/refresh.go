@@ -77,7 +77,7 @@ func (f *feed[Item]) read(ctx context.Context, connection connections.Connection
 		f.markAll(ids)
 		return err
 	}
-	return f.missing(ctx, connection, coder, absent, len(items))
+	return f.missing(ctx, connection, coder, absent)
 }
 
 // absentFrom returns the ids that no item has.
@@ -134,5 +134,5 @@ func (f *feed[Item]) readList(ctx context.Context, connection connections.Connec
 	if err := f.apply(ctx, connection, items, began, hot); err != nil {
 		return err
 	}
-	return f.missing(ctx, connection, coder, absent, len(items))
+	return f.missing(ctx, connection, coder, absent)
 }

@@ -275,8 +275,10 @@ type fakeCoder struct {
 	fault  func(call string) error
 	during func(call string)
 	blind  bool
-	// hidden workspaces are in no list.
-	hidden map[uuid.UUID]bool
+	// hidden workspaces are in no list. The account may not see unseen objects.
+	hidden, unseen map[uuid.UUID]bool
+	// deploymentID identifies the database.
+	deploymentID string
 	// most is the number of workspaces with which a response is not too large. 0 means no limit.
 	most int
 	// calls counts requests by name.
@@ -308,6 +310,7 @@ func newFakeCoder(s *sim, name types.NamespacedName) *fakeCoder {
 		templates: map[uuid.UUID]coderd.Template{}, users: map[uuid.UUID]coderd.User{}, calls: map[string]int{}, roles: []string{"owner"},
 		organizations: []coderd.Organization{{ID: uuid.UUID{15: 1}, Name: "coder"}},
 		latency:       20 * time.Millisecond,
+		deploymentID:  uuid.NewString(),
 	}
 }
 
@@ -482,8 +485,28 @@ func (c *fakeCoder) requests() int {
 }
 
 func (c *fakeCoder) Me(context.Context) (u coderd.User, err error) {
-	err = c.call("me", 1, func() { u.Roles = c.roles })
+	err = c.call("me", 1, func() { u.Username, u.Roles = "operator", c.roles })
 	return u, err
+}
+
+func (c *fakeCoder) May(context.Context, ...coderd.Permission) (may bool, err error) {
+	err = c.call("may", 1, func() { may = !c.blind && !c.hidesPart() })
+	return may, err
+}
+
+// hidesPart reports whether an existing object is unseen.
+func (c *fakeCoder) hidesPart() bool {
+	for id := range c.items {
+		if c.unseen[id] {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *fakeCoder) BuildInfo(context.Context) (info coderd.BuildInfo, err error) {
+	err = c.call("build info", 1, func() { info.DeploymentID = c.deploymentID })
+	return info, err
 }
 
 func (c *fakeCoder) Organizations(context.Context) (all []coderd.Organization, err error) {
@@ -521,7 +544,7 @@ func (c *fakeCoder) visible() []*fakeWorkspace {
 	}
 	all := make([]*fakeWorkspace, 0, len(c.items))
 	for _, w := range c.items {
-		if !c.hidden[w.ID] {
+		if !c.hidden[w.ID] && !c.unseen[w.ID] {
 			all = append(all, w)
 		}
 	}
@@ -581,7 +604,7 @@ func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []co
 	}
 	err = c.call("ids", 1, func() {
 		for _, id := range ids {
-			if w := c.items[id]; w != nil && !c.blind && !c.hidden[id] {
+			if w := c.items[id]; w != nil && !c.blind && !c.hidden[id] && !c.unseen[id] {
 				all = append(all, w.Workspace)
 			}
 		}
@@ -593,7 +616,7 @@ func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Works
 	var answer error
 	err = c.call("one", 1, func() {
 		switch w := c.items[id]; {
-		case c.blind:
+		case c.blind, c.unseen[id]:
 			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
 		case w != nil:
 			out = w.Workspace
@@ -609,7 +632,7 @@ func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Works
 func (c *fakeCoder) Templates(context.Context) (all []coderd.Template, err error) {
 	err = c.call("templates", 2, func() {
 		for _, t := range c.templates {
-			if !c.blind && !c.hidden[t.ID] {
+			if !c.blind && !c.hidden[t.ID] && !c.unseen[t.ID] {
 				all = append(all, t)
 			}
 		}
@@ -621,7 +644,7 @@ func (c *fakeCoder) Template(_ context.Context, id uuid.UUID) (out coderd.Templa
 	var answer error
 	err = c.call("template", 1, func() {
 		t, ok := c.templates[id]
-		if out = t; !ok || c.blind {
+		if out = t; !ok || c.blind || c.unseen[id] {
 			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
 		}
 	})

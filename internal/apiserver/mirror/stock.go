@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
@@ -42,8 +41,8 @@ type source[Item any] struct {
 	busy func(controlPlane types.NamespacedName, item Item) bool
 	// removed is called after an item was deleted. It may be nil.
 	removed func(controlPlane types.NamespacedName, id uuid.UUID)
-	// ownerSeesAll is set if "not found" proves a deletion for the token of an owner.
-	ownerSeesAll bool
+	// resource is the resource of the permission in Coder to read the items.
+	resource string
 }
 
 func newWorkspaces(config *Config) *stock[coderd.Workspace] {
@@ -55,7 +54,8 @@ func newWorkspaces(config *Config) *stock[coderd.Workspace] {
 		busy: func(controlPlane types.NamespacedName, w coderd.Workspace) bool {
 			return busyWorkspace(w) || config.Unsettled(controlPlane, w)
 		},
-		removed: config.Gone,
+		removed:  config.Gone,
+		resource: "workspace",
 	}, config.Held}
 }
 
@@ -68,7 +68,7 @@ func newTemplates(config *Config) *stock[coderd.Template] {
 		list: func(ctx context.Context, p *plane, coder Coder) ([]coderd.Template, error) {
 			return ask(ctx, p, callTemplates, coder.Templates, nil)
 		},
-		ownerSeesAll: true,
+		resource: "template",
 	}, config.Held}
 }
 
@@ -77,30 +77,11 @@ func newUsers(config *Config) *stock[coderd.User] {
 		call: callUsers, batch: usersAtOnce,
 		id:   func(u coderd.User) uuid.UUID { return u.ID },
 		read: readUsers,
-		one:  readUser,
+		one:  Coder.UserByID,
 		list: listUsers,
-	}, config.Held}
-}
 
-// readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. It answers 404
-// Not Found for a user that its database does not contain, for example after it was restored from a
-// backup, and for one that the token may not see. An owner may see all users, so for an owner
-// readUser returns 410 instead.
-func readUser(coder Coder, ctx context.Context, id uuid.UUID) (coderd.User, error) {
-	user, err := coder.UserByID(ctx, id)
-	if !coderd.IsNotFound(err) || isGone(err) {
-		return user, err
-	}
-	me, meErr := coder.Me(ctx)
-	switch {
-	case meErr != nil:
-		return user, meErr
-	case me.IsOwner():
-		return user, &coderd.Error{
-			Op: fmt.Sprintf("reading user %s", id), StatusCode: http.StatusGone, Message: "Coder has no user with this id",
-		}
-	}
-	return user, fmt.Errorf("user %s keeps the last known state, because the operator's token may have no permission for the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
+		resource: coderd.ResourceUser,
+	}, config.Held}
 }
 
 // uidOf returns the id of an item in the records.
@@ -194,7 +175,8 @@ func busyWorkspaceObject(object records.Object) bool {
 }
 
 // isGone reports whether Coder answered 410 Gone: it knows the item and has deleted it. That proves
-// the deletion. Coder answers 404 Not Found also for an item that the token must not see.
+// the deletion. Coder answers 404 Not Found also for an item that the token must not see, and for one that its database does
+// not contain any more, for example after it was restored from a backup.
 func isGone(err error) bool {
 	var e *coderd.Error
 	return errors.As(err, &e) && e.StatusCode == 410

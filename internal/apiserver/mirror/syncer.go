@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,9 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	if _, err := ask(ctx, p, callCount, coder.WorkspaceCount, nil); err != nil {
 		return false, err
 	}
+	if err := p.identify(ctx, coder); err != nil {
+		return true, err
+	}
 	if err := p.jobs.pollAll(ctx, coder); err != nil {
 		return true, err
 	}
@@ -140,7 +144,7 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 // served without them.
 func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
 	err := s.plane.users.readList(ctx, connection, true)
-	if err == nil || ctx.Err() != nil || coderd.IsRateLimited(err) || coderd.IsUnreachable(err) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errBlind) || coderd.IsRateLimited(err) || coderd.IsUnreachable(err) {
 		return err
 	}
 	s.plane.note(ctx, "reading the users", err)

@@ -58,7 +58,7 @@ func (c *fakeCoder) changeUser(id uuid.UUID, change func(*coderd.User)) {
 func (c *fakeCoder) UserPage(_ context.Context, offset, limit int) (page coderd.UserPage, err error) {
 	err = c.call(callUsers, 1, func() {
 		for _, u := range c.users {
-			if !c.blind && !c.hidden[u.ID] {
+			if !c.blind && !c.hidden[u.ID] && !c.unseen[u.ID] {
 				page.Users = append(page.Users, u)
 			}
 		}
@@ -74,7 +74,7 @@ func (c *fakeCoder) UserByID(_ context.Context, id uuid.UUID) (out coderd.User, 
 	err = c.call("one user", 3, func() {
 		u, ok := c.users[id]
 		switch out = u; {
-		case c.blind, c.hidden[id]:
+		case c.blind, c.hidden[id], c.unseen[id]:
 			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
 		case !ok:
 			answer = &coderd.Error{Op: "reading", StatusCode: 410, Message: "gone"}

@@ -29,6 +29,8 @@ type Status struct {
 	ControlPlane types.NamespacedName `json:"controlPlane"`
 	// UID is the UID of the control plane. It is empty if it is not known, and for a static connection.
 	UID types.UID `json:"uid,omitempty"`
+	// DeploymentID is the id of the Coder deployment that its objects were read from.
+	DeploymentID string `json:"deploymentID,omitempty"`
 	// NamePrefix is the prefix of the names of its objects.
 	NamePrefix string `json:"namePrefix,omitempty"`
 	State      State  `json:"state"`

@@ -93,7 +93,7 @@ func (s *Server) pathAgent(r *request) (*workspace, Agent) {
 	id := r.id("agent")
 	for _, w := range s.index.workspaces {
 		for _, a := range w.agents {
-			if agentID(w.latest().ID, a.Name) == id && w.visibleTo(r.user) {
+			if agentID(w.latest().ID, a.Name) == id && r.user.seesWorkspace(w) {
 				return w, s.agentSDK(w.latest().ID, a)
 			}
 		}

@@ -151,7 +151,7 @@ func (s *Server) routes(open, closed route) {
 	closed("GET /api/v2/users/{user}/keys/{key}", s.getKey)
 	closed("DELETE /api/v2/users/{user}/keys/{key}", s.deleteKey)
 
-	closed("GET /api/v2/organizations", func(r *request) { r.write(http.StatusOK, s.organizations) })
+	closed("GET /api/v2/organizations", s.getOrganizations)
 	closed("GET /api/v2/organizations/{organization}", func(r *request) { r.write(http.StatusOK, s.pathOrganization(r)) })
 	closed("GET /api/v2/organizations/{organization}/members", s.getMembers)
 	closed("POST /api/v2/organizations/{organization}/members/{user}", s.postMember)

@@ -114,11 +114,19 @@ func (s *Server) templateNamed(orgID uuid.UUID, name string) *template {
 }
 
 func (s *Server) pathTemplate(r *request) *template {
-	return found(s.templateByID(r.id("template")))
+	return r.seen(s.templateByID(r.id("template")))
+}
+
+// seen returns the template, or refuses the request if the user may not see it.
+func (r *request) seen(t *template) *template {
+	if t == nil || !r.user.seesTemplate(t) {
+		notFound()
+	}
+	return t
 }
 
 func (s *Server) getTemplateByName(r *request) {
-	r.write(http.StatusOK, found(s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))).Template)
+	r.write(http.StatusOK, r.seen(s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))).Template)
 }
 
 func (s *Server) getTemplates(r *request) {
@@ -133,7 +141,7 @@ func (s *Server) getTemplates(r *request) {
 	}
 	out := []codersdk.Template{}
 	for _, t := range s.templates {
-		if !t.deleted && t.Deprecated == deprecated {
+		if !t.deleted && t.Deprecated == deprecated && r.user.seesTemplate(t) {
 			out = append(out, t.Template)
 		}
 	}

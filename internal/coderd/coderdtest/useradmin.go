@@ -83,6 +83,15 @@ func (s *Server) RenameUser(username, to string) {
 // RemoveUser is somebody deleting a user.
 func (s *Server) RemoveUser(username string) { s.changeUser(username, s.removeUser) }
 
+// ForgetUser removes a user from the database, so that it is not found any more. Coder itself only marks
+// it as deleted.
+func (s *Server) ForgetUser(username string) {
+	s.changeUser(username, func(u *user) {
+		s.removeUser(u)
+		delete(s.index.users, u.ID)
+	})
+}
+
 func (s *Server) renameUser(u *user, to string) {
 	delete(s.index.usernames, u.sortKey)
 	u.Username, u.sortKey = to, strings.ToLower(to)

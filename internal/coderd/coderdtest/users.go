@@ -99,8 +99,7 @@ func (s *Server) pathUser(r *request) *user {
 	if id, err := uuid.Parse(query); err == nil {
 		found = s.index.users[id]
 	}
-	// Only owners and user admins can see other users.
-	if found == nil || found != r.user && !r.user.has("owner") && !r.user.has("user-admin") {
+	if found == nil || !r.user.seesUser(found) {
 		if s.has(unknownUserNotFound) {
 			notFound()
 		}
@@ -139,7 +138,7 @@ func (s *Server) getUsers(r *request) {
 	slices.SortFunc(all, func(a, b *user) int { return strings.Compare(a.sortKey, b.sortKey) })
 	offset, limit := r.positive("offset"), r.positive("limit")
 	for _, u := range all {
-		if u != r.user && !r.user.has("owner") && !r.user.has("user-admin") ||
+		if !r.user.seesUser(u) ||
 			!strings.Contains(u.sortKey, q) && !strings.Contains(strings.ToLower(u.Email), q) {
 			continue
 		}

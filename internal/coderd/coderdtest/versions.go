@@ -56,7 +56,11 @@ func (s *Server) insertVersion(v *version) *version {
 }
 
 func (s *Server) pathVersion(r *request) *version {
-	return found(s.index.versions[r.id("version")])
+	v := found(s.index.versions[r.id("version")])
+	if t := s.index.templates[v.template]; t != nil && !r.user.seesTemplate(t) {
+		notFound()
+	}
+	return v
 }
 
 func (v *version) sdk() codersdk.TemplateVersion {

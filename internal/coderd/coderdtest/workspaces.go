@@ -36,7 +36,7 @@ func (s *Server) pathWorkspace(r *request) *workspace {
 
 // visible returns the workspace, or refuses the request if the user may not see it.
 func (r *request) visible(w *workspace) *workspace {
-	if w == nil || !w.visibleTo(r.user) {
+	if w == nil || !r.user.seesWorkspace(w) {
 		notFound()
 	}
 	return w
@@ -45,10 +45,6 @@ func (r *request) visible(w *workspace) *workspace {
 // build returns the build with an id, or nil.
 func (w *workspace) build(id uuid.UUID) *build {
 	return first(w.builds, func(b *build) bool { return b.ID == id })
-}
-
-func (w *workspace) visibleTo(u *user) bool {
-	return w.owner == u || u.has("owner") || u.has("template-admin")
 }
 
 func (s *Server) getWorkspace(r *request) {
@@ -60,7 +56,7 @@ func (s *Server) getWorkspace(r *request) {
 }
 
 func (s *Server) getWorkspaceByName(r *request) {
-	r.write(http.StatusOK, s.workspaceSDK(found(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))))
+	r.write(http.StatusOK, s.workspaceSDK(r.visible(s.workspaceNamed(s.pathUser(r), r.PathValue("name")))))
 }
 
 // getWorkspaces returns a page in Coder's order.
@@ -95,10 +91,10 @@ func (s *Server) searched(r *request) []*workspace {
 		}
 		slices.SortFunc(all, compareWorkspaces)
 	}
-	if r.user.has("owner") || r.user.has("template-admin") {
+	if r.user.seesAll(codersdk.ResourceWorkspace) {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.visibleTo(r.user) })
+	return slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !r.user.seesWorkspace(w) })
 }
 
 // matches reports whether a workspace matches all terms.
