@@ -42,8 +42,8 @@ const (
 	// runs has a problem or is gone. Pods are found by the label com.coder.workspace.id.
 	ConditionPodsHealthy = "PodsHealthy"
 	// ConditionSynced is true while the spec is applied to Coder and Coder answers. It is false
-	// while a change is pending, and while Coder does not answer: the object then has its last seen
-	// state.
+	// while a change is pending, and while Coder does not answer or the object cannot be read: the object
+	// then has its last seen state.
 	ConditionSynced = "Synced"
 	// ConditionOutdated is true when the template of a workspace has a newer
 	// active version.
@@ -152,9 +152,12 @@ const (
 	ReasonChangeWaits = "ChangeWaits"
 	// ReasonChangeRefused means that Coder rejects the spec. The message has the error.
 	ReasonChangeRefused = "ChangeRefused"
-	// ReasonCoderUnreachable means that Coder does not answer, so the object has its last seen
-	// state.
+	// ReasonCoderUnreachable means that Coder does not answer, or that the operator's account does not see all
+	// objects any more, so the object has its last seen state.
 	ReasonCoderUnreachable = "CoderUnreachable"
+	// ReasonReadFailed means that the operator could not read this object in Coder, convert it or store its metadata
+	// for a minute, so the object has its last seen state.
+	ReasonReadFailed = "ReadFailed"
 	// ReasonOutdated means that the template has a newer active version.
 	ReasonOutdated = "Outdated"
 	// ReasonUpToDate means that the workspace uses the active version of its template.

@@ -139,6 +139,9 @@ type Kind[Item any] interface {
 	// Unreachable returns a copy of the object whose condition Synced reports that Coder is not
 	// available since a time. It returns nil if the object shows that already.
 	Unreachable(previous records.Object, since time.Time, message string) records.Object
+	// Unreadable returns a copy of the object whose condition Synced reports that this object cannot be read or
+	// converted since a time. It returns nil if the object shows that already.
+	Unreadable(previous records.Object, since time.Time, message string) records.Object
 }
 
 // Adopter is implemented by a Kind if a name in Coder does not identify an item: another item may

@@ -33,6 +33,7 @@ type feed[Item any] struct {
 	queue   *queue
 	breaker *breaker
 	settle  *settler[Item]
+	unread  unread
 }
 
 func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
@@ -40,6 +41,7 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 		stock: s, plane: p,
 		queue:   newQueue(&p.config.Timing),
 		breaker: newBreaker(p.config.Timing.ConfirmAfter),
+		unread:  unread{since: map[uuid.UUID]time.Time{}},
 	}
 	f.settle = newSettler(f)
 	return f
@@ -124,6 +126,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		if err := f.compose(ctx, connection, s); err != nil {
 			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
 			f.queue.rebuild(s.id, f.plane.config.Clock.Now())
+			f.unreadable(ctx, s.id, err)
 			continue
 		}
 		f.queue.built(s.id)
@@ -139,6 +142,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	}
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
+		f.unread.forget(s.id)
 		f.queue.setBusy(s.id, f.source.busy != nil && f.source.busy(f.plane.name, s.item), now)
 		// A failed operation is not retried before its time, no matter how often the item is read.
 		if hot || asks(s.record) && !f.queue.failing(s.id) {

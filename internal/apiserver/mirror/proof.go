@@ -28,45 +28,55 @@ func blind(kind, because, advice string) error {
 // from the records: if Coder knows that it deleted them (410 Gone), or if it does not find them although the operator's
 // account may see everything, before and after the request.
 func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) error {
-	var gone []deletion
-	doubtful := false
-	err := func() error {
-		for _, id := range ids {
-			if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
-				f.queue.forget(id)
-				f.breaker.clear(id)
-				continue
-			}
-			d, err := f.readOne(ctx, connection, coder, id)
-			if err == nil && d != nil && !d.proven && !doubtful {
-				if err = f.seesAll(ctx, coder); err == nil {
-					doubtful = true
-					d, err = f.readOne(ctx, connection, coder, id)
-				}
-			}
-			if err != nil {
-				return refusal(err)
-			}
-			if d != nil {
-				gone = append(gone, *d)
-			}
-		}
-		if doubtful {
-			return f.seesAll(ctx, coder)
-		}
-		return nil
-	}()
+	gone, err := f.prove(ctx, connection, coder, ids)
 	if err != nil {
-		f.markAll(ids)
+		f.markAll(ctx, ids, err)
 		gone = slices.DeleteFunc(gone, func(d deletion) bool { return !d.proven })
 	}
 	return errors.Join(err, f.remove(ctx, gone))
 }
 
+// prove requests objects one by one, and returns those that are absent. After an error, only those with proven are gone
+// for certain.
+func (f *feed[Item]) prove(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) (gone []deletion, err error) {
+	// checked is true if the account could see everything before the requests from then on.
+	checked := false
+	for _, id := range ids {
+		if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
+			f.forget(id)
+			continue
+		}
+		d, err := f.readOne(ctx, connection, coder, id)
+		if err == nil && d != nil && !d.proven && !checked {
+			if err = f.seesAll(ctx, coder); err == nil {
+				checked = true
+				d, err = f.readOne(ctx, connection, coder, id)
+			}
+		}
+		if err != nil {
+			return gone, refusal(err)
+		}
+		if d != nil {
+			gone = append(gone, *d)
+		}
+	}
+	if checked {
+		err = refusal(f.seesAll(ctx, coder))
+	}
+	return gone, err
+}
+
+// forget drops the state of an object that is gone.
+func (f *feed[Item]) forget(id uuid.UUID) {
+	f.queue.forget(id)
+	f.breaker.clear(id)
+	f.unread.forget(id)
+}
+
 // refusal wraps 401 Unauthorized and 403 Forbidden in errBlind.
 func refusal(err error) error {
 	if coderd.IsForbidden(err) || coderd.IsUnauthorized(err) {
-		return fmt.Errorf("%w: %w", errBlind, err)
+		return fmt.Errorf("%w; %w", err, errBlind)
 	}
 	return err
 }
@@ -106,7 +116,7 @@ func (f *feed[Item]) seesAll(ctx context.Context, coder Coder) error {
 	user, err := ask(ctx, f.plane, callUser, coder.Me, nil)
 	switch {
 	case err != nil:
-		return refusal(err)
+		return err
 	case !user.IsOwner():
 		return blind(f.kind(), fmt.Sprintf("the operator's user %q does not have the role owner", user.Username), "give it the role again")
 	}
@@ -117,7 +127,7 @@ func (f *feed[Item]) seesAll(ctx context.Context, coder Coder) error {
 		return blind(f.kind(), fmt.Sprintf("the scopes or the allow list of the operator's token, a token of user %q, hide objects", user.Username),
 			"give the operator a token without them")
 	}
-	return refusal(err)
+	return err
 }
 
 // remove removes objects from the records, unless the breaker holds their deletions back.
@@ -180,16 +190,22 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 		return err
 	}
 	f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Inc()
-	f.queue.forget(d.id)
-	f.breaker.clear(d.id)
+	f.forget(d.id)
 	if f.source.removed != nil {
 		f.source.removed(f.plane.name, d.id)
 	}
 	return nil
 }
 
-func (f *feed[Item]) markAll(ids []uuid.UUID) {
+// markAll schedules another read of objects. cause is the error if it is not known whether they changed, or nil.
+func (f *feed[Item]) markAll(ctx context.Context, ids []uuid.UUID, cause error) {
+	now := f.plane.config.Clock.Now()
 	for _, id := range ids {
-		f.mark(id, f.plane.config.Timing.Busy)
+		if cause == nil {
+			f.mark(id, f.plane.config.Timing.Busy)
+			continue
+		}
+		f.queue.rebuild(id, now)
+		f.unreadable(ctx, id, cause)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
@@ -681,6 +682,67 @@ func TestSettleOfAPausedHolder(t *testing.T) {
 			if claim := s.recordOf(id).Claim; claim != "" {
 				t.Errorf("the record has the claim %q", claim)
 			}
+		})
+	}
+}
+
+// TestAnObjectThatCannotBeRead checks that the condition of an object says so after a minute if the object cannot be
+// built, if Coder fails to return it, or if its metadata cannot be stored; that all others stay Synced; and that it
+// recovers.
+func TestAnObjectThatCannotBeRead(t *testing.T) {
+	broken := errors.New("its parameters cannot be decoded")
+	for name, c := range map[string]func(s *sim, c *fakeCoder, kind *workspaceKind, id uuid.UUID) (repair func()){
+		"it cannot be built": func(_ *sim, _ *fakeCoder, kind *workspaceKind, id uuid.UUID) func() {
+			kind.build = func(w coderd.Workspace) error {
+				if w.ID == id {
+					return broken
+				}
+				return nil
+			}
+			return func() { kind.build = nil }
+		},
+		"Coder cannot return it": func(_ *sim, c *fakeCoder, _ *workspaceKind, id uuid.UUID) func() {
+			// It is missing in lists, and requests for it fail.
+			c.hidden = map[uuid.UUID]bool{id: true}
+			c.fault = func(call string) error {
+				if call == "one" {
+					return &coderd.Error{Op: "reading", StatusCode: 500, Message: broken.Error()}
+				}
+				return nil
+			}
+			return func() { c.hidden, c.fault = nil, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, 1)
+			coder := s.add("team", "prod")
+			coder.fill(300)
+			s.until(time.Minute, "Ready", s.ready(coder))
+			id := coder.ids()[7]
+			head := s.workspaces.Head()
+			repair := c(s, coder, s.mirror.config.Workspaces.Kind.(*workspaceKind), id)
+			synced := func() string {
+				entry, _ := s.records.Workspaces.Table.Find(coder.name, uidOf(id))
+				condition := entry.Object.(*aggregationv1alpha1.CoderWorkspace).Status.Conditions[0]
+				return string(condition.Status) + " " + condition.Message
+			}
+			s.run(50 * time.Second)
+			if got := synced(); got != "True " {
+				t.Errorf("before a minute, Synced is %s", got)
+			}
+			s.until(70*time.Second, "the condition", func() bool {
+				return strings.HasPrefix(synced(), "False cannot be read: ") && strings.Contains(synced(), broken.Error())
+			})
+			s.run(10 * time.Minute)
+			if events := s.workspaces.Since(head); len(events) != 1 {
+				t.Errorf("%d events, want one", len(events))
+			}
+			if !s.ready(coder)() {
+				t.Errorf("the control plane is %+v", s.state(coder))
+			}
+			repair()
+			s.until(5*time.Minute, "it is up to date", func() bool { return synced() == "True " })
+			s.equal(coder)
 		})
 	}
 }

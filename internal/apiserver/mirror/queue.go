@@ -224,6 +224,7 @@ func (b *batch[Item]) lock(ctx context.Context, connection connections.Connectio
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Could not store the metadata of an object", "kind", b.feed.kind(), "id", s.id)
 		b.unlockFrom(first)
+		b.feed.unreadable(ctx, s.id, err)
 	}
 	return err
 }

@@ -69,12 +69,12 @@ func (f *feed[Item]) read(ctx context.Context, connection connections.Connection
 	began := f.moment()
 	items, err := f.ask(ctx, coder, ids)
 	if err != nil {
-		f.markAll(ids)
+		f.markAll(ctx, ids, err)
 		return err
 	}
 	absent := absentFrom(ids, items, f.source.id)
 	if err := f.apply(ctx, connection, items, began, hot); err != nil {
-		f.markAll(ids)
+		f.markAll(ctx, ids, nil)
 		return err
 	}
 	return f.missing(ctx, connection, coder, absent)

@@ -496,8 +496,10 @@ func (c *fakeCoder) May(context.Context, ...coderd.Permission) (may bool, err er
 
 // hidesPart reports whether an existing object is unseen.
 func (c *fakeCoder) hidesPart() bool {
-	for id := range c.items {
-		if c.unseen[id] {
+	for id, unseen := range c.unseen {
+		_, isTemplate := c.templates[id]
+		_, isUser := c.users[id]
+		if unseen && (c.items[id] != nil || isTemplate || isUser) {
 			return true
 		}
 	}
@@ -713,6 +715,10 @@ func (k *workspaceKind) Settle(ctx context.Context, _ connections.Connection, w 
 	return false, nil
 }
 
+func (*workspaceKind) Unreadable(o records.Object, since time.Time, message string) records.Object {
+	return (*workspaceKind)(nil).Unreachable(o, since, "cannot be read: "+message)
+}
+
 func (*workspaceKind) Unreachable(o records.Object, since time.Time, message string) records.Object {
 	w := o.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
 	want := metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Message: message, LastTransitionTime: metav1.Time{Time: since}}
@@ -738,5 +744,7 @@ func (templateKind) Object(_ context.Context, c connections.Connection, t coderd
 func (templateKind) Settle(context.Context, connections.Connection, coderd.Template, *metadata.Record) (bool, error) {
 	return false, nil
 }
+
+func (templateKind) Unreadable(records.Object, time.Time, string) records.Object { return nil }
 
 func (templateKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }

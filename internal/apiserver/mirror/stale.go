@@ -68,7 +68,7 @@ func (f *feed[Item]) desyncSome(ctx context.Context, entries []*records.Entry) (
 			continue
 		}
 		defer unlock()
-		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
+		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object, Natural: entry.Natural})
 	}
 	unwritten, err := f.propose(ctx, proposals...)
 	for _, reason := range unwritten {

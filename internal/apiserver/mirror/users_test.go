@@ -37,6 +37,8 @@ func (userKind) Settle(context.Context, connections.Connection, coderd.User, *me
 	return false, nil
 }
 
+func (userKind) Unreadable(records.Object, time.Time, string) records.Object { return nil }
+
 func (userKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }
 
 func (c *fakeCoder) putUser(name, fullName string) uuid.UUID {
@@ -132,7 +134,8 @@ func TestUsersMissingFromABackup(t *testing.T) {
 	s.wantUsers(5*time.Minute, map[string]string{"ada": "1", "bob": "1", "eve": "1"})
 	c.roles = []string{"owner"}
 	c.putUser("ada", "2")
-	s.wantUsers(2*time.Minute, map[string]string{"ada": "2", "eve": "1"})
+	// Coder is read again after at most a minute, and several deletions at once are confirmed after another one.
+	s.wantUsers(4*time.Minute, map[string]string{"ada": "2", "eve": "1"})
 	c.calls = map[string]int{}
 	s.run(10 * time.Minute)
 	if n := c.calls["one user"]; n > 0 {

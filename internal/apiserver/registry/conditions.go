@@ -54,11 +54,11 @@ func AppendCondition(all, before []metav1.Condition, kind string, v Verdict, obs
 	return append(all, c)
 }
 
-// UnreachableCondition returns the condition Synced if it reports that Coder is not available, or
-// nil.
+// UnreachableCondition returns the condition Synced if it reports that the object has its last known state, because
+// Coder is not available or the object cannot be read, or nil.
 func UnreachableCondition(conditions []metav1.Condition) *metav1.Condition {
 	c := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionSynced)
-	if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
+	if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable && c.Reason != aggregationv1alpha1.ReasonReadFailed {
 		return nil
 	}
 	return c
@@ -74,13 +74,25 @@ func (b *Base[T]) Observe(obj T) {
 
 // Unreachable implements mirror.Kind.
 func (b *Base[T]) Unreachable(previous records.Object, since time.Time, message string) records.Object {
+	return b.lastKnown(previous, since, False(aggregationv1alpha1.ReasonCoderUnreachable, "Coder is not available, so this is the last known state: "+message))
+}
+
+// Unreadable implements mirror.Kind.
+func (b *Base[T]) Unreadable(previous records.Object, since time.Time, message string) records.Object {
+	return b.lastKnown(previous, since, False(aggregationv1alpha1.ReasonReadFailed, "the operator cannot read this object, so this is the last known state: "+message))
+}
+
+// lastKnown returns a copy of the object with the condition Synced, or nil if that has the reason already.
+func (b *Base[T]) lastKnown(previous records.Object, since time.Time, v Verdict) records.Object {
 	obj, ok := previous.(T)
 	var none T
-	if !ok || obj == none || UnreachableCondition(*b.Conditions(obj)) != nil {
+	if !ok || obj == none {
 		return nil
 	}
-	c := False(aggregationv1alpha1.ReasonCoderUnreachable, "Coder is not available, so this is the last known state: "+message).
-		Condition(aggregationv1alpha1.ConditionSynced)
+	if shown := UnreachableCondition(*b.Conditions(obj)); shown != nil && shown.Reason == v.Reason {
+		return nil
+	}
+	c := v.Condition(aggregationv1alpha1.ConditionSynced)
 	// The spec of the object has not changed since its conditions were set.
 	if before := meta.FindStatusCondition(*b.Conditions(obj), aggregationv1alpha1.ConditionSynced); before != nil {
 		c.ObservedGeneration = before.ObservedGeneration

@@ -61,10 +61,15 @@ func missingControlPlane(f *workspaceFacts) []conclusion {
 	}, inNamespace("list_control_planes", f.object.Namespace))
 }
 
-// silentCoder reports that Coder does not respond, so that the workspace's state is stale.
+// silentCoder reports that Coder does not respond or the workspace cannot be read, so that the workspace's state is stale.
 func silentCoder(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionSynced)
-	if c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
+	switch c.Reason {
+	case aggregationv1alpha1.ReasonCoderUnreachable:
+	case aggregationv1alpha1.ReasonReadFailed:
+		return one(f.finding(severityError, c, "the operator cannot read the workspace, so it is in its last known state",
+			"remove the cause that the message names; the operator tries again by itself"))
+	default:
 		return nil
 	}
 	all := one(f.finding(severityError, c, "Coder is not available, so the workspace is in its last known state",

@@ -1,0 +1,70 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// unread holds the known objects that could not be read, built or stored the last time, each with the time since
+// which it has failed.
+type unread struct {
+	mu    sync.Mutex
+	since map[uuid.UUID]time.Time
+}
+
+// failed records a failure. It returns the time of the first one since the last success.
+func (u *unread) failed(id uuid.UUID, now time.Time) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.since[id]; !ok {
+		u.since[id] = now
+	}
+	return u.since[id]
+}
+
+// forget removes an object that was brought up to date, or that is gone.
+func (u *unread) forget(id uuid.UUID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.since, id)
+}
+
+// unreadable records that an object could not be read, built or stored. If that lasts twice as long as Coder may be
+// unreachable, it sets the condition Synced of the object to False. The condition becomes True again when the object is
+// brought up to date. It does nothing if the cause concerns the whole control plane.
+func (f *feed[Item]) unreadable(ctx context.Context, id uuid.UUID, cause error) {
+	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
+	if entry == nil || ctx.Err() != nil || coderd.IsRateLimited(cause) ||
+		errors.Is(cause, errBlind) || errors.Is(cause, errNotHeld) || errors.Is(cause, errReleased) {
+		return
+	}
+	now := f.plane.config.Clock.Now()
+	since := f.unread.failed(id, now)
+	if now.Sub(since) < 2*f.plane.config.Timing.StaleAfter {
+		return
+	}
+	object := f.Kind.Unreadable(entry.Object, since, cause.Error())
+	if object == nil {
+		return
+	}
+	unlock, ok := f.Store.TryLock(entry.Key)
+	if !ok {
+		return
+	}
+	defer unlock()
+	conflicts, err := f.propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object, Natural: entry.Natural})
+	switch {
+	case err != nil:
+		log.FromContext(ctx).Info("Could not report in the condition Synced that an object is out of date", "kind", f.kind(), "id", id, "error", err.Error())
+	case len(conflicts) == 0:
+		f.plane.config.Metrics.commits.WithLabelValues(f.kind()).Inc()
+	}
+}
