@@ -121,3 +121,40 @@ func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// permissions is the part of a Client that SeesAll uses.
+type permissions interface {
+	Me(ctx context.Context) (User, error)
+	May(ctx context.Context, wanted ...Permission) (bool, error)
+}
+
+// SeesAll returns nil if the token may read all objects of a resource: its user must have the role owner, and neither the
+// scopes nor the allow list of the token may hide objects. Otherwise IsForbidden is true for the error, and 404 Not Found
+// does not mean that an object does not exist.
+func SeesAll(ctx context.Context, c permissions, resource string) error {
+	refused := &Error{Op: "checking that Coder hides no " + resource, StatusCode: http.StatusForbidden}
+	user, err := c.Me(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !user.IsOwner():
+		refused.Message = fmt.Sprintf("the operator's user %q does not have the role owner; give it the role", user.Username)
+		return refused
+	}
+	may, err := c.May(ctx, Permission{Resource: resource, Action: "read"})
+	if err == nil && !may {
+		refused.Message = fmt.Sprintf("the scopes or the allow list of the operator's token, a token of user %q, hide objects; "+
+			"give the operator a token without them", user.Username)
+		return refused
+	}
+	return err
+}
+
+// Absent returns nil if notFound, the error of a request for an object, proves that the object does not exist: Coder knows that it
+// was deleted (410 Gone), or the Client's own token may read all objects of the resource.
+func (c *Client) Absent(ctx context.Context, resource string, notFound error) error {
+	if IsGone(notFound) {
+		return nil
+	}
+	return SeesAll(Apart(ctx), c, resource)
+}

@@ -82,6 +82,11 @@ func hasStatus(err error, wanted ...int) bool {
 // IsNotFound reports whether the object does not exist in Coder, or is deleted.
 func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound, http.StatusGone) }
 
+// IsGone reports whether Coder answered 410 Gone: it knows the object and has deleted it. That proves the deletion. Coder answers
+// 404 Not Found also for an object that the token must not see, and for one that its database does not contain any more, for
+// example after it was restored from a backup.
+func IsGone(err error) bool { return hasStatus(err, http.StatusGone) }
+
 // IsUnauthorized reports whether Coder refuses the token, the password or the key.
 func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
 

@@ -160,8 +160,8 @@ func (p *plane) outage() (since time.Time, message string, ok bool) {
 	return p.health.outage, p.health.published, ok
 }
 
-// sameDatabase returns nil if Coder has the database that the objects were read from. A backup of a database that was
-// restored has the id of the deployment, and another database does not.
+// sameDatabase returns an error that wraps errBlind unless Coder has the database that the objects were read from. A backup of a
+// database that was restored has the id of the deployment, and another database does not.
 func (p *plane) sameDatabase(ctx context.Context, coder Coder, kind string) error {
 	info, err := ask(ctx, p, callUser, coder.BuildInfo, nil)
 	p.mu.Lock()
@@ -169,9 +169,9 @@ func (p *plane) sameDatabase(ctx context.Context, coder Coder, kind string) erro
 	if err != nil || p.deploymentID == "" || p.deploymentID == info.DeploymentID {
 		return err
 	}
-	return blind(kind, fmt.Sprintf("it has another database (its deployment id was %s and is %s)", p.deploymentID, info.DeploymentID),
-		"give it its database again; if it was replaced on purpose, set spec.operatorAccess.disabled to true until the objects of the old "+
-			"database are gone, and then to false")
+	return blind(kind, fmt.Errorf("it has another database (its deployment id was %s and is %s); give it its database again; if it was "+
+		"replaced on purpose, set spec.operatorAccess.disabled to true until the objects of the old database are gone, and then to false",
+		p.deploymentID, info.DeploymentID))
 }
 
 // identify reads the deployment id of Coder if it is not known.

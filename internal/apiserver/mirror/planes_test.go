@@ -122,6 +122,27 @@ func TestDeletedWhileRightsAreLost(t *testing.T) {
 	s.equal(c)
 }
 
+// TestOneObjectThatFailsDelaysNoOther checks that deleted objects are removed, and that an outage ends, although Coder fails to
+// return another object that is missing in its lists.
+func TestOneObjectThatFailsDelaysNoOther(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(30)
+	s.until(time.Minute, "Ready", s.ready(c))
+	ids := c.ids()
+	c.broken, c.hidden = ids[0], map[uuid.UUID]bool{ids[0]: true}
+	c.drop(ids[1])
+	delete(c.items, ids[2])
+	s.run(3 * time.Minute)
+	c.fault = func(string) error { return &coderd.Error{Op: "asking", Message: "no answer"} }
+	s.until(time.Minute, "Stale", func() bool { return !s.ready(c)() })
+	c.fault = nil
+	s.until(2*time.Minute, "Ready again", s.ready(c))
+	c.broken, c.hidden = uuid.Nil, nil
+	s.run(6 * time.Minute)
+	s.equal(c)
+}
+
 // TestRestoredBackup checks that what a backup of the database does not contain is removed, however much that is. Coder
 // answers as if it never had these objects.
 func TestRestoredBackup(t *testing.T) {

@@ -18,30 +18,39 @@ import (
 // errBlind reports that Coder may hide objects that it has, so its answer proves no deletion.
 var errBlind = errors.New("the objects keep their last known state")
 
-// blind returns an error that wraps errBlind. because says why the answer proves nothing, and advice what a user
-// must do.
-func blind(kind, because, advice string) error {
-	return fmt.Errorf("objects of kind %s are missing in the answers of Coder, but %s, so they may exist; %w; %s", kind, because, errBlind, advice)
+// blind returns an error that wraps errBlind.
+func blind(kind string, because error) error {
+	return fmt.Errorf("objects of kind %s are missing in the answers of Coder, but may exist: %w; %w", kind, because, errBlind)
 }
 
 // missing handles known objects that are absent from Coder's answer. Objects whose deletion is proven are removed
 // from the records: if Coder knows that it deleted them (410 Gone), or if it does not find them although the operator's
 // account may see everything, before and after the request.
 func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) error {
-	gone, err := f.prove(ctx, connection, coder, ids)
-	if err != nil {
-		f.markAll(ctx, ids, err)
-		gone = slices.DeleteFunc(gone, func(d deletion) bool { return !d.proven })
+	gone, err := f.absent(ctx, connection, coder, ids)
+	if slices.ContainsFunc(gone, func(d deletion) bool { return !d.proven }) {
+		if failed := f.seesAll(ctx, coder); failed != nil {
+			err = failed
+			gone = slices.DeleteFunc(gone, func(d deletion) bool {
+				if !d.proven {
+					f.mark(d.id, f.plane.config.Timing.Busy)
+				}
+				return !d.proven
+			})
+		}
 	}
 	return errors.Join(err, f.remove(ctx, gone))
 }
 
-// prove requests objects one by one, and returns those that are absent. After an error, only those with proven are gone
-// for certain.
-func (f *feed[Item]) prove(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) (gone []deletion, err error) {
-	// checked is true if the account could see everything before the requests from then on.
-	checked := false
-	for _, id := range ids {
+// maxFailures is the number of objects that cannot be read after which the others are read later, because Coder may be down.
+const maxFailures = 3
+
+// absent requests objects one by one, and returns those that Coder does not have, or did not show although the account could
+// see everything before the request.
+func (f *feed[Item]) absent(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID) ([]deletion, error) {
+	var gone []deletion
+	checked, failures := false, 0
+	for i, id := range ids {
 		if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
 			f.forget(id)
 			continue
@@ -53,17 +62,19 @@ func (f *feed[Item]) prove(ctx context.Context, connection connections.Connectio
 				d, err = f.readOne(ctx, connection, coder, id)
 			}
 		}
-		if err != nil {
-			return gone, refusal(err)
-		}
-		if d != nil {
+		switch {
+		case err != nil:
+			f.markAll(ctx, ids[i:i+1], err)
+			if failures++; failures == maxFailures || !coderd.IsUnreachable(err) {
+				f.markAll(ctx, ids[i+1:], nil)
+				return gone, err
+			}
+			log.FromContext(ctx).Info("Could not read an object; trying again", "kind", f.kind(), "id", id, "error", err.Error())
+		case d != nil:
 			gone = append(gone, *d)
 		}
 	}
-	if checked {
-		err = refusal(f.seesAll(ctx, coder))
-	}
-	return gone, err
+	return gone, nil
 }
 
 // forget drops the state of an object that is gone.
@@ -74,9 +85,9 @@ func (f *feed[Item]) forget(id uuid.UUID) {
 }
 
 // refusal wraps 401 Unauthorized and 403 Forbidden in errBlind.
-func refusal(err error) error {
+func (f *feed[Item]) refusal(err error) error {
 	if coderd.IsForbidden(err) || coderd.IsUnauthorized(err) {
-		return fmt.Errorf("%w; %w", err, errBlind)
+		return blind(f.kind(), err)
 	}
 	return err
 }
@@ -100,34 +111,22 @@ func (f *feed[Item]) readOne(ctx context.Context, connection connections.Connect
 	case err == nil:
 		return nil, f.apply(ctx, connection, []Item{item}, began, true)
 	case coderd.IsNotFound(err):
-		return &deletion{id: id, began: began.head, proven: isGone(err)}, nil
+		return &deletion{id: id, began: began.head, proven: coderd.IsGone(err)}, nil
 	default:
-		return nil, err
+		return nil, f.refusal(err)
 	}
 }
 
 // seesAll returns nil if Coder has the database that the objects were read from, and the operator's account may see all
-// objects of the kind: its user must have the role owner, and neither the scopes nor the allow list of its token may hide
-// objects.
+// objects of the kind.
 func (f *feed[Item]) seesAll(ctx context.Context, coder Coder) error {
 	if err := f.plane.sameDatabase(ctx, coder, f.kind()); err != nil {
-		return err
+		return f.refusal(err)
 	}
-	user, err := ask(ctx, f.plane, callUser, coder.Me, nil)
-	switch {
-	case err != nil:
-		return err
-	case !user.IsOwner():
-		return blind(f.kind(), fmt.Sprintf("the operator's user %q does not have the role owner", user.Username), "give it the role again")
-	}
-	may, err := ask(ctx, f.plane, callUser, func(ctx context.Context) (bool, error) {
-		return coder.May(ctx, coderd.Permission{Resource: f.source.resource, Action: "read"})
-	}, nil)
-	if err == nil && !may {
-		return blind(f.kind(), fmt.Sprintf("the scopes or the allow list of the operator's token, a token of user %q, hide objects", user.Username),
-			"give the operator a token without them")
-	}
-	return err
+	_, err := ask(ctx, f.plane, callUser, func(ctx context.Context) (any, error) {
+		return nil, coderd.SeesAll(ctx, coder, f.source.resource)
+	}, coderd.IsForbidden)
+	return f.refusal(err)
 }
 
 // remove removes objects from the records, unless the breaker holds their deletions back.

@@ -277,6 +277,8 @@ type fakeCoder struct {
 	blind  bool
 	// hidden workspaces are in no list. The account may not see unseen objects.
 	hidden, unseen map[uuid.UUID]bool
+	// broken is a workspace that cannot be read.
+	broken uuid.UUID
 	// deploymentID identifies the database.
 	deploymentID string
 	// most is the number of workspaces with which a response is not too large. 0 means no limit.
@@ -618,6 +620,8 @@ func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Works
 	var answer error
 	err = c.call("one", 1, func() {
 		switch w := c.items[id]; {
+		case id == c.broken:
+			answer = &coderd.Error{Op: "reading", StatusCode: 500, Message: "cannot be read"}
 		case c.blind, c.unseen[id]:
 			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
 		case w != nil:

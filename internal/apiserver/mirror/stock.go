@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -172,12 +171,4 @@ func busyWorkspace(w coderd.Workspace) bool {
 func busyWorkspaceObject(object records.Object) bool {
 	workspace, ok := object.(*aggregationv1alpha1.CoderWorkspace)
 	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
-}
-
-// isGone reports whether Coder answered 410 Gone: it knows the item and has deleted it. That proves
-// the deletion. Coder answers 404 Not Found also for an item that the token must not see, and for one that its database does
-// not contain any more, for example after it was restored from a backup.
-func isGone(err error) bool {
-	var e *coderd.Error
-	return errors.As(err, &e) && e.StatusCode == 410
 }

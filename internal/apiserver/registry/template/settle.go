@@ -55,7 +55,10 @@ func (k *Kind) settleDeletion(
 	if err == nil {
 		err = connection.Client.DeleteTemplate(ctx, item.ID)
 	}
-	if err != nil && (coderd.ActedAs(err) != "" || !coderd.IsNotFound(err)) {
+	if coderd.IsNotFound(err) && coderd.ActedAs(err) == "" {
+		err = connection.Client.Absent(ctx, k.InCoder, err)
+	}
+	if err != nil {
 		return true, err
 	}
 	k.versions.forget(connection.ControlPlane, item.ID)

@@ -205,6 +205,25 @@ func TestDeletionWithFinalizers(t *testing.T) {
 	}
 }
 
+// TestDeletionOfAHiddenTemplate checks that a template that Coder does not show counts as deleted only if the operator's account
+// sees all templates.
+func TestDeletionOfAHiddenTemplate(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddOrganization("other")
+	id := f.coder.AddTemplate("other", "hidden", source1())
+	f.sync()
+	hidden := f.get("other.hidden")
+	f.coder.EditUser("operator", "", false)
+	if err := f.write(hidden, nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "does not have the role owner") {
+		t.Errorf("a hidden template: %v", err)
+	}
+	f.coder.EditUser("operator", "", false, "owner")
+	f.coder.DeleteTemplate(id)
+	if err := f.write(hidden, nil); err != nil {
+		t.Errorf("a deleted template: %v", err)
+	}
+}
+
 func TestTable(t *testing.T) {
 	f := newFixture(t)
 	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.DisplayName = "Starter" }))

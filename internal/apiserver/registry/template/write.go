@@ -95,11 +95,14 @@ func (k *Kind) remove(ctx context.Context, was object) error {
 		return err
 	}
 	err = connection.Client.DeleteTemplate(ctx, id)
+	if coderd.IsNotFound(err) {
+		err = connection.Client.Absent(ctx, k.InCoder, err)
+	}
 	switch {
 	case coderd.IsInvalid(err):
 		// Coder returns 400 while the template has workspaces.
 		return apierrors.NewConflict(resource, was.Name, fmt.Errorf("delete its workspaces first: %w", err))
-	case err != nil && !coderd.IsNotFound(err):
+	case err != nil:
 		return fault(was.Name, err)
 	}
 	k.versions.forget(connection.ControlPlane, id)

@@ -3,6 +3,7 @@ package user
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,5 +102,28 @@ func TestMembersOfADeletedOrganization(t *testing.T) {
 	}
 	if lists := m.plane(connections.Connection{Client: client}).lists; len(lists) > 0 {
 		t.Errorf("the lists are %v", lists)
+	}
+}
+
+// TestReclaimOfAHiddenUser checks that a user that Coder does not show counts as deleted only if the operator's account sees all users.
+func TestReclaimOfAHiddenUser(t *testing.T) {
+	server := coderdtest.New(t)
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("operator", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.AddUser("ada")
+	ada, err := client.UserByName(t.Context(), "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.EditUser("operator", "", false)
+	if err := reclaim(t.Context(), client, ada.ID, "Delete"); !coderd.IsForbidden(err) || !strings.Contains(err.Error(), "does not have the role owner") {
+		t.Errorf("a hidden user: %v", err)
+	}
+	server.EditUser("operator", "", false, "owner")
+	server.ForgetUser("ada")
+	if err := reclaim(t.Context(), client, ada.ID, "Delete"); err != nil {
+		t.Errorf("a user that is not in the database: %v", err)
 	}
 }

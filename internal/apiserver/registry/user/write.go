@@ -147,7 +147,7 @@ func reclaim(ctx context.Context, client *coderd.Client, id uuid.UUID, policy st
 	user, err := client.UserByID(ctx, id)
 	switch {
 	case coderd.IsNotFound(err):
-		return nil
+		return client.Absent(ctx, coderd.ResourceUser, err)
 	case err != nil:
 		return err
 	case policy == aggregationv1alpha1.ReclaimDelete:
