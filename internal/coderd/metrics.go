@@ -2,6 +2,7 @@ package coderd
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +21,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_coder_requests_total",
-			Help: "Requests to Coder, by path pattern, such as /api/v2/users/{}, method and status code. The code is 0 if there was no response.",
+			Help: "Requests to Coder, by path pattern, such as /api/v2/users/{}, method and status code. The code is 0 if there was no response, and other if it is not a code of HTTP.",
 		}, []string{"endpoint", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_coder_request_duration_seconds",
@@ -34,6 +35,10 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 // Observe counts a request. It is meant for Config.Observe.
 func (m *Metrics) Observe(call Call) {
 	code := strconv.Itoa(call.Status)
+	if call.Status != 0 && http.StatusText(call.Status) == "" {
+		// A server may send any number of three digits, and each would be a new series.
+		code = "other"
+	}
 	m.requests.WithLabelValues(call.Endpoint, call.Method, code).Inc()
 	m.durations.WithLabelValues(call.Endpoint, call.Method, code).Observe(call.Duration.Seconds())
 }

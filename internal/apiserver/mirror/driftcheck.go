@@ -59,7 +59,7 @@ func (c *driftCheck) step(ctx context.Context, connection connections.Connection
 // compare reports whether the number of workspaces equals Coder's.
 func (c *driftCheck) compare(ctx context.Context, coder Coder) (bool, error) {
 	f := c.plane.workspaces
-	count, err := ask(ctx, c.plane, callCount, coder.WorkspaceCount, nil)
+	count, err := c.plane.countWorkspaces(ctx, coder)
 	return err == nil && count == f.Store.Table.Count(c.plane.name)+f.unserved()-f.breaker.held()+int(c.hidden.Load()), err
 }
 

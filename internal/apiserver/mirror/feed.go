@@ -108,9 +108,17 @@ func (f *feed[Item]) apply(ctx context.Context, connection connections.Connectio
 func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	batch := &batch[Item]{feed: f}
 	defer batch.unlock()
+	room, ignored := f.most()-f.Store.Table.Count(f.plane.name), 0
 	for _, item := range items {
 		s := &seen[Item]{item: item, id: f.source.id(item), began: began}
 		f.breaker.clear(s.id)
+		if !f.known(s.id) {
+			if room--; room < 0 {
+				ignored++
+				f.forget(s.id)
+				continue
+			}
+		}
 		s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
 		key := f.queue.keyOf(s.id)
 		if s.entry != nil {
@@ -125,7 +133,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 		s.record, _ = f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
 		if err := f.compose(ctx, connection, s); err != nil {
 			log.FromContext(ctx).Error(err, "Could not build an object", "kind", f.kind(), "id", s.id)
-			f.queue.rebuild(s.id, f.plane.config.Clock.Now())
+			f.rebuild(s.id)
 			f.unreadable(ctx, s.id, err)
 			continue
 		}
@@ -136,6 +144,9 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 			continue
 		}
 		batch.add(s)
+	}
+	if ignored > 0 {
+		log.FromContext(ctx).Info("Ignored objects of Coder that exceed the limit", "kind", f.kind(), "limit", f.most(), "objects", ignored)
 	}
 	if err := batch.commit(ctx); err != nil {
 		return err
@@ -159,7 +170,39 @@ func asks(record *metadata.Record) bool {
 
 // mark schedules a read of an object after a delay.
 func (f *feed[Item]) mark(id uuid.UUID, after time.Duration) {
-	f.queue.mark(id, f.plane.config.Clock.Now().Add(after))
+	if !f.surplus(id) {
+		f.queue.mark(id, f.plane.config.Clock.Now().Add(after))
+	}
+}
+
+// rebuild schedules another attempt to read and build an object.
+func (f *feed[Item]) rebuild(id uuid.UUID) {
+	if !f.surplus(id) {
+		f.queue.rebuild(id, f.plane.config.Clock.Now())
+	}
+}
+
+// surplus reports whether an id, which Coder may have invented, is ignored and forgotten because too many reads are scheduled.
+func (f *feed[Item]) surplus(id uuid.UUID) bool {
+	if !f.queue.full() || f.known(id) {
+		return false
+	}
+	f.forget(id)
+	return true
+}
+
+// known reports whether an object is in the records, or is being created by a client.
+func (f *feed[Item]) known(id uuid.UUID) bool {
+	_, known := f.Store.Table.KeyOf(f.plane.name, uidOf(id))
+	return known
+}
+
+// most returns the maximum number of objects of the kind.
+func (f *feed[Item]) most() int {
+	if f.source.list != nil {
+		return maxListed
+	}
+	return f.plane.config.MaxWorkspaces
 }
 
 // compose makes the object of an item. It takes no lock.
@@ -353,7 +396,7 @@ func (f *feed[Item]) again(ctx context.Context, id uuid.UUID, key string, reason
 		return
 	}
 	// The object is read, and refused, again and again.
-	if f.queue.refuse(id, f.plane.config.Clock.Now()) {
+	if !f.surplus(id) && f.queue.refuse(id, f.plane.config.Clock.Now()) {
 		log.FromContext(ctx).Error(reason, "An object keeps its last known state, because its record cannot be stored; trying again", "kind", f.kind(), "key", key)
 	}
 }

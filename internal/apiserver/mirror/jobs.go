@@ -21,12 +21,15 @@ const (
 	// waits for a provisioner for hours does not count.
 	soonFor = time.Minute
 	// newestPage is the number of newest jobs that are requested. If none of them is known, the
-	// next poll requests coderd.MaxJobs.
+	// next poll requests jobs.share.
 	newestPage = 100
 	// newestShare limits the load on Coder's database: the newest jobs are requested again after
 	// this many times the duration of the last answer. With an answer in 85 ms this is at every
 	// poll.
 	newestShare = 20
+	// maxKnownJobs is the maximum number of jobs that are known of all organizations together. With more than 50
+	// organizations, each has an equal share.
+	maxKnownJobs = 50 * coderd.MaxJobs
 )
 
 // jobs polls the provisioner jobs of Coder. The workspaces and templates of jobs that began or
@@ -205,6 +208,7 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	p.answeredNow()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	found = found[:min(len(found), j.share())]
 	if limit == 0 {
 		j.takeActive(o, found, began)
 	} else {
@@ -221,7 +225,13 @@ func (j *jobs) newestDue(o *organization, now time.Time) int {
 	if o.active == nil || o.unseen || now.Before(o.next) {
 		return 0
 	}
-	return max(newestPage, o.page)
+	return min(max(newestPage, o.page), j.share())
+}
+
+// share returns how many jobs of an answer are used. The others are ignored: the rounds and the drift check find their
+// workspaces. The caller holds the lock.
+func (j *jobs) share() int {
+	return max(1, min(coderd.MaxJobs, maxKnownJobs/max(1, len(j.organizations))))
 }
 
 // newestTook sets the earliest time of the next request for the newest jobs.
@@ -301,9 +311,9 @@ func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began 
 	switch {
 	case overlap, o.newest == nil, len(found) < limit:
 		o.newest, o.page = newest, newestPage
-	case limit < coderd.MaxJobs:
+	case limit < j.share():
 		// There are more new jobs than the page holds.
-		o.page, o.next = coderd.MaxJobs, began
+		o.page, o.next = j.share(), began
 	default:
 		o.newest, o.page = newest, newestPage
 		j.plane.rounds.task.soon()

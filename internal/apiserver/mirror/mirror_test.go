@@ -63,6 +63,14 @@ func TestTooManyWorkspaces(t *testing.T) {
 	many.drop(many.ids()[0])
 	s.until(2*time.Minute, "Ready", s.ready(many))
 	s.equal(many)
+	few.fill(1)
+	s.until(2*time.Minute, "the message of the one that was served before", func() bool { return s.state(few).Message == says })
+	if n := len(objects(s.workspaces, "other")); n != 5 {
+		t.Errorf("%d objects, want the 5 that were served before", n)
+	}
+	few.drop(few.ids()[5])
+	s.until(time.Minute, "Ready", s.ready(few))
+	s.equal(few)
 }
 
 // TestLargeWorkspaces checks that workspaces are read in smaller pages and batches if a response is

@@ -244,6 +244,25 @@ func ask[T any](
 	return answer, err
 }
 
+// countWorkspaces returns the number of workspaces in Coder. More than Config.MaxWorkspaces are an error.
+func (p *plane) countWorkspaces(ctx context.Context, coder Coder) (int, error) {
+	return ask(ctx, p, callCount, func(ctx context.Context) (int, error) {
+		count, err := coder.WorkspaceCount(ctx)
+		if err == nil {
+			err = p.fits(count)
+		}
+		return count, err
+	}, nil)
+}
+
+// fits returns an error if Coder has more workspaces than a control plane is served with.
+func (p *plane) fits(count int) error {
+	if most := p.config.MaxWorkspaces; count > most {
+		return fmt.Errorf("Coder has %d workspaces, but a control plane is served only up to %d", count, most)
+	}
+	return nil
+}
+
 // failed records an unusable response as a failure.
 func (p *plane) failed(call string, what fault, began time.Time, err error) {
 	p.mu.Lock()

@@ -82,6 +82,7 @@ func (f *feed[Item]) forget(id uuid.UUID) {
 	f.queue.forget(id)
 	f.breaker.clear(id)
 	f.unread.forget(id)
+	f.settle.forget(id)
 }
 
 // refusal wraps 401 Unauthorized and 403 Forbidden in errBlind.
@@ -198,13 +199,12 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 
 // markAll schedules another read of objects. cause is the error if it is not known whether they changed, or nil.
 func (f *feed[Item]) markAll(ctx context.Context, ids []uuid.UUID, cause error) {
-	now := f.plane.config.Clock.Now()
 	for _, id := range ids {
 		if cause == nil {
 			f.mark(id, f.plane.config.Timing.Busy)
 			continue
 		}
-		f.queue.rebuild(id, now)
+		f.rebuild(id)
 		f.unreadable(ctx, id, cause)
 	}
 }

@@ -16,7 +16,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// queue holds the objects of a control plane that must be read again, each with its time.
+// maxStrangers limits the reads of objects that are not in the records: Coder chooses their ids. Those that are ignored are
+// found by the drift check.
+const maxStrangers = 10_000
+
+// queue holds the objects of a control plane that must be read again, each with its time. It has at most maxStrangers
+// objects that are not in the records: see feed.surplus.
 type queue struct {
 	timing *Timing
 
@@ -162,26 +167,34 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.keys, id)
 }
 
+// full reports whether so many reads are scheduled that no further id of an unknown object is added.
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.due) >= maxStrangers
+}
+
 // take returns up to limit objects that are due and removes them from the queue. Those that have
 // waited longest come first.
 func (q *queue) take(now time.Time, limit int) []uuid.UUID {
+	type read struct {
+		id uuid.UUID
+		at time.Time
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var ids []uuid.UUID
+	var reads []read
 	for id, at := range q.due {
 		if !at.After(now) {
-			ids = append(ids, id)
+			reads = append(reads, read{id, at})
 		}
 	}
-	slices.SortFunc(ids, func(a, b uuid.UUID) int {
-		if order := q.due[a].Compare(q.due[b]); order != 0 {
-			return order
-		}
-		return slices.Compare(a[:], b[:])
-	})
-	ids = ids[:min(limit, len(ids))]
-	for _, id := range ids {
-		delete(q.due, id)
+	slices.SortFunc(reads, func(a, b read) int { return cmp.Or(a.at.Compare(b.at), slices.Compare(a.id[:], b.id[:])) })
+	reads = reads[:min(limit, len(reads))]
+	ids := make([]uuid.UUID, len(reads))
+	for i, read := range reads {
+		ids[i] = read.id
+		delete(q.due, read.id)
 	}
 	return ids
 }

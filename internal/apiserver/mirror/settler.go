@@ -94,6 +94,13 @@ func (t *settler[Item]) settled(id uuid.UUID) (again bool) {
 	return again
 }
 
+// forget removes an object that is gone.
+func (t *settler[Item]) forget(id uuid.UUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, id)
+}
+
 // settledSince reports whether an object was settled after the count was taken.
 func (t *settler[Item]) settledSince(id uuid.UUID, count uint64) bool {
 	t.mu.Lock()
@@ -107,9 +114,7 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	connection, live := f.plane.live()
 	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
 	if entry == nil {
-		t.mu.Lock()
-		delete(t.last, id)
-		t.mu.Unlock()
+		t.forget(id)
 	}
 	if !live || entry == nil {
 		return

@@ -285,6 +285,9 @@ type fakeCoder struct {
 	most int
 	// calls counts requests by name.
 	calls map[string]int
+	// The jobs and the workspaces that a hostile Coder invents for each answer about these.
+	inventedJobs       func() []coderd.Job
+	inventedWorkspaces func() []coderd.Workspace
 }
 
 type fakeWorkspace struct {
@@ -525,6 +528,9 @@ func (c *fakeCoder) ActiveJobs(_ context.Context, organization uuid.UUID) (jobs 
 				jobs = append(jobs, j.Job)
 			}
 		}
+		if c.inventedJobs != nil {
+			jobs = append(jobs, c.inventedJobs()...)
+		}
 	})
 	return jobs, err
 }
@@ -536,6 +542,9 @@ func (c *fakeCoder) NewestJobs(_ context.Context, organization uuid.UUID, limit 
 			if j.organization == organization && len(jobs) < limit {
 				jobs = append(jobs, j.Job)
 			}
+		}
+		if c.inventedJobs != nil {
+			jobs = append(jobs, c.inventedJobs()...)
 		}
 	})
 	return jobs, err
@@ -611,6 +620,9 @@ func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []co
 			if w := c.items[id]; w != nil && !c.blind && !c.hidden[id] && !c.unseen[id] {
 				all = append(all, w.Workspace)
 			}
+		}
+		if c.inventedWorkspaces != nil {
+			all = append(all, c.inventedWorkspaces()...)
 		}
 	})
 	return all, cmp.Or(err, c.tooLarge(all))

@@ -110,8 +110,8 @@ func readTemplates(coder Coder, ctx context.Context, ids []uuid.UUID) ([]coderd.
 const (
 	// usersAtOnce is the maximum number of users that are read one by one because they changed.
 	usersAtOnce = 5
-	// maxUsers is the maximum number of users in one Coder.
-	maxUsers = 50_000
+	// maxListed is the maximum number of users, and of templates, in one Coder.
+	maxListed = 50_000
 )
 
 // readUsers reads users one by one, because Coder has no request for several ids. Users that are
@@ -143,8 +143,8 @@ func listUsers(ctx context.Context, p *plane, coder Coder) ([]coderd.User, error
 		if err != nil {
 			return nil, err
 		}
-		if count = page.Count; count > maxUsers {
-			return nil, fmt.Errorf("Coder has %d users, but users are served only up to %d", count, maxUsers)
+		if count = page.Count; count > maxListed {
+			return nil, fmt.Errorf("Coder has %d users, but users are served only up to %d", count, maxListed)
 		}
 		for _, user := range page.Users {
 			if !found[user.ID] {

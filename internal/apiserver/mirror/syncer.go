@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +80,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
 	p := s.plane
 	coder := p.config.Open(connection)
-	if _, err := ask(ctx, p, callCount, coder.WorkspaceCount, nil); err != nil {
+	if _, err := p.countWorkspaces(ctx, coder); err != nil {
 		return false, err
 	}
 	if err := p.identify(ctx, coder); err != nil {
@@ -267,8 +266,8 @@ func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read
 	for range pageAttempts {
 		read, err = ask(ctx, s.plane, callPages, func(ctx context.Context) (coderd.WorkspacePage, error) {
 			page, err := coder.WorkspacePage(ctx, offset, limit)
-			if most := s.plane.config.MaxWorkspaces; err == nil && page.Count > most {
-				err = fmt.Errorf("Coder has %d workspaces, but a control plane is served only up to %d", page.Count, most)
+			if err == nil {
+				err = s.plane.fits(page.Count)
 			}
 			return page, err
 		}, nil)

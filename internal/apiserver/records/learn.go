@@ -207,19 +207,24 @@ func (t *Table) fill(keys map[string]bool, revision uint64) {
 			t.notify(known)
 		}
 	}
-	for key, buried := range t.graves {
-		if buried <= revision {
-			delete(t.graves, key)
-		}
-	}
-	t.filled, t.shown = true, max(t.shown, revision)
+	t.filled = true
+	t.showLocked(revision)
 }
 
 // show records the newest revision that the watch has delivered.
 func (t *Table) show(revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	t.showLocked(revision)
+}
+
+func (t *Table) showLocked(revision uint64) {
 	t.shown = max(t.shown, revision)
+	for key, buried := range t.graves {
+		if buried <= t.shown {
+			delete(t.graves, key)
+		}
+	}
 }
 
 // Revision returns the newest revision up to which the Table is complete.

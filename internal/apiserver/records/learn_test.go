@@ -17,6 +17,9 @@ func TestBury(t *testing.T) {
 		t.Error("a deleted record is known again")
 	}
 	table.show(5)
+	if len(table.graves) > 0 {
+		t.Errorf("after the watch has delivered them, the deletions %v are still known", table.graves)
+	}
 	table.lose("a", 6)
 	table.show(6)
 	see(7)

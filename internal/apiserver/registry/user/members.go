@@ -3,6 +3,7 @@ package user
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,8 +23,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/usertokens"
 )
 
-// organizationsAge is how long the names of organizations are cached.
-const organizationsAge = 5 * time.Minute
+const (
+	// organizationsAge is how long the names of organizations are cached.
+	organizationsAge = 5 * time.Minute
+	// maxUnnamed limits the organizations without a name that are known of one Coder. Other ids are ignored until the names
+	// are read again.
+	maxUnnamed = 1000
+	// maxMembers limits the cached members of one Coder, in all organizations together.
+	maxMembers = 200_000
+)
 
 // members caches the roles of users in organizations, and their tokens. Coder's list of users does
 // not contain them. It reads the members of one organization at a time, and each list only when it
@@ -131,6 +139,9 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	}
 	p.read = now
 	roles, err := p.client.Members(ctx, due)
+	if err == nil && p.membersWithout(due)+len(roles) > maxMembers {
+		err = fmt.Errorf("the organizations have more than %d members in all", maxMembers)
+	}
 	if err != nil {
 		log.FromContext(ctx).Info("Could not read the members of an organization; serving the last known roles", "id", due, "error", err.Error())
 		roles = p.lists[due].roles
@@ -142,12 +153,25 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	return p.lists[organization]
 }
 
+// membersWithout returns the number of cached members of all other organizations.
+func (p *plane) membersWithout(organization uuid.UUID) (n int) {
+	for id, l := range p.lists {
+		if id != organization {
+			n += len(l.roles)
+		}
+	}
+	return n
+}
+
 // name returns the name of an organization, its id if the name cannot be read, and "" if the
-// organization was deleted.
+// organization was deleted or is ignored.
 func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) string {
 	name, ok := p.names[organization]
 	now := m.clock.Now()
-	missed := !ok && !p.deleted[organization] && now.Sub(p.missed[organization]) >= m.age
+	last, failed := p.missed[organization]
+	deleted := p.deleted[organization]
+	ignored := !ok && !deleted && !failed && len(p.missed)+len(p.deleted) >= maxUnnamed
+	missed := !ok && !deleted && !ignored && now.Sub(last) >= m.age
 	if now.Sub(p.named) >= organizationsAge || missed {
 		p.named = now
 		if all, err := p.client.Organizations(ctx); err == nil {
@@ -155,14 +179,17 @@ func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) st
 			for _, o := range all {
 				p.names[o.ID] = o.Name
 			}
-			name, ok = p.names[organization]
-			p.deleted[organization] = !ok
+			clear(p.missed)
+			if name, ok = p.names[organization]; !ok && !ignored {
+				p.deleted[organization] = true
+			}
+			maps.DeleteFunc(p.deleted, func(id uuid.UUID, _ bool) bool { return p.names[id] != "" })
 			maps.DeleteFunc(p.lists, func(id uuid.UUID, _ list) bool { return p.names[id] == "" })
-		} else if !ok {
+		} else if !ok && !ignored {
 			p.missed[organization] = now
 		}
 	}
-	if !ok && !p.deleted[organization] {
+	if !ok && !ignored && !p.deleted[organization] {
 		return organization.String()
 	}
 	return name

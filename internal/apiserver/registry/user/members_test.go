@@ -127,3 +127,42 @@ func TestReclaimOfAHiddenUser(t *testing.T) {
 		t.Errorf("a user that is not in the database: %v", err)
 	}
 }
+
+// TestInventedOrganizations has a Coder whose users are members of organizations that do not exist. What is kept of them is
+// bounded, and so are the requests for them.
+func TestInventedOrganizations(t *testing.T) {
+	server := coderdtest.New(t)
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMembers(clocktesting.NewFakePassiveClock(time.Now()), time.Minute)
+	connection := connections.Connection{Client: client}
+	invent := func() {
+		for range 30 {
+			user := coderd.User{ID: uuid.New()}
+			for range 100 {
+				user.OrganizationIDs = append(user.OrganizationIDs, uuid.New())
+			}
+			m.of(t.Context(), connection, user)
+		}
+	}
+	invent()
+	remove := server.Fail(coderdtest.Fault{})
+	invent()
+	remove()
+	p := m.plane(connection)
+	if n := len(p.deleted) + len(p.missed) + len(p.lists); n > maxUnnamed {
+		t.Errorf("%d invented organizations are known", n)
+	}
+	if n := server.Requests()["GET /api/v2/organizations"]; n > maxUnnamed+10 {
+		t.Errorf("%d requests for the names of organizations", n)
+	}
+	user, err := client.UserByName(t.Context(), "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(m.of(t.Context(), connection, user)); got != "[{coder []}]" {
+		t.Errorf("a user has the organizations %s", got)
+	}
+}
