@@ -309,7 +309,11 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 			return nil, failed(ctx, "writing "+next.key, err)
 		}
 		// Decode the written text: the object in memory may have more than the text.
-		return s.hold(ctx, record)
+		h, err := s.hold(ctx, record)
+		if err == nil {
+			h.sent = true
+		}
+		return h, err
 	})
 }
 

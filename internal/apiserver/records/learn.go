@@ -27,11 +27,11 @@ func (t *Table) see(h *held) {
 // and reports whether it is new.
 func (t *Table) take(h *held) (now *held, news bool) {
 	known := t.byKey[h.key]
-	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash {
+	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash && !pruned(known, h) {
 		// Use the copy of the object that the cache has, so that only one is in memory.
 		return t.replace(known, h.entry.Object), false
 	}
-	if known != nil && known.revision >= h.revision || t.graves[h.key] >= h.revision {
+	if known != nil && known.revision >= h.revision && !pruned(known, h) || t.graves[h.key] >= h.revision {
 		return known, false
 	}
 	delete(t.graves, h.key)
@@ -51,6 +51,12 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	}
 	t.turn()
 	return h, true
+}
+
+// pruned reports whether kube-apiserver has stored something else at the same revision than this replica has sent: a definition of
+// another version drops the fields that it does not know.
+func pruned(known, h *held) bool {
+	return known.revision == h.revision && known.sent && !h.sent && known.spec != h.spec
 }
 
 // adopt makes the Table use the copy of an object that the cache stores, so that only one is in

@@ -53,6 +53,8 @@ type held struct {
 	lost bool
 	// truncated is true if fields were left out of the object.
 	truncated bool
+	// sent is true if this is what this replica has sent, and not what kube-apiserver has returned.
+	sent bool
 	// kept is nil if no metadata is kept.
 	kept *metadata.Record
 	// sequence is the Sequence of the last change. claimed is the time of the current claim, and
