@@ -58,6 +58,22 @@ func ParseUserName(name string) (Name, error) {
 	return Name{Prefix: prefix, Name: parts[0]}, nil
 }
 
+// CheckName returns an error unless a name consists of a prefix and a number of names in Coder. Anyone who controls a Coder chooses
+// its names, and with a dot in one of them an object would have a name of another control plane.
+func CheckName(name, prefix string, parts int) error {
+	all, found := strings.CutPrefix(name, prefix)
+	names := strings.Split(all, ".")
+	if !found || len(names) != parts {
+		return fmt.Errorf("%q is not a name of %d parts after %q", name, parts, prefix)
+	}
+	for _, part := range names {
+		if len(part) > maxNamePart || !namePart.MatchString(part) {
+			return fmt.Errorf("%q contains %q, which is not a name in Coder: up to %d letters, digits and single dashes between them", name, part, maxNamePart)
+		}
+	}
+	return nil
+}
+
 // ControlPlaneOf returns the control plane of an object.
 func ControlPlaneOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[aggregationv1alpha1.LabelControlPlaneName]}

@@ -2,10 +2,16 @@ package mirror
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // TestInventedJobs has a Coder that reports thousands of new builds of workspaces that do not exist in every answer, in
@@ -87,3 +93,34 @@ func TestInventedWorkspaces(t *testing.T) {
 		t.Errorf("the queue has %d entries: %d reads, %d that could not be built, %d keys and %d that change", n, len(q.due), len(q.unbuilt), len(q.keys), len(q.busy))
 	}
 }
+
+// TestInvalidNames has a Coder with names that Coder itself does not accept. Such objects are not served, and have no effect on
+// others: not on a control plane whose prefix is in a name, and not on the records that are written with them.
+func TestInvalidNames(t *testing.T) {
+	s := newSim(t, 1)
+	hostile, other := s.add("team", "prod"), s.add("team", "cp2")
+	s.members.put(other.name, "uid-cp2", true, func(m *connections.Member) { m.NamePrefix, m.Connection.NamePrefix = "cp2.", "cp2." })
+	hostile.fill(5)
+	for _, name := range []string{"", ".", "a.b", "a/b", "../x", "a b", "a_b", "-a", "a--b", "ä", "a\n", strings.Repeat("x", 10<<10)} {
+		hostile.finish(hostile.create("eve", name))
+		hostile.putTemplate(name, "1")
+		hostile.putUser(name, "1")
+	}
+	hostile.putUser("cp2.ada", "1")
+	s.until(time.Minute, "Ready", s.ready(hostile))
+	other.putUser("ada", "1")
+	s.until(2*time.Minute, "the user of the other control plane", func() bool {
+		e, _ := s.epoch.users.Store.Table.Find(other.name, uidOf(other.userIDs()[0]))
+		return e != nil && e.Object.GetName() == "cp2.ada"
+	})
+	if w, tt, u := s.workspaces.Len(), s.templates.Len(), s.users.Len(); w != 5 || tt != 0 || u != 1 {
+		t.Errorf("%d workspaces, %d templates and %d users are served, want 5, 0 and 1", w, tt, u)
+	}
+	pages := hostile.calls["page"]
+	s.run(10 * time.Minute)
+	if n := hostile.calls["page"] - pages; n > 0 {
+		t.Errorf("in 10 minutes %d full reads, because the number of workspaces differs from Coder's", n)
+	}
+}
+
+func (c *fakeCoder) userIDs() []uuid.UUID { return slices.Collect(maps.Keys(c.users)) }

@@ -219,6 +219,9 @@ func (f *feed[Item]) compose(ctx context.Context, connection connections.Connect
 		return fmt.Errorf("bug: the %s %q does not have the labels of control plane %s and the id %s",
 			f.kind(), object.GetName(), f.plane.name, s.id)
 	}
+	if err := metadata.CheckName(object.GetName(), connection.NamePrefix, f.source.parts); err != nil {
+		return fmt.Errorf("the %s %s is not served because of its name: %w", f.kind(), s.id, err)
+	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	s.object = object
 	if twins := f.Store.Table.Twins(f.plane.name, uidOf(s.id)); twins != nil {
@@ -403,12 +406,12 @@ func (f *feed[Item]) again(ctx context.Context, id uuid.UUID, key string, reason
 
 // incomplete returns the number of objects that could not be stored, or not completely.
 func (f *feed[Item]) incomplete() int {
-	return f.Store.Table.Truncated(f.plane.name) + len(f.queue.refusals())
+	return f.Store.Table.Truncated(f.plane.name) + f.queue.refusals()
 }
 
-// unserved returns the number of objects that are not served because they could not be stored.
+// unserved returns the number of objects that are not served because they could not be built or stored.
 func (f *feed[Item]) unserved() (n int) {
-	for _, id := range f.queue.refusals() {
+	for _, id := range f.queue.failures() {
 		if entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id)); entry == nil {
 			n++
 		}

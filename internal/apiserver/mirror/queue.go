@@ -95,11 +95,20 @@ func (q *queue) refuse(id uuid.UUID, now time.Time) (first bool) {
 	return q.again(q.refused, id, now) == 0
 }
 
-// refusals returns the objects that kube-apiserver does not accept.
-func (q *queue) refusals() []uuid.UUID {
+// refusals returns the number of objects that kube-apiserver does not accept.
+func (q *queue) refusals() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.Collect(maps.Keys(q.refused))
+	return len(q.refused)
+}
+
+// failures returns the objects that could not be built, or that kube-apiserver does not accept.
+func (q *queue) failures() []uuid.UUID {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := maps.Clone(q.refused)
+	maps.Copy(all, q.unbuilt)
+	return slices.Collect(maps.Keys(all))
 }
 
 // accepted records that kube-apiserver accepts an object.

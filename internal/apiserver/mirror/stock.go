@@ -30,6 +30,8 @@ type source[Item any] struct {
 	call string
 	// batch is the maximum number of items in one read.
 	batch int
+	// parts is the number of names in Coder in the name of an object.
+	parts int
 	id    func(Item) uuid.UUID
 	// read returns those of the ids that exist. The result may contain other items too.
 	read func(coder Coder, ctx context.Context, ids []uuid.UUID) ([]Item, error)
@@ -46,7 +48,7 @@ type source[Item any] struct {
 
 func newWorkspaces(config *Config) *stock[coderd.Workspace] {
 	return &stock[coderd.Workspace]{config.Workspaces, source[coderd.Workspace]{
-		call: callWorkspaces, batch: coderd.MaxWorkspaceIDs,
+		call: callWorkspaces, batch: coderd.MaxWorkspaceIDs, parts: 3,
 		id:   func(w coderd.Workspace) uuid.UUID { return w.ID },
 		read: Coder.WorkspacesByID,
 		one:  Coder.Workspace,
@@ -60,7 +62,7 @@ func newWorkspaces(config *Config) *stock[coderd.Workspace] {
 
 func newTemplates(config *Config) *stock[coderd.Template] {
 	return &stock[coderd.Template]{config.Templates, source[coderd.Template]{
-		call: callTemplates, batch: 1 << 20,
+		call: callTemplates, batch: 1 << 20, parts: 2,
 		id:   func(t coderd.Template) uuid.UUID { return t.ID },
 		read: readTemplates,
 		one:  Coder.Template,
@@ -73,7 +75,7 @@ func newTemplates(config *Config) *stock[coderd.Template] {
 
 func newUsers(config *Config) *stock[coderd.User] {
 	return &stock[coderd.User]{config.Users, source[coderd.User]{
-		call: callUsers, batch: usersAtOnce,
+		call: callUsers, batch: usersAtOnce, parts: 1,
 		id:   func(u coderd.User) uuid.UUID { return u.ID },
 		read: readUsers,
 		one:  Coder.UserByID,

@@ -25,7 +25,7 @@ type userKind struct{}
 
 func (userKind) Object(_ context.Context, c connections.Connection, u coderd.User, r *metadata.Record, _ records.Object) (records.Object, error) {
 	o := &aggregationv1alpha1.CoderUser{ObjectMeta: metav1.ObjectMeta{
-		Name: u.Username, Namespace: c.ControlPlane.Namespace, UID: types.UID(u.ID.String()), Generation: 1,
+		Name: metadata.JoinName(c.NamePrefix, u.Username), Namespace: c.ControlPlane.Namespace, UID: types.UID(u.ID.String()), Generation: 1,
 		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
 	}}
 	o.Spec.FullName = u.Name
