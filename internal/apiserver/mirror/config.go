@@ -75,7 +75,7 @@ func (c *Config) complete() {
 // Timing holds the intervals and limits of a Mirror. DefaultTiming has the values.
 type Timing struct {
 	Members, Jobs, JobsSoon, Busy, Drowsy, Patience, Templates, Users, Count, Batch, Round, Agents,
-	Organizations, Probe, StaleAfter, QuarantineAfter, RefusedAfter, ConfirmAfter, Sweep time.Duration
+	Organizations, Probe, StaleAfter, QuarantineAfter, RefusedAfter, Recover, ConfirmAfter, Sweep time.Duration
 
 	Rate float64
 	Page int
@@ -116,6 +116,8 @@ func DefaultTiming() Timing {
 		StaleAfter:      30 * time.Second,
 		QuarantineAfter: 5 * time.Minute,
 		RefusedAfter:    5 * time.Second,
+		// Recover is how often the end of an outage is shown in all objects, after the first three ends.
+		Recover: 15 * time.Minute,
 		// ConfirmAfter is the delay before many deletions at once are confirmed.
 		ConfirmAfter: time.Minute,
 		// Sweep is the interval between two removals of records without an object.
@@ -142,6 +144,9 @@ type Kind[Item any] interface {
 	// Unreadable returns a copy of the object whose condition Synced reports that this object cannot be read or
 	// converted since a time. It returns nil if the object shows that already.
 	Unreadable(previous records.Object, since time.Time, message string) records.Object
+	// Unrecovered returns a copy of the next object with the condition Synced of the previous one, if that reports that
+	// Coder is not available. Otherwise it returns nil.
+	Unrecovered(previous, next records.Object) records.Object
 }
 
 // Adopter is implemented by a Kind if a name in Coder does not identify an item: another item may

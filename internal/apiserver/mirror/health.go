@@ -60,6 +60,8 @@ type health struct {
 	// that was published for it.
 	outage    time.Time
 	published string
+	// recovered is the time of an outage's begin plus Timing.Recover for it and for each of the outages before. See recovers.
+	recovered time.Time
 
 	failing map[string]failure
 	// inherited is true while the state is from another leader, because Coder has not answered yet.
@@ -114,6 +116,13 @@ func (h *health) synced(now time.Time) {
 	h.outage, h.published = time.Time{}, ""
 	h.turn(syncstatus.Ready, now, "")
 }
+
+// recoveries is how many outages may begin within Timing.Recover so that the objects show each end at once.
+const recoveries = 3
+
+// recovers returns the time from which the objects show that Coder is available again. Before, only objects that change for
+// another reason show it: an unstable Coder would otherwise cause two writes of every object for each outage.
+func (h *health) recovers() time.Time { return h.recovered.Add(-recoveries * h.timing.Recover) }
 
 // quarantine records that Coder shows fewer objects than it has.
 func (h *health) quarantine(now time.Time, message string) {
@@ -230,8 +239,13 @@ func (h *health) patience(what fault) time.Duration {
 // blame begins an outage. During an outage the first message stays, because it is written into
 // every object.
 func (h *health) blame(since time.Time, message string) {
-	if h.outage.IsZero() {
-		h.outage, h.published = since, message
+	if !h.outage.IsZero() {
+		return
+	}
+	h.outage, h.published = since, message
+	// An outage that began before recovers counts with the one before it: the objects have shown nothing else in the meantime.
+	if !h.recovers().After(since) {
+		h.recovered = maxTime(h.recovered, since).Add(h.timing.Recover)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/syncstatus"
@@ -313,4 +314,56 @@ func TestOutageOfTenMinutes(t *testing.T) {
 			t.Errorf("%s was deleted", e.Key)
 		}
 	}
+}
+
+// synced returns how many workspaces have the condition Synced.
+func (s *sim) synced() (n int) {
+	for _, e := range s.workspaces.Live() {
+		if e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.Conditions[0].Status == metav1.ConditionTrue {
+			n++
+		}
+	}
+	return n
+}
+
+// TestUnstableCoder has a Coder that fails for 45 s, and then answers for 20 s. The objects show each outage, and the first three
+// ends at once. After that, the end of an outage alone does not change them until Coder was available for a while.
+func TestUnstableCoder(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	const n = 100
+	c.fill(n)
+	s.until(time.Minute, "Ready", s.ready(c))
+	away := func(string) error { return &coderd.Error{Op: "asking", Message: "Coder cannot be reached"} }
+	head, outages, shown := s.workspaces.Head(), 0, 0
+	for began := s.clock.Now(); s.clock.Since(began) < time.Hour; outages++ {
+		c.fault = away
+		s.run(45 * time.Second)
+		if got := s.synced(); got != 0 {
+			t.Errorf("after 45 s without Coder, %d workspaces are Synced", got)
+		}
+		c.fault = nil
+		s.run(20 * time.Second)
+		if got := s.synced(); got == n {
+			shown++
+		} else if got != 0 && outages < 3 {
+			t.Errorf("after outage %d, %d workspaces are Synced", outages, got)
+		}
+	}
+	writes := len(s.workspaces.Since(head))
+	t.Logf("%d outages, %d ends shown, %d writes", outages, shown, writes)
+	if writes > 2*n*(3+60/15) || shown < 3 {
+		t.Errorf("%d writes of %d workspaces in %d outages, of which %d ends were shown", writes, n, outages, shown)
+	}
+	c.fault = away
+	s.run(45 * time.Second)
+	c.fault = nil
+	s.until(time.Minute, "Ready", s.ready(c))
+	c.touch(c.ids()[0], func(*coderd.Workspace) {})
+	s.run(15 * time.Second)
+	if got := s.synced(); got != 1 {
+		t.Errorf("%d workspaces are Synced, want the one that was changed", got)
+	}
+	s.until(16*time.Minute, "all are Synced", func() bool { return s.synced() == n })
+	s.equal(c)
 }

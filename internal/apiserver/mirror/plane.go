@@ -189,6 +189,13 @@ func (p *plane) identify(ctx context.Context, coder Coder) error {
 	return err
 }
 
+// unstable reports whether objects do not show yet that Coder is available again.
+func (p *plane) unstable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Clock.Now().Before(p.health.recovers())
+}
+
 // certain returns an error if another replica may mirror, so that this one must not change Coder.
 func (p *plane) certain(context.Context) error {
 	if !p.config.Held() {

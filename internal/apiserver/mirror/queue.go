@@ -266,13 +266,26 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 // add proposes the object if it differs from the records, or to remove an abandoned claim: each replica that starts later
 // would respect the claim again.
 func (b *batch[Item]) add(s *seen[Item]) {
-	if s.entry != nil && same(s.entry, s.object, s.natural) && !b.feed.Store.Abandoned(s.key) {
+	if s.entry != nil && b.stays(s) && !b.feed.Store.Abandoned(s.key) {
 		b.feed.queue.accepted(s.id)
 		b.done = append(b.done, s)
 		return
 	}
 	b.proposals = append(b.proposals, records.Proposal{Key: s.key, Expect: revisionOf(s.entry), Object: s.object, Natural: s.natural})
 	b.waiting = append(b.waiting, s)
+}
+
+// stays reports whether the object in the records stays as it is. While Coder is unstable, the end of an outage alone is no
+// change.
+func (b *batch[Item]) stays(s *seen[Item]) bool {
+	if same(s.entry, s.object, s.natural) {
+		return true
+	}
+	if !b.feed.plane.unstable() {
+		return false
+	}
+	before := b.feed.Kind.Unrecovered(s.entry.Object, s.object)
+	return before != nil && same(s.entry, before, s.natural)
 }
 
 // commit commits all proposals to the records.

@@ -738,10 +738,20 @@ func (*workspaceKind) Unreadable(o records.Object, since time.Time, message stri
 func (*workspaceKind) Unreachable(o records.Object, since time.Time, message string) records.Object {
 	w := o.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
 	want := metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Message: message, LastTransitionTime: metav1.Time{Time: since}}
-	if w.Status.Conditions[0] == want {
+	if w.Status.Conditions[0].Status == want.Status {
 		return nil
 	}
 	w.Status.Conditions[0] = want
+	return w
+}
+
+func (*workspaceKind) Unrecovered(previous, next records.Object) records.Object {
+	before := previous.(*aggregationv1alpha1.CoderWorkspace).Status.Conditions[0]
+	if before.Status == metav1.ConditionTrue {
+		return nil
+	}
+	w := next.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
+	w.Status.Conditions[0] = before
 	return w
 }
 
@@ -764,3 +774,5 @@ func (templateKind) Settle(context.Context, connections.Connection, coderd.Templ
 func (templateKind) Unreadable(records.Object, time.Time, string) records.Object { return nil }
 
 func (templateKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }
+
+func (templateKind) Unrecovered(records.Object, records.Object) records.Object { return nil }

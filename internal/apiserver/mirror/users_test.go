@@ -41,6 +41,8 @@ func (userKind) Unreadable(records.Object, time.Time, string) records.Object { r
 
 func (userKind) Unreachable(records.Object, time.Time, string) records.Object { return nil }
 
+func (userKind) Unrecovered(records.Object, records.Object) records.Object { return nil }
+
 func (c *fakeCoder) putUser(name, fullName string) uuid.UUID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,6 +104,21 @@ func (b *Base[T]) lastKnown(previous records.Object, since time.Time, v Verdict)
 	return changed
 }
 
+// Unrecovered implements mirror.Kind.
+func (b *Base[T]) Unrecovered(previous, next records.Object) records.Object {
+	was, isT := previous.(T)
+	if !isT {
+		return nil
+	}
+	c := UnreachableCondition(*b.Conditions(was))
+	if c == nil || c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
+		return nil
+	}
+	out := next.DeepCopyObject().(T)
+	meta.SetStatusCondition(b.Conditions(out), *c)
+	return out
+}
+
 // ShowDeletion replaces the conditions Ready and Reconciling of an object whose deletion is recorded. The message lists what
 // must happen first: required, if it is set, and the removal of the finalizers. happens is what Coder will do with the object.
 // before are the previous conditions.
