@@ -60,11 +60,17 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n intent) (intent,
 	if err == nil || coderd.IsConflict(err) {
 		return n, true, nil
 	}
+	return k.refuseDeletion(s.name, n, err)
+}
+
+// refuseDeletion records that Coder refused to start the deletion. If err may be temporary, it returns
+// err instead.
+func (k *Kind) refuseDeletion(name string, n intent, err error) (intent, bool, error) {
 	if coderd.IsUnauthorized(err) {
 		// The next attempt creates another token.
 		return n, false, err
 	}
-	if err = fault(s.name, err); !isRefusal(err) {
+	if err = fault(name, err); !isRefusal(err) {
 		return n, false, err
 	}
 	build := int32(0)
