@@ -85,6 +85,8 @@ func recordOf(old *unstructured.Unstructured) (*metadata.Record, error) {
 	}
 	record.ControlPlane = types.NamespacedName{Namespace: typed.Namespace, Name: typed.Spec.ControlPlane}
 	record.Kind, record.Name, record.UID = typed.Spec.Kind, typed.Spec.Name, types.UID(typed.Spec.UID)
+	// The earlier version used the id as the UID. Dependents of the object refer to it.
+	record.ObjectUID = record.UID
 	if typed.Spec.Intent != nil {
 		record.Intent = typed.Spec.Intent.Raw
 	}

@@ -34,6 +34,10 @@ func TestWhatAnEarlierVersionKept(t *testing.T) {
 	if dev.GetLabels()["app"] != "x" || dev.GetGeneration() != 3 || len(dev.GetOwnerReferences()) != 1 || dev.GetManagedFields()[0].Manager != "flux" {
 		t.Errorf("it is %v", dev.Object)
 	}
+	// Dependents of the object refer to this UID.
+	if string(dev.GetUID()) != id.String() {
+		t.Errorf("its UID is %s, and was %s", dev.GetUID(), id)
+	}
 	if diff := cmp.Diff([]string{"aggregation.coder.com/workspace", "example.com/hold"}, dev.GetFinalizers()); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
