@@ -141,7 +141,7 @@ func testWorkspaceTokens(t *testing.T, object string) {
 	apply(t, fmt.Sprintf(strings.ReplaceAll(liveWorkspaceManifest, "running: true", "running: false"), "other"))
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "cws", other, "--ignore-not-found", "--timeout=5m") })
 	idOf := func(name string) uuid.UUID {
-		return uuid.MustParse(field(get(t, "-n", sampleNamespace, "cws", name), "metadata", "uid"))
+		return uuid.MustParse(field(get(t, "-n", sampleNamespace, "cws", name), "status", "id"))
 	}
 	create := func(name string) (value string, client *coderd.Client) {
 		t.Helper()
