@@ -18,10 +18,15 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func main() {
+	// Without a logger controller-runtime prints a stack trace after 30 seconds.
+	log.SetLogger(logr.Discard())
 	code, err := run(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
