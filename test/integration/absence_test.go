@@ -252,7 +252,7 @@ func (s *twoCoders) isStale(t *testing.T) {
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(s.oneOfSecond), s.oneOfSecond); err != nil {
 		t.Errorf("reading a workspace of the control plane that is away: %v", err)
 	}
-	err := s.client.Create(t.Context(), workspaceOf(s.ns, "second.coder.admin.new", "hello"))
+	err := s.client.Create(t.Context(), workspaceOf(s.ns, "second.coder.admin.fresh", "hello"))
 	if _, later := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !later {
 		t.Errorf("making a workspace of the control plane that is away is answered with %v", err)
 	}
