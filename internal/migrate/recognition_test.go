@@ -41,7 +41,7 @@ spec:
           nonsense: 1
 `
 
-// TestFilesAreRecognized gives one file and no --chart.
+// Each case has one file and no --chart.
 func TestFilesAreRecognized(t *testing.T) {
 	const database = "coder: {env: [{name: CODER_PG_CONNECTION_URL, valueFrom: {secretKeyRef: {name: db, key: url}}}]}"
 	for name, tc := range map[string]struct {

@@ -27,7 +27,7 @@ func (t *Table) see(h *held) {
 // and reports whether it is new.
 func (t *Table) take(h *held) (now *held, news bool) {
 	known := t.byKey[h.key]
-	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash && !pruned(known, h) {
+	if known != nil && known.equals(h) {
 		// Use the copy of the object that the cache has, so that only one is in memory.
 		return t.replace(known, h.entry.Object), false
 	}
@@ -51,6 +51,11 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	}
 	t.turn()
 	return h, true
+}
+
+// equals reports whether h is the same revision with the same object.
+func (known *held) equals(h *held) bool {
+	return known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash && !pruned(known, h)
 }
 
 // pruned reports whether kube-apiserver has stored something else at the same revision than this replica has sent: a definition of

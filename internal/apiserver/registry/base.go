@@ -76,8 +76,8 @@ func (b *Base[T]) newUID(connection connections.Connection, id uuid.UUID) types.
 	return types.UID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(owner+"/"+b.Kind+"/"+id.String())).String())
 }
 
-// Continue gives an object that has the metadata of its record the UID of its previous state, and the
-// generation that follows. A change of the spec that was made in Coder counts too. previous may be nil.
+// Continue sets the UID of an object that has the metadata of its record to that of its previous state, and
+// its generation to the one that follows. A change of the spec that was made in Coder counts too. previous may be nil.
 func (b *Base[T]) Continue(obj, previous T) {
 	var none T
 	if previous == none {

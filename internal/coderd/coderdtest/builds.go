@@ -107,11 +107,8 @@ func (s *Server) postBuild(r *request) {
 		refuseDetailed(http.StatusConflict, fmt.Sprintf("Cannot %s a deleted workspace!", body.Transition),
 			"This workspace has been deleted and cannot be modified.")
 	}
-	if body.Orphan && body.Transition != codersdk.WorkspaceTransitionDelete {
-		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
-	}
-	if body.Orphan && !r.user.has("owner") && !r.user.has("template-admin") {
-		refuse(http.StatusForbidden, "Only template managers may provide custom state")
+	if body.Orphan {
+		checkOrphan(r, body.Transition)
 	}
 	if w.DormantAt != nil && body.Transition == codersdk.WorkspaceTransitionStart && s.has(startsNoDormant) {
 		refuse(http.StatusForbidden, "insert workspace build (authorize context: unauthorized: rbac: forbidden)")
@@ -141,6 +138,16 @@ func (s *Server) postBuild(r *request) {
 		s.finish(added.job)
 	}
 	r.write(http.StatusCreated, s.buildSDK(w, added))
+}
+
+// checkOrphan refuses a build without Terraform that Coder refuses.
+func checkOrphan(r *request, transition codersdk.WorkspaceTransition) {
+	if transition != codersdk.WorkspaceTransitionDelete {
+		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
+	}
+	if !r.user.has("owner") && !r.user.has("template-admin") {
+		refuse(http.StatusForbidden, "Only template managers may provide custom state")
+	}
 }
 
 func (s *Server) startBuild(r *request, w *workspace, wanted *build) *build {

@@ -117,6 +117,10 @@ variable "size" {
   default = "s"
 }
 `})
+	for _, zone := range []string{"a", "b"} {
+		f.coder.AddProvisionerKey("coder", zone, map[string]string{"zone": zone})
+		f.coder.AddProvisionerDaemon("coder", zone, zone)
+	}
 	made, err := f.watcher.CreateTemplateVersion(f.ctx, f.coder.OrganizationID("coder"), coderd.NewTemplateVersion{
 		TemplateID: &f.starter, FileID: file, Variables: []coderd.Variable{{Name: "region", Value: "east"}, {Name: "size", Value: "xl"}},
 		Tags: map[string]string{"zone": "a"},

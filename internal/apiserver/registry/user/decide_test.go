@@ -174,7 +174,7 @@ func TestOwnershipNeedsAPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob = f.object("bob")
-	// The API server merges the managers of updates when there are too many, whoever writes.
+	// The API server merges the managers of updates when there are too many, no matter which client writes.
 	if err := f.update("alice", bob, func(u object) {
 		u.Labels["a"] = "b"
 		u.ManagedFields[len(u.ManagedFields)-1].Manager = "ancient-changes"

@@ -152,9 +152,9 @@ func ownedFields(u *aggregationv1alpha1.CoderUser) settings {
 	return settingsOf(u.Spec, func(name string) bool { return len(managers[name]) > 0 })
 }
 
-// managersOf returns the managers that own each field of the spec. Only managers that apply are told
-// apart: the others never give a field up by omitting it, and the API server replaces the oldest of more
-// than ten of them by one name, whoever writes.
+// managersOf returns the managers that own each field of the spec. Only managers that apply are kept
+// separate: the others never give a field up by omitting it, and the API server replaces the oldest of more
+// than ten of them by one name, no matter which client writes.
 func managersOf(u *aggregationv1alpha1.CoderUser) map[string][]string {
 	out := map[string][]string{}
 	for _, entry := range u.ManagedFields {
