@@ -41,9 +41,9 @@ var hostileNames = []string{
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
 	`|/apis/authorization\.k8s\.io/v1/selfsubjectrulesreviews`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
-	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates)(/NAME(/start|/log|/files|/versions|/parameters)?)?`+
+	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates)(/NAME(/start|/orphan|/log|/files|/versions|/parameters)?)?`+
 	`|/apis/apps/v1/namespaces/NAME/(deployments|replicasets)(/NAME)?`+
-	`|/api/v1(/namespaces/NAME)?/(pods|events|services|endpoints)(/NAME(/log)?)?`+
+	`|/api/v1(/namespaces/NAME)?/(pods|persistentvolumeclaims|events|services|endpoints)(/NAME(/log)?)?`+
 	`|/apis/discovery\.k8s\.io/v1/namespaces/NAME/endpointslices)$`, "NAME", `[^/]+`))
 
 // isOurs reports whether a path matches ourPaths and none of its segments contains a
