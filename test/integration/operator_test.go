@@ -62,7 +62,8 @@ var install = sync.OnceValue(func() error {
 func authorsAreRecorded(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		trial := controlPlane("default", "trial", nil)
-		if environment.client.Create(ctx, trial, client.DryRunAll) != nil || trial.Annotations[coderv1alpha1.AnnotationRBACAuthor] == "" {
+		err := environment.client.Create(ctx, trial, client.DryRunAll)
+		if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || trial.Annotations[coderv1alpha1.AnnotationRBACAuthor] == "" {
 			return false, nil
 		}
 		probe := controlPlane("default", "trial", nil)

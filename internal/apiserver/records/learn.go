@@ -53,9 +53,9 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	return h, true
 }
 
-// equals reports whether h is the same revision with the same object.
-func (known *held) equals(h *held) bool {
-	return known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash && !pruned(known, h)
+// equals reports whether next is the same revision with the same object.
+func (h *held) equals(next *held) bool {
+	return h.revision == next.revision && h.entry != nil && next.entry != nil && h.hash == next.hash && !pruned(h, next)
 }
 
 // pruned reports whether kube-apiserver has stored something else at the same revision than this replica has sent: a definition of
