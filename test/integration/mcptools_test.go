@@ -96,8 +96,11 @@ func (s *mcpFixture) workspaceCalls() map[string]func(t *testing.T) []toolCall {
 			}}
 		},
 		"delete_workspace": func(t *testing.T) []toolCall {
-			name := s.take(t).runs()
-			return []toolCall{{map[string]any{"namespace": s.ns, "name": name, "confirm": name, "wait": true}, s.coder.FinishBuilds}}
+			name, orphan := s.take(t).runs(), s.take(t).runs()
+			return []toolCall{
+				{map[string]any{"namespace": s.ns, "name": name, "confirm": name, "wait": true}, s.coder.FinishBuilds},
+				{map[string]any{"namespace": s.ns, "name": orphan, "confirm": orphan, "orphan": true}, nil},
+			}
 		},
 	}
 }
