@@ -135,7 +135,7 @@ func (s *mcpFixture) spoil(t *testing.T) {
 }
 
 // spareTemplates is how many templates there are to change, each for one row of calls.
-const spareTemplates = 40
+const spareTemplates = 56
 
 // spareTemplate has two versions, of which the second is active, and two workspaces of
 // the first: one that runs and one that is stopped.

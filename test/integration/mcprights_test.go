@@ -257,12 +257,13 @@ func (r request) right() (callers.Right, bool) {
 	return callers.Right{Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: resource}, r.ObjectRef.APIGroup != "authorization.k8s.io"
 }
 
-// looksEverywhereFirst reports whether a request of diagnose_workspace lists the pods
-// of all namespaces, because a template may create them anywhere. For callers without
-// permission for that, the tool lists those of some namespaces.
+// looksEverywhereFirst reports whether a request of diagnose_workspace or
+// delete_workspace lists the pods or volume claims of all namespaces, because a
+// template may create them anywhere. For callers without permission for that, the tools
+// list those of some namespaces.
 func (r request) looksEverywhereFirst() bool {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
-	return r.Verb == "list" && path == "/api/v1/pods"
+	return r.Verb == "list" && (path == "/api/v1/pods" || path == "/api/v1/persistentvolumeclaims")
 }
 
 // spare returns permissions that these calls do not need: create_workspace reads the

@@ -132,9 +132,9 @@ func TestUsersMissingFromABackup(t *testing.T) {
 	c.putUser("eve", "1")
 	s.until(time.Minute, "Ready", s.ready(c))
 	c.roles, c.hidden = nil, map[uuid.UUID]bool{ada: true}
-	delete(c.users, bob)
 	s.wantUsers(5*time.Minute, map[string]string{"ada": "1", "bob": "1", "eve": "1"})
 	c.roles = []string{"owner"}
+	delete(c.users, bob)
 	c.putUser("ada", "2")
 	// Coder is read again after at most a minute, and several deletions at once are confirmed after another one.
 	s.wantUsers(4*time.Minute, map[string]string{"ada": "2", "eve": "1"})

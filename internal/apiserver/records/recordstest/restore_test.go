@@ -72,7 +72,9 @@ func TestEtcdIsRestored(t *testing.T) {
 			restored := make(chan error, 1)
 			go func() { restored <- store.WaitRestored(ctx) }()
 			restore(c.skipped)
+			mine.mu.Lock()
 			mine.gets = 0
+			mine.mu.Unlock()
 			limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			if err := c.use(limited, store, over); err != nil && !apierrors.IsServiceUnavailable(err) {
