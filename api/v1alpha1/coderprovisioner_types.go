@@ -20,6 +20,11 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: this name is reserved in Coder, and the key would get it; choose another name, or set spec.key.name",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.controlPlaneRefName) || (has(self.spec.controlPlaneRef) == has(oldSelf.spec.controlPlaneRef) && (!has(self.spec.controlPlaneRef) || self.spec.controlPlaneRef.name == oldSelf.spec.controlPlaneRef.name))",message="spec.controlPlaneRef: cannot change after the provisioner key was created; create a new CoderProvisioner and delete this one",fieldPath=".spec.controlPlaneRef"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.controlPlaneRefName) || (has(self.spec.organizationName) && size(self.spec.organizationName) > 0 ? self.spec.organizationName : 'default') == (has(oldSelf.spec.organizationName) && size(oldSelf.spec.organizationName) > 0 ? oldSelf.spec.organizationName : 'default')",message="spec.organizationName: cannot change after the provisioner key was created; create a new CoderProvisioner and delete this one",fieldPath=".spec.organizationName"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.controlPlaneRefName) || (has(self.spec.key) && has(self.spec.key.secretName) && size(self.spec.key.secretName) > 0 ? self.spec.key.secretName : self.metadata.name + '-provisioner-key') == (has(oldSelf.spec.key) && has(oldSelf.spec.key.secretName) && size(oldSelf.spec.key.secretName) > 0 ? oldSelf.spec.key.secretName : self.metadata.name + '-provisioner-key')",message="spec.key.secretName: cannot change after the provisioner key was created; create a new CoderProvisioner and delete this one",fieldPath=".spec.key.secretName"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.controlPlaneRefName) || (has(self.spec.key) && has(self.spec.key.secretKey) && size(self.spec.key.secretKey) > 0 ? self.spec.key.secretKey : 'key') == (has(oldSelf.spec.key) && has(oldSelf.spec.key.secretKey) && size(oldSelf.spec.key.secretKey) > 0 ? oldSelf.spec.key.secretKey : 'key')",message="spec.key.secretKey: cannot change after the provisioner key was created; create a new CoderProvisioner and delete this one",fieldPath=".spec.key.secretKey"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.replicas) || oldSelf.status.replicas == 0 || (has(self.spec.serviceAccount) && has(self.spec.serviceAccount.name) && size(self.spec.serviceAccount.name) > 0 ? self.spec.serviceAccount.name : self.metadata.name + '-provisioner') == (has(oldSelf.spec.serviceAccount) && has(oldSelf.spec.serviceAccount.name) && size(oldSelf.spec.serviceAccount.name) > 0 ? oldSelf.spec.serviceAccount.name : self.metadata.name + '-provisioner')",message="spec.serviceAccount.name: cannot change while pods run with this ServiceAccount; create a new CoderProvisioner and delete this one, or set spec.replicas to 0 until its pods are gone",fieldPath=".spec.serviceAccount.name"
 type CoderProvisioner struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -53,7 +58,8 @@ type CoderProvisionerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name in ['CODER_PROVISIONER_DAEMON_KEY', 'CODER_PROVISIONER_DAEMON_PSK'])",message="spec.extraEnv: CODER_PROVISIONER_DAEMON_KEY and CODER_PROVISIONER_DAEMON_PSK are not set here; give a key of your own in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'provisioner' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name provisioner"
 type CoderProvisionerSpec struct {
-	// ControlPlaneRef refers to the control plane whose jobs the provisioners run.
+	// ControlPlaneRef refers to the control plane whose jobs the provisioners run. It cannot change
+	// after the operator has created a key.
 	// +optional
 	ControlPlaneRef *ControlPlaneReference `json:"controlPlaneRef,omitempty"`
 	// URL is the URL of a Coder that is not a control plane in this namespace.
@@ -62,7 +68,8 @@ type CoderProvisionerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	URL string `json:"url,omitempty"`
 	// OrganizationName is the organization in Coder whose jobs the provisioners run. The value
-	// default means Coder's default organization, whatever its name is. Defaults to default.
+	// default means Coder's default organization, whatever its name is. Defaults to default. It
+	// cannot change after the operator has created a key.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MaxLength=128
@@ -109,12 +116,14 @@ type ProvisionerKeySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['built-in', 'user-auth', 'psk'])",message="is a name that Coder keeps for itself; choose another"
 	Name string `json:"name,omitempty"`
 	// SecretName is the name of the Secret in which the operator stores the key. Defaults to
-	// <name>-provisioner-key. If the Secret is deleted, the operator creates a new key.
+	// <name>-provisioner-key. It cannot change after the operator has created a key. If the Secret
+	// is deleted, the operator creates a new key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SecretName string `json:"secretName,omitempty"`
-	// SecretKey is the key in that Secret. Defaults to key.
+	// SecretKey is the key in that Secret. Defaults to key. It cannot change after the operator has
+	// created a key.
 	// +optional
 	// +kubebuilder:default=key
 	// +kubebuilder:validation:MaxLength=253
@@ -152,7 +161,8 @@ type CoderProvisionerStatus struct {
 	// ControlPlaneURL is the URL of Coder that the daemons use.
 	// +optional
 	ControlPlaneURL string `json:"controlPlaneURL,omitempty"`
-	// ControlPlaneRefName is the name of the control plane in which the key was created.
+	// ControlPlaneRefName is the name of the control plane in which the key is created. It is set
+	// before the key is created. From then on, the fields that identify the key cannot change.
 	// +optional
 	ControlPlaneRefName string `json:"controlPlaneRefName,omitempty"`
 	// OrganizationID and OrganizationName identify the organization of the key.

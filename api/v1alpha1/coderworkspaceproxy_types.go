@@ -20,6 +20,10 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes a part of the name of a Service; use a dash",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.proxySessionTokenSecretRef) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.proxyName) && size(self.spec.bootstrap.proxyName) > 0) || self.metadata.name != 'primary'",message="metadata.name: primary is the name of Coder itself in its list of proxies; choose another, or name the proxy in spec.bootstrap.proxyName",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.proxyName) || (has(self.spec.controlPlaneRef) == has(oldSelf.spec.controlPlaneRef) && (!has(self.spec.controlPlaneRef) || self.spec.controlPlaneRef.name == oldSelf.spec.controlPlaneRef.name))",message="spec.controlPlaneRef: cannot change after the proxy was registered; create a new CoderWorkspaceProxy and delete this one",fieldPath=".spec.controlPlaneRef"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.proxyName) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.coderURL) && size(self.spec.bootstrap.coderURL) > 0 ? self.spec.bootstrap.coderURL : '.') == (has(oldSelf.spec.bootstrap) && has(oldSelf.spec.bootstrap.coderURL) && size(oldSelf.spec.bootstrap.coderURL) > 0 ? oldSelf.spec.bootstrap.coderURL : '.')",message="spec.bootstrap.coderURL: cannot change after the proxy was registered; create a new CoderWorkspaceProxy and delete this one",fieldPath=".spec.bootstrap.coderURL"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.proxyName) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.generatedTokenSecretName) && size(self.spec.bootstrap.generatedTokenSecretName) > 0 ? self.spec.bootstrap.generatedTokenSecretName : self.metadata.name + '-proxy-token') == (has(oldSelf.spec.bootstrap) && has(oldSelf.spec.bootstrap.generatedTokenSecretName) && size(oldSelf.spec.bootstrap.generatedTokenSecretName) > 0 ? oldSelf.spec.bootstrap.generatedTokenSecretName : self.metadata.name + '-proxy-token')",message="spec.bootstrap.generatedTokenSecretName: cannot change after the proxy was registered; create a new CoderWorkspaceProxy and delete this one",fieldPath=".spec.bootstrap.generatedTokenSecretName"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.replicas) || oldSelf.status.replicas == 0 || (has(self.spec.serviceAccount) && has(self.spec.serviceAccount.name) && size(self.spec.serviceAccount.name) > 0 ? self.spec.serviceAccount.name : size(self.metadata.name) <= 55 ? 'wsproxy-' + self.metadata.name : '.') == (has(oldSelf.spec.serviceAccount) && has(oldSelf.spec.serviceAccount.name) && size(oldSelf.spec.serviceAccount.name) > 0 ? oldSelf.spec.serviceAccount.name : size(self.metadata.name) <= 55 ? 'wsproxy-' + self.metadata.name : '.')",message="spec.serviceAccount.name: cannot change while pods run with this ServiceAccount; create a new CoderWorkspaceProxy and delete this one, or set spec.replicas to 0 until its pods are gone",fieldPath=".spec.serviceAccount.name"
 type CoderWorkspaceProxy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -54,7 +58,8 @@ type CoderWorkspaceProxyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROXY_SESSION_TOKEN')",message="spec.extraEnv: CODER_PROXY_SESSION_TOKEN is not set here; give a token of your own in spec.proxySessionTokenSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'workspace-proxy' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name workspace-proxy"
 type CoderWorkspaceProxySpec struct {
-	// ControlPlaneRef refers to the control plane that the proxy belongs to.
+	// ControlPlaneRef refers to the control plane that the proxy belongs to. It cannot change after
+	// the operator has registered the proxy.
 	// +optional
 	ControlPlaneRef *ControlPlaneReference `json:"controlPlaneRef,omitempty"`
 	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to. The proxy
@@ -92,7 +97,8 @@ type CoderWorkspaceProxySpec struct {
 // ProxyBootstrapSpec configures how the operator registers a proxy.
 type ProxyBootstrapSpec struct {
 	// CoderURL is the URL of a Coder that is not a control plane in this namespace. The operator does not
-	// connect to loopback and link-local addresses, nor to metadata servers of clouds.
+	// connect to loopback and link-local addresses, nor to metadata servers of clouds. It cannot
+	// change after the operator has registered the proxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
@@ -114,7 +120,8 @@ type ProxyBootstrapSpec struct {
 	// +optional
 	Icon string `json:"icon,omitempty"`
 	// GeneratedTokenSecretName is the name of the Secret in which the operator stores the session
-	// token, under the key token. Defaults to <name>-proxy-token.
+	// token, under the key token. Defaults to <name>-proxy-token. It cannot change after the
+	// operator has registered the proxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
@@ -134,7 +141,8 @@ type CoderWorkspaceProxyStatus struct {
 	// Registered is true if the proxy is registered in Coder and Coder accepts its token.
 	// +optional
 	Registered bool `json:"registered,omitempty"`
-	// ProxyID and ProxyName identify the registration in Coder.
+	// ProxyID and ProxyName identify the registration in Coder. ProxyName is set before the proxy is
+	// registered. From then on, the fields that identify the registration cannot change.
 	// +optional
 	ProxyID string `json:"proxyID,omitempty"`
 	// +optional

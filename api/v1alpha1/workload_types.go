@@ -150,7 +150,8 @@ type ServiceAccountSpec struct {
 	// +kubebuilder:default=false
 	DisableCreate bool `json:"disableCreate,omitempty"`
 	// Name is the name of the ServiceAccount. Defaults to <name> for a control plane,
-	// <name>-provisioner for provisioners and wsproxy-<name> for a proxy.
+	// <name>-provisioner for provisioners and wsproxy-<name> for a proxy. That of provisioners and
+	// of a proxy cannot change while their pods run.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a ServiceAccount: lower case letters, digits, dashes and dots, a letter or digit at both ends"

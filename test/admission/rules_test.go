@@ -32,6 +32,8 @@ type transition struct {
 	name              string
 	kinds             []string
 	before, bad, good string
+	// status makes the rule apply. Without it, the bad change is accepted.
+	status string
 	// object is the name of the object. It may be left out.
 	object   string
 	at, says string
@@ -55,7 +57,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			})
 		}
 	}
-	for i, r := range transitions {
+	for i, r := range slices.Concat(transitions, identities) {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
 				o := object(t, kind, ns, orElse(r.object, fmt.Sprintf("transition-%d", i)), r.before)
@@ -66,6 +68,12 @@ func TestBadInputIsRefused(t *testing.T) {
 					changed := object(t, kind, ns, o.GetName(), spec)
 					changed.SetResourceVersion(o.GetResourceVersion())
 					return environment.client.Update(t.Context(), changed, client.DryRunAll)
+				}
+				if r.status != "" {
+					if err := change(r.bad); err != nil {
+						t.Errorf("before the field is used, the change to %q is refused: %v", r.bad, err)
+					}
+					setStatus(t, o, r.status)
 				}
 				seen[kind] = append(seen[kind], refused(t, change(r.bad), r.at, r.says))
 				if err := change(r.good); err != nil {

@@ -19,7 +19,7 @@ import (
 // works.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference) error {
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
-	ours, err := p.tokenSecrets(ctx)
+	ours, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	}
 	p.result.TokenRef = &ref
 	p.result.RequeueAfter = recheck
-	if err := p.withdrawTokens(ctx, ours); err != nil {
+	if err := p.withdrawToken(ctx, ours); err != nil {
 		return err
 	}
 	p.reportLife(verified.life, ref)
@@ -79,8 +79,8 @@ func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretRe
 }
 
 // givenToken reads the token from the spec. It must not be one of the operator's own tokens, which the
-// operator revokes, and which expire soon. ours are the Secrets that contain those.
-func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference, ours []*corev1.Secret) (string, error) {
+// operator revokes, and which expire soon. ours is the Secret that contains one, or nil.
+func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference, ours *corev1.Secret) (string, error) {
 	secret, err := p.secrets.Get(ctx, ref.Name)
 	switch {
 	case err != nil:
@@ -98,13 +98,10 @@ func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		return "", ensure.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) has no token in key %q; add it", ref.Name, ref.Key)
 	}
-	id := coderd.TokenID(token)
-	for _, own := range ours {
-		if own.Annotations[AnnotationTokenID] == id {
-			return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
-				"Secret %q (spec.operatorAccess.tokenSecretRef) contains a token that the operator created itself, in Secret %q; "+
-					"remove tokenSecretRef, or put your own token there", ref.Name, own.Name)
-		}
+	if ours != nil && ours.Annotations[AnnotationTokenID] == coderd.TokenID(token) {
+		return "", ensure.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+			"Secret %q (spec.operatorAccess.tokenSecretRef) contains a token that the operator created itself, in Secret %q; "+
+				"remove tokenSecretRef, or put your own token there", ref.Name, ours.Name)
 	}
 	return token, nil
 }

@@ -39,7 +39,7 @@ func (p *pass) disabled(ctx context.Context) error {
 // withdraw revokes the tokens and deletes the Secrets with the token and the credentials.
 func (p *pass) withdraw(ctx context.Context) error {
 	p.Forget(p.cp.UID)
-	tokens, err := p.tokenSecrets(ctx)
+	token, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
 	if err != nil {
 		return err
 	}
@@ -53,61 +53,40 @@ func (p *pass) withdraw(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.takeBack(ctx, tokens, creds); err != nil || creds == nil {
+	if err := p.takeBack(ctx, token, creds); err != nil || creds == nil {
 		return err
 	}
 	return p.secrets.Delete(ctx, creds)
 }
 
-// withdrawTokens revokes tokens that the operator created and keeps its account, which is used
+// withdrawToken revokes a token that the operator created and keeps its account, which is used
 // again if the token is removed from the spec.
-func (p *pass) withdrawTokens(ctx context.Context, tokens []*corev1.Secret) error {
-	if len(tokens) == 0 {
+func (p *pass) withdrawToken(ctx context.Context, token *corev1.Secret) error {
+	if token == nil {
 		return nil
 	}
 	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
 	if err != nil {
 		return err
 	}
-	return p.takeBack(ctx, tokens, creds)
+	return p.takeBack(ctx, token, creds)
 }
 
-// takeBack deletes the operator's tokens in Coder, and then their Secrets.
-func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
-	if err := p.revokeTokens(ctx, tokens, creds); err != nil {
+// takeBack deletes the operator's tokens in Coder, and then the Secret with the token, which may be
+// nil.
+func (p *pass) takeBack(ctx context.Context, token, creds *corev1.Secret) error {
+	if err := p.revokeTokens(ctx, token, creds); err != nil || token == nil {
 		return err
 	}
-	for _, secret := range tokens {
-		if err := p.secrets.Delete(ctx, secret); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.secrets.Delete(ctx, token)
 }
 
-// tokenSecrets returns the Secrets that hold a token of this control plane: the one with the
-// current name, and those that remain from an earlier spec.operatorAccess.generatedTokenSecretName.
-func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
-	present, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
-	if err != nil {
-		return nil, err
-	}
-	all, err := p.secrets.Others(ctx, p.Client, TokenSecretName(p.cp), p.isTokenSecret)
-	if present != nil {
-		all = append([]*corev1.Secret{present}, all...)
-	}
-	return all, err
-}
-
-// revokeTokens deletes the operator's tokens in Coder. It uses one of these tokens, which it deletes
-// last, or the credentials if Coder refuses all tokens. If Coder refuses the credentials as well,
+// revokeTokens deletes the operator's tokens in Coder. It uses the stored token, which it deletes
+// last, or the credentials if Coder refuses the token. If Coder refuses the credentials as well,
 // no token is left that works.
-func (p *pass) revokeTokens(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
-	for _, token := range tokens {
-		done, err := p.revokeWith(ctx, readToken(token))
-		if done || err != nil {
-			return err
-		}
+func (p *pass) revokeTokens(ctx context.Context, token, creds *corev1.Secret) error {
+	if done, err := p.revokeWith(ctx, readToken(token)); done || err != nil {
+		return err
 	}
 	if creds == nil || !readAccount(creds).complete() {
 		return nil

@@ -201,9 +201,6 @@ func (p *pass) own(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.dropRenamed(ctx); err != nil {
-		return err
-	}
 	p.useToken(access)
 	note, err := p.initialAdmin(ctx, access)
 	if err != nil {
@@ -286,17 +283,3 @@ func (p *pass) useToken(stored *storedToken) {
 
 // dropToken removes a token that does not work from the Result.
 func (p *pass) dropToken() { p.result.TokenRef, p.result.ExpiresAt = nil, nil }
-
-// dropRenamed deletes the token Secret of an earlier spec.operatorAccess.generatedTokenSecretName.
-// Its token was deleted in Coder when the current one was created.
-func (p *pass) dropRenamed(ctx context.Context) error {
-	ref := p.cp.Status.OperatorTokenSecretRef
-	if ref == nil || ref.Name == TokenSecretName(p.cp) {
-		return nil
-	}
-	secret, err := p.secrets.Get(ctx, ref.Name)
-	if err != nil || secret == nil || !p.isTokenSecret(secret) {
-		return err
-	}
-	return p.secrets.Delete(ctx, secret)
-}

@@ -144,19 +144,6 @@ func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
 	}
 }
 
-func TestRenamedTokenSecret(t *testing.T) {
-	f := newFixture(t)
-	f.cp.Status.OperatorTokenSecretRef = f.pass().TokenRef
-	f.cp.Spec.OperatorAccess.GeneratedTokenSecretName = "other"
-	got := f.pass()
-	if got.TokenRef.Name != "other" || f.HasSecret("dev-operator-token") {
-		t.Errorf("token ref %v", got.TokenRef)
-	}
-	if names := f.Coder.TokenNames(Username); len(names) != 1 {
-		t.Errorf("tokens %q", names)
-	}
-}
-
 func TestRefusedCredentials(t *testing.T) {
 	f := newFixture(t)
 	f.pass()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,33 +124,6 @@ func (s Secrets) Delete(ctx context.Context, secret *corev1.Secret) error {
 		return fmt.Errorf("deleting Secret %q: %w", secret.Name, err)
 	}
 	return nil
-}
-
-// Others returns the Secrets of the owner that hold a record and have another name than the current
-// one, sorted by name: the spec named them earlier. metadata may be a cache without annotations, so
-// each Secret is read.
-func (s Secrets) Others(ctx context.Context, metadata client.Reader, current string, isRecord func(*corev1.Secret) bool) ([]*corev1.Secret, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := metadata.List(ctx, list, client.InNamespace(s.Owner.GetNamespace()), client.MatchingLabels(s.Labels)); err != nil {
-		return nil, fmt.Errorf("listing the Secrets of the %s: %w", s.Noun, err)
-	}
-	var found []*corev1.Secret
-	for i := range list.Items {
-		item := &list.Items[i]
-		if item.Name == current || !s.Mine(item) {
-			continue
-		}
-		secret, err := s.GetMine(ctx, item.Name)
-		if err != nil {
-			return nil, err
-		}
-		if secret != nil && isRecord(secret) {
-			found = append(found, secret)
-		}
-	}
-	slices.SortFunc(found, func(a, b *corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
-	return found, nil
 }
 
 // Taken returns the Stop for an object that has the wanted name and that the owner does not control.

@@ -113,32 +113,6 @@ func TestASecretThatChangedIsNotDeleted(t *testing.T) {
 	f.must(f.secrets.Delete(t.Context(), next))
 }
 
-// TestOthers finds the records of the owner under other names.
-func TestOthers(t *testing.T) {
-	f := newFixture(t)
-	for _, name := range []string{"second", "current", "first", "plain"} {
-		secret, err := f.secrets.New(name)
-		f.must(err)
-		if name != "plain" {
-			Annotate(secret, map[string]string{"record": "yes"})
-		}
-		f.must(f.secrets.Save(t.Context(), secret))
-	}
-	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "foreign", Labels: f.secrets.Labels, Annotations: map[string]string{"record": "yes"},
-	}}
-	f.must(f.secrets.Client.Create(t.Context(), foreign))
-	found, err := f.secrets.Others(t.Context(), f.secrets.Client, "current", func(s *corev1.Secret) bool { return s.Annotations["record"] != "" })
-	f.must(err)
-	var names []string
-	for _, secret := range found {
-		names = append(names, secret.Name)
-	}
-	if diff := cmp.Diff([]string{"first", "second"}, names); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestStale checks that a write based on an outdated state fails.
 func TestStale(t *testing.T) {
 	f := newFixture(t)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -59,7 +60,11 @@ func scenarios() map[string]scenario {
 			f.addToken()
 			f.Edit(withTokenOfOnesOwn)
 		}},
-		"token Secret renamed":   {act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })},
+		"token Secret deleted": {act: func(f *licensedFixture) {
+			token := &corev1.Secret{}
+			f.Get("coder-operator-token", token)
+			f.Remove(token)
+		}},
 		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
 		"delete":                 {act: func(f *licensedFixture) { f.Delete() }},
 		"delete everything":      {spec: everything, act: func(f *licensedFixture) { f.Delete() }},

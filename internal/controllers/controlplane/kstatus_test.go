@@ -35,7 +35,9 @@ func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f.MustBe("when the rollout came to its end after all", controllertest.KstatusCurrent)
 
 	remove := f.coder.Fail(coderdtest.Fault{DropConnection: true})
-	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })
+	token := &corev1.Secret{}
+	f.Get("coder-operator-token", token)
+	f.Remove(token)
 	f.Settle()
 	f.MustBe("while Coder does not answer", controllertest.KstatusInProgress)
 	remove()

@@ -12,41 +12,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestATokenIsRevokedAlsoUnderItsEarlierName covers an edit that renames the token's Secret and
-// disables the access at the same time.
-func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
-	for name, end := range map[string]func(f *fixture){
-		"disabled": func(f *fixture) {
-			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
-				cp.Spec.OperatorAccess = coderv1alpha1.OperatorAccessSpec{Disabled: true, GeneratedTokenSecretName: "renamed"}
-			})
-		},
-		"own token": func(f *fixture) {
-			f.Create(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
-			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) {
-				withTokenOfOnesOwn(cp)
-				cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed"
-			})
-		},
-		"deleted": func(f *fixture) {
-			f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })
-			f.Delete()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := readyFixture(t)
-			end(f)
-			f.live()
-			if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
-				t.Errorf("Coder still takes %v", tokens)
-			}
-			if !f.Gone() && f.Has("coder-operator-token", &corev1.Secret{}) {
-				t.Error("the Secret with the token is still there")
-			}
-		})
-	}
-}
-
 // TestTheServiceStaysUntilTheTokenIsRevoked covers an edit that disables the access and the Service
 // at the same time. The operator needs the Service to revoke the token.
 func TestTheServiceStaysUntilTheTokenIsRevoked(t *testing.T) {

@@ -43,7 +43,7 @@ func troubles() map[string]trouble {
 	return map[string]trouble{
 		"a conflict":             {err: apierrors.NewConflict(resource, "thing", errors.New("it was changed")), in: []string{"change everything"}},
 		"no answer to a write":   {err: away, lost: true, in: []string{"create everything", "delete everything"}},
-		"no API server, writing": {err: away, in: []string{"create", "access disabled", "token Secret renamed"}},
+		"no API server, writing": {err: away, in: []string{"create", "access disabled", "token Secret deleted"}},
 		"no API server, reading": {err: away, reads: true, in: []string{"create", "delete"}},
 	}
 }

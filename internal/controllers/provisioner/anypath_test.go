@@ -78,7 +78,6 @@ func anySpec(random *rand.Rand) coderv1alpha1.CoderProvisionerSpec {
 	spec := newProvisioner().Spec
 	spec.Replicas = ptr.To(random.Int32N(3))
 	spec.Image = pick("", "registry.example.com/one", "registry.example.com/two")
-	spec.ServiceAccount.Name = pick("", "terraform")
 	spec.ExtraEnv = nil
 	if zone := pick("", "a", "b"); zone != "" {
 		spec.ExtraEnv = []corev1.EnvVar{{Name: "ZONE", Value: zone}}
@@ -102,10 +101,7 @@ func anySpec(random *rand.Rand) coderv1alpha1.CoderProvisionerSpec {
 	if zone := pick("", "a", "b"); zone != "" {
 		spec.Tags = map[string]string{"zone": zone}
 	}
-	spec.OrganizationName = pick("default", "coder", "sales")
-	spec.Key = coderv1alpha1.ProvisionerKeySpec{
-		Name: pick("", "new"), SecretName: pick("", "new-secret", "newer-secret"), SecretKey: pick("key", "token"),
-	}
+	spec.Key.Name = pick("", "new")
 	if random.IntN(3) == 0 {
 		spec.Key.RotateAfter = &metav1.Duration{Duration: 24 * time.Hour}
 	}

@@ -41,8 +41,7 @@ func scenarios() map[string]scenario {
 		"rotate": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = map[string]string{"zone": "b"} })},
 		"everything changed": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
 			cr.Spec.Tags, cr.Spec.Replicas, cr.Spec.Image = nil, ptr.To[int32](1), "registry.example.com/other"
-			cr.Spec.Key.Name, cr.Spec.Key.SecretName, cr.Spec.Key.SecretKey = "new", "new-secret", "token"
-			cr.Spec.ServiceAccount.Name = "terraform"
+			cr.Spec.Key.Name = "new"
 		})},
 		"own key": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
 			cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}

@@ -168,8 +168,10 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 	if f.Has(name, &coderv1alpha1.CoderProvisioner{}) {
 		t.Fatal("the older one is still there")
 	}
-	if _, err := f.Try("other"); err != nil {
-		t.Fatal(err)
+	for range 2 { // The first pass writes to the status that there will be a key.
+		if _, err := f.Try("other"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if keys := f.coder.ProvisionerKeys("coder"); len(keys) != 1 || keys[0].ID == first {
 		t.Errorf("keys: %+v", keys)

@@ -42,7 +42,7 @@ type Reconciler struct {
 // immediately. It must return quickly.
 func New(kit *workload.Toolkit, refused func(controlPlane types.NamespacedName)) *Reconciler {
 	r := &Reconciler{kit: kit, refused: refused}
-	r.keys = &keys.Manager{Client: kit.Uncached, Metadata: kit.Metadata, Clock: kit.Clock, Connect: r.connect}
+	r.keys = &keys.Manager{Client: kit.Uncached, Clock: kit.Clock, Connect: r.connect}
 	return r
 }
 

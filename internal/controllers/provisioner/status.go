@@ -52,6 +52,10 @@ func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 	}
 	status.SecretRef = s.key.SecretRef
 	r := s.key.Record
+	if ref := s.cr.Spec.ControlPlaneRef; ref != nil && (s.key.Claimed || r != nil) {
+		// As long as it is set, the API server rejects changes of the fields that identify the key.
+		status.ControlPlaneRefName = ref.Name
+	}
 	if r == nil {
 		return
 	}
@@ -60,7 +64,7 @@ func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 	} else if status.OrganizationID != r.OrganizationID {
 		status.OrganizationName = ""
 	}
-	status.ControlPlaneRefName, status.OrganizationID = r.ControlPlane, r.OrganizationID
+	status.OrganizationID = r.OrganizationID
 	status.ProvisionerKeyID, status.ProvisionerKeyName, status.TagsHash = r.ID, r.Name, r.TagsHash
 }
 

@@ -57,7 +57,7 @@ func faultsOfThePredecessor() map[string][]string {
 	return map[string][]string{
 		"C6":  {proxy + "TestC6StartsWithTheOfficialImage", build + "TestC6StartsWithTheOfficialImage"},
 		"C7":  {shared + "TestC7NoDatabaseIsOpened", access + "TestFreshDeployment", access + "TestUsersExist", access + "TestSecondControlPlaneOnTheSameDatabase"},
-		"C8":  {plane + "TestDeletionRevokesAndCleansUp", plane + "TestATokenIsRevokedAlsoUnderItsEarlierName", "test/integration TestDeletionRevokesTheToken"},
+		"C8":  {plane + "TestDeletionRevokesAndCleansUp", "test/integration TestDeletionRevokesTheToken"},
 		"C9":  {plane + "TestC9TLSDoesNotChangeTheWayToCoder", build + "TestAddressesInsideTheCluster"},
 		"C10": {plane + "TestWorkspaceTroubleStopsNothingElse", shared + "TestNamespacesThatTheOperatorDoesNotWorkIn"},
 		"K1":  {plane + "TestAnyAnswerOfCoder", plane + "TestUnreachableCoder", access + "TestRefusals", access + "TestRefusedCredentials"},
@@ -73,7 +73,7 @@ func faultsOfThePredecessor() map[string][]string {
 		"K11": {build + "TestAccessURL", build + "TestWildcardHosts"},
 		"K12": {shared + "TestTheCacheHoldsNoContent", shared + "TestAPassAtRestReadsNothingLive", shared + "TestNamespacesThatTheOperatorDoesNotWorkIn"},
 		"K13": {keys + "TestK13AKeyThatWasDeletedInCoderIsMadeAnew"},
-		"K14": {prov + "TestK14RotationWaitsForTerminatingPods", prov + "TestK14RotationWaitsForTheDeploymentController", keys + "TestK14TheOldKeyOutlivesThePodsThatHoldIt", keys + "TestK14AnotherSecretNameIsNoNewKey"},
+		"K14": {prov + "TestK14RotationWaitsForTerminatingPods", prov + "TestK14RotationWaitsForTheDeploymentController", keys + "TestK14TheOldKeyOutlivesThePodsThatHoldIt"},
 		"K15": {prov + "TestK15TheOlderOneHasTheKey", keys + "TestK15AKeyOfSomeoneElseIsNotTouched", keys + "TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched"},
 		"K16": {prov + "TestK16LossOfEntitlementStopsNoEdit", keys + "TestK16WithoutALicenseTheKeyStaysAndNoneIsMade", proxy + "TestALicenseThatEndsDoesNotFreezeTheSpec"},
 		"K17": {build + "TestK17GoldenObjects", build + "TestEveryFieldHasASay", "test/docs TestEachValueHasARow"},

@@ -54,29 +54,15 @@ func anySpec(random *rand.Rand) *coderv1alpha1.CoderWorkspaceProxySpec {
 			do()
 		}
 	}
-	switch random.IntN(4) {
-	case 0:
-		spec.ControlPlaneRef.Name = "next"
-	case 1:
-		spec.ControlPlaneRef = nil
-		spec.Bootstrap.CoderURL = nextAccessURL
-		spec.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "next-operator-token"}
-	case 2:
-		spec.ControlPlaneRef = nil
-		spec.PrimaryAccessURL = accessURL
-		spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine", Key: "token"}
-	}
 	maybe(func() { spec.Bootstrap.ProxyName = "oceania" })
 	maybe(func() { spec.Bootstrap.DisplayName = "Oceania" })
 	maybe(func() { spec.Bootstrap.Icon = "/emojis/1f30f.png" })
-	maybe(func() { spec.Bootstrap.GeneratedTokenSecretName = "generated" })
 	maybe(func() { spec.DerpOnly = true })
 	maybe(func() { spec.Image = "registry.example.com/coder:v2.30.0" })
 	maybe(func() { spec.Replicas = ptr.To(random.Int32N(3)) })
 	maybe(func() { spec.Service.Port = 8080 })
 	maybe(func() { spec.TLS.SecretNames = []string{"tls"} })
 	maybe(func() { spec.Metrics.Enabled = true })
-	maybe(func() { spec.ServiceAccount.Name = "someone" })
 	maybe(func() { spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_VERBOSE", Value: "true"}} })
 	maybe(func() { spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{} })
 	maybe(func() {

@@ -182,34 +182,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	a.Must(a.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: tokenSecret}}))
 	a.becomesReady("Sydney")
 
-	// The pods of the earlier revision need the earlier Secret until they are replaced.
 	a.Must(a.Get("sydney", proxy))
-	before = proxy.DeepCopy()
-	proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
-	a.Must(a.Client.Patch(ctx, proxy, client.MergeFrom(before)))
-	polltest.Eventually(a.T, "waiting for the new revision", func() error {
-		d := &appsv1.Deployment{}
-		if err := a.Get(deploymentName, d); err != nil {
-			return err
-		}
-		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
-			if variable.Name == "CODER_PROXY_SESSION_TOKEN" && variable.ValueFrom.SecretKeyRef.Name == "renamed" {
-				return nil
-			}
-		}
-		return fmt.Errorf("environment %+v", d.Spec.Template.Spec.Containers[0].Env)
-	})
-	a.Must(a.Get(tokenSecret, &corev1.Secret{}))
-	polltest.Eventually(a.T, "waiting for the end of the earlier Secret", func() error {
-		if err := a.RollOut(deploymentName); err != nil {
-			return err
-		}
-		if err := a.Get(tokenSecret, &corev1.Secret{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the Secret is still there: %w", err)
-		}
-		return nil
-	})
-
 	a.Must(a.Client.Delete(ctx, proxy))
 	polltest.Eventually(a.T, "waiting for the end", func() error {
 		if err := a.Get("sydney", &coderv1alpha1.CoderWorkspaceProxy{}); !apierrors.IsNotFound(err) {

@@ -37,12 +37,6 @@ func scenarios() map[string]scenario {
 				s.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "sydney.example.com"}}
 			})
 		}},
-		"another Coder": {act: func(f *fixture) {
-			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.ControlPlaneRef.Name = "next" })
-		}},
-		"another Secret": {act: func(f *fixture) {
-			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.GeneratedTokenSecretName = "renamed" })
-		}},
 		"lost Secret": {act: func(f *fixture) { f.Remove(f.secretNamed(tokenSecret)) }},
 		"delete":      {act: func(f *fixture) { f.Delete() }},
 	}

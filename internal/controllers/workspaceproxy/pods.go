@@ -1,7 +1,6 @@
 package workspaceproxy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,8 +35,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	if spec.ControlPlaneRef != nil && spec.Image == "" && s.inputs.Image == "" {
 		return waits("the control plane to run, because the pods use its image")
 	}
-	// While a new registration is pending, the pods keep the URL of their current Coder.
-	s.inputs.PrimaryAccessURL = cmp.Or(s.registration.AccessURL, s.accessURL())
+	s.inputs.PrimaryAccessURL = s.accessURL()
 	if s.inputs.PrimaryAccessURL == "" {
 		return waits("the address of Coder")
 	}

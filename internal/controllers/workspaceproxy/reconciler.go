@@ -31,7 +31,6 @@ const (
 	stepControlPlane = "control plane"
 	stepRegistration = "registration"
 	stepPods         = "pods"
-	stepReplaced     = "replaced registrations"
 )
 
 func kind() workload.Kind {
@@ -96,7 +95,6 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 			workload.NewStep(stepPods, s, r.describePods, stepControlPlane),
 		},
 		r.kit.Steps(&s.Pass, stepPods),
-		[]workload.Step{workload.NewStep(stepReplaced, s, r.dropReplaced, stepRegistration, workload.StepDeployment)},
 	)
 }
 

@@ -33,18 +33,6 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	return r.kit.WaitForCache(ctx, s.proxy.Namespace, result.TokenRef.Name, result.TokenVersion)
 }
 
-// dropReplaced removes earlier registrations and Secrets when all pods use the current ones.
-func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
-	if !s.registration.Replaced || !s.Available() {
-		return nil
-	}
-	result, err := r.registrar.Retire(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})
-	r.kit.TellAll(&s.Pass, result.Events)
-	s.registration.Message += result.Message
-	s.registration.RequeueAfter = ensure.Sooner(s.registration.RequeueAfter, result.RequeueAfter)
-	return workload.Settled(err)
-}
-
 // podsReady reports whether pods exist and all of them are ready, which shows that Coder accepts
 // their token.
 func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
@@ -74,16 +62,16 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 	r.kit.TellAll(&s.Pass, result.Events)
 	switch {
 	case err != nil && left > 0:
-		s.waits = workload.UntilDeleted("its registrations in Coder are known", err.Error())
+		s.waits = workload.UntilDeleted("its registration in Coder is known", err.Error())
 		return workload.WaitForDeletion(left, err.Error())
 	case err != nil:
-		result.LeftBehind = append(result.LeftBehind, "the registrations in Coder could not be read: "+err.Error())
+		result.LeftBehind = "the record of the registration could not be read: " + err.Error()
 	case result.State != ensure.Ready && left > 0:
 		s.waits = workload.UntilDeleted("its registration is removed from Coder", result.Message)
 		return workload.WaitForDeletion(left, result.Message)
 	}
-	for _, what := range result.LeftBehind {
-		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, workload.Redact(what))
+	if result.LeftBehind != "" {
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, workload.Redact(result.LeftBehind))
 	}
 	return nil
 }

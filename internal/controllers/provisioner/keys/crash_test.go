@@ -51,25 +51,6 @@ func scenarios() map[string]scenario {
 			},
 			check: whole("gpu-2"),
 		},
-		"Secret renamed": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.cr.Spec.Key.SecretName = "elsewhere"
-			},
-			check: func(f *fixture) {
-				f.checkWhole("gpu")
-				if f.HasSecret(secretName) {
-					f.T.Error("the Secret of the earlier name is left")
-				}
-			},
-		},
-		"key of the Secret changed, and the tags": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.cr.Spec.Key.SecretKey, f.cr.Spec.Tags = "token", nil
-			},
-			check: whole("gpu-2"),
-		},
 		"deleted in Coder": {
 			prepare: func(f *fixture) {
 				f.settle()

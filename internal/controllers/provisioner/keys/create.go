@@ -18,12 +18,11 @@ import (
 
 // wanted describes the key that the spec asks for.
 type wanted struct {
-	controlPlane string
-	org          coderd.Organization
-	names        []string
-	tags         map[string]string
-	tagsHash     string
-	rotateAfter  time.Duration
+	org         coderd.Organization
+	names       []string
+	tags        map[string]string
+	tagsHash    string
+	rotateAfter time.Duration
 }
 
 // verdict is the decision about the existing key.
@@ -43,13 +42,10 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 		}
 		return verdict{why: "there was no key"}
 	}
-	if r := s.record; r != nil && r.ControlPlane != w.controlPlane {
-		return verdict{why: fmt.Sprintf("the provisioners moved from control plane %q", r.ControlPlane)}
-	}
 	if known == nil {
 		return verdict{why: "Coder does not know the key in the Secret"}
 	}
-	found := recordOf(*known, w.controlPlane, resources.TagsHash(known.Tags), now)
+	found := recordOf(*known, resources.TagsHash(known.Tags), now)
 	if s.record == nil || s.record.ID != found.ID {
 		// A key is adopted only if the operator would create the same one.
 		if found.OrganizationID == w.org.ID.String() && hasName(w.names, found.Name) && found.TagsHash == w.tagsHash {
@@ -64,7 +60,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 	switch made, dated := r.made(); {
 	case r.OrganizationID != w.org.ID.String():
-		return verdict{why: "spec.organizationName changed"}
+		return verdict{why: "the organization has another id in Coder"}
 	case !hasName(w.names, r.Name):
 		return verdict{why: "spec.key.name changed"}
 	case r.TagsHash != w.tagsHash:
@@ -80,9 +76,9 @@ func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 
 // recordOf returns the record of a key. Its age counts from now, by the operator's clock: with a wrong clock in Coder, a new key
 // could be as old as spec.key.rotateAfter.
-func recordOf(k coderd.ProvisionerKey, controlPlane, tagsHash string, now time.Time) Record {
+func recordOf(k coderd.ProvisionerKey, tagsHash string, now time.Time) Record {
 	return Record{
-		ID: k.ID.String(), Name: k.Name, OrganizationID: k.OrganizationID.String(), ControlPlane: controlPlane,
+		ID: k.ID.String(), Name: k.Name, OrganizationID: k.OrganizationID.String(),
 		TagsHash: tagsHash, CreatedAt: now.UTC().Format(time.RFC3339),
 	}
 }
@@ -141,7 +137,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	if err := p.makeStored(); err != nil {
 		return err
 	}
-	if err := p.recoverLost(ctx, keys, w); err != nil {
+	if err := p.recoverLost(ctx, keys); err != nil {
 		return err
 	}
 	picked := choose(w, keys, p.stored)
@@ -152,13 +148,19 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting,
 			"waiting until the pods with one of the replaced keys have stopped, because all key names are in use"), retrySoon)
 	}
+	if p.cr.Status.ControlPlaneRefName == "" {
+		// As soon as the status has the name, the API server rejects changes of the fields that say where
+		// the key is in Coder and in the cluster.
+		p.result.Claimed = true
+		return p.stop(workload.ConditionFalse(typeKey, coderv1alpha1.ReasonWaiting, "the key is about to be created"), workload.ConflictInterval)
+	}
 	if err := p.secrets.CheckOwner(ctx); err != nil {
 		if gone := ensure.Stopped(err); gone != nil {
 			return p.stop(workload.ConditionUnknown(typeKey, gone.Reason, gone.Message), gone.After)
 		}
 		return err
 	}
-	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), ControlPlane: w.controlPlane, TagsHash: w.tagsHash}
+	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), TagsHash: w.tagsHash}
 	if p.stored.intent == nil || *p.stored.intent != intent {
 		p.stored.intent = &intent
 		if err := p.save(ctx, p.stored); err != nil {
@@ -177,7 +179,7 @@ func (p *pass) makeKey(ctx context.Context, api *coderd.Client, w wanted, why st
 	if err != nil {
 		return p.answered(err)
 	}
-	return p.store(ctx, text, recordOf(key, w.controlPlane, w.tagsHash, p.Clock.Now()), why, w)
+	return p.store(ctx, text, recordOf(key, w.tagsHash, p.Clock.Now()), why, w)
 }
 
 // store writes a new key to the Secret. The previous key is deleted when no pod uses it.
@@ -188,7 +190,7 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	if old != nil {
 		s.replace(old)
 	}
-	s.put()
+	ensure.SetValue(s.secret, s.field, s.text)
 	if err := p.save(ctx, s); err != nil {
 		return err
 	}
@@ -202,7 +204,7 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 
 // recoverLost finds the keys of a Secret that was deleted. The status contains the id of the last
 // key, and the pods contain the ids of the keys that they use.
-func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
+func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey) error {
 	s := p.stored
 	if r := statusRecord(p.cr); r != nil {
 		s.replace(r)
@@ -216,7 +218,7 @@ func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w 
 	}
 	for _, k := range keys {
 		if slices.Contains(usage.KeyIDs, k.ID.String()) {
-			found := recordOf(k, w.controlPlane, "", p.Clock.Now())
+			found := recordOf(k, "", p.Clock.Now())
 			s.replace(&found)
 		}
 	}
@@ -230,7 +232,7 @@ func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
 	}
 	return &Record{
 		ID: status.ProvisionerKeyID, Name: status.ProvisionerKeyName,
-		OrganizationID: status.OrganizationID, ControlPlane: status.ControlPlaneRefName,
+		OrganizationID: status.OrganizationID,
 	}
 }
 
@@ -248,31 +250,19 @@ func (p *pass) nameTaken(ctx context.Context, name string, w wanted) error {
 }
 
 // resolveIntent deletes the key that an intent may have left in Coder, because its text is lost.
-// Afterwards the operator owns no key of that name except one in its record. If the intent belongs
-// to another control plane than the current one, and that control plane does not answer, the key is
-// left behind with an Event.
+// Afterwards the operator owns no key of that name except one in its record.
 func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
-	in := *s.intent
-	err := p.deleteOrphan(ctx, s)
-	if err == nil {
-		return nil
-	}
-	why := ensure.Stopped(p.judge(err))
-	if why != nil && p.req.ControlPlane != nil && p.req.ControlPlane.Name != in.ControlPlane {
-		p.leftBehind(in, "it may have been created, and "+why.Message)
-		return nil
+	api, gone, err := p.reach(ctx)
+	if err == nil && !gone {
+		err = p.deleteOrphan(ctx, api, s)
 	}
 	if ensure.IsUnavailable(err) {
-		return p.unavailable(why)
+		return p.unavailable(ensure.Stopped(err))
 	}
 	return p.answered(err)
 }
 
-func (p *pass) deleteOrphan(ctx context.Context, s *stored) error {
-	api, gone, err := p.reach(ctx, s.intent.ControlPlane)
-	if gone || err != nil {
-		return err
-	}
+func (p *pass) deleteOrphan(ctx context.Context, api *coderd.Client, s *stored) error {
 	org, err := uuid.Parse(s.intent.OrganizationID)
 	if err != nil {
 		return nil //nolint:nilerr // An intent that somebody broke names no key.

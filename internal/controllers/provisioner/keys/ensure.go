@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,8 +61,7 @@ func (p *pass) ensure(ctx context.Context) error {
 	return err
 }
 
-// load reads the Secret. If the spec now names another Secret or another key of the Secret, load
-// moves the provisioner key there.
+// load reads the Secret.
 func (p *pass) load(ctx context.Context) error {
 	p.result.Entitled = workload.ConditionUnknown(typeEntitled, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
 	p.result.Key = workload.ConditionUnknown(typeKey, coderv1alpha1.ReasonWaiting, "waiting for access to Coder")
@@ -80,61 +78,13 @@ func (p *pass) load(ctx context.Context) error {
 	if secret != nil {
 		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
 	}
-	if err := p.moveSecret(ctx); err != nil {
-		return err
-	}
-	if err := p.moveField(ctx); err != nil {
-		return err
-	}
 	p.report()
 	return nil
-}
-
-// moveSecret copies the key from a Secret with an earlier name. That Secret is kept as long as a
-// pod may read it.
-func (p *pass) moveSecret(ctx context.Context) error {
-	if p.stored != nil && (p.stored.text != "" || p.stored.intent != nil) {
-		return nil
-	}
-	others, err := p.others(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(others, func(s *stored) bool { return s.text != "" && s.record != nil })
-	if i < 0 {
-		return nil
-	}
-	if err := p.makeStored(); err != nil {
-		return err
-	}
-	old := others[i]
-	p.stored.text, p.stored.record, p.stored.intent, p.stored.replaced = old.text, old.record, old.intent, old.replaced
-	p.stored.put()
-	return p.save(ctx, p.stored)
-}
-
-// moveField writes the key under spec.key.secretKey. The earlier entry is kept as long as a pod may
-// read it.
-func (p *pass) moveField(ctx context.Context) error {
-	field := resources.KeySecretKey(p.cr)
-	s := p.stored
-	if s == nil || s.text == "" || s.field == field {
-		return nil
-	}
-	s.oldFields = slices.DeleteFunc(append(s.oldFields, s.field), func(old string) bool { return old == field })
-	s.field = field
-	s.put()
-	return p.save(ctx, s)
-}
-
-func (s *stored) put() {
-	ensure.SetValue(s.secret, s.field, s.text)
 }
 
 // makeStored prepares a new Secret if there is none.
 func (p *pass) makeStored() error {
 	if p.stored != nil {
-		p.stored.field = resources.KeySecretKey(p.cr)
 		return nil
 	}
 	secret, err := p.secrets.New(resources.KeySecretName(p.cr))
@@ -167,7 +117,7 @@ func (p *pass) digest() ensure.Digest {
 	parts := []any{
 		cp.UID, cp.Status.URL, cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef,
 		cp.Status.OperatorTokenExpiresAt, cp.Status.ExternalProvisionerDaemonsEntitlement, cp.Status.LicenseLastAppliedHash,
-		cp.Spec.OperatorAccess.Disabled, cp.DeletionTimestamp,
+		cp.Spec.OperatorAccess.Disabled, cp.DeletionTimestamp, p.cr.Status.ControlPlaneRefName,
 		resources.OrganizationName(p.cr), resources.TagsHash(p.cr.Spec.Tags), p.cr.Spec.Key, resources.KeyName(p.cr),
 	}
 	if s := p.stored; s != nil {
@@ -247,7 +197,7 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 
 func (p *pass) wanted(org coderd.Organization) wanted {
 	w := wanted{
-		controlPlane: p.req.ControlPlane.Name, org: org, names: resources.KeyNames(p.cr),
+		org: org, names: resources.KeyNames(p.cr),
 		tags: p.cr.Spec.Tags, tagsHash: resources.TagsHash(p.cr.Spec.Tags),
 	}
 	if after := p.cr.Spec.Key.RotateAfter; after != nil {

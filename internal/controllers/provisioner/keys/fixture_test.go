@@ -67,7 +67,7 @@ func newFixture(t *testing.T) *fixture {
 // restart creates a new Manager with empty state, like a new process.
 func (f *fixture) restart() {
 	f.Fault.Set(0, false)
-	f.manager = &Manager{Client: f.Cluster, Metadata: f.Cluster, Clock: f.Clock, Connect: f.connect}
+	f.manager = &Manager{Client: f.Cluster, Clock: f.Clock, Connect: f.connect}
 }
 
 func (f *fixture) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error) {
@@ -95,12 +95,16 @@ func (f *fixture) ensure() Result {
 func (f *fixture) tryEnsure() (Result, error) {
 	f.T.Helper()
 	result, err := f.manager.Ensure(f.Ctx, f.request())
+	if err == nil && result.Claimed {
+		// The next pass creates the key.
+		f.cr.Status.ControlPlaneRefName = f.cr.Spec.ControlPlaneRef.Name
+		result, err = f.manager.Ensure(f.Ctx, f.request())
+	}
 	f.hear(result, err)
 	if r := result.Record; err == nil && r != nil {
 		status := &f.cr.Status
 		status.ProvisionerKeyID, status.ProvisionerKeyName = r.ID, r.Name
-		status.OrganizationID, status.ControlPlaneRefName = r.OrganizationID, r.ControlPlane
-		status.OrganizationName = result.OrganizationName
+		status.OrganizationID, status.OrganizationName = r.OrganizationID, result.OrganizationName
 		if !f.slow {
 			f.pods = []string{r.ID}
 		}
@@ -174,7 +178,7 @@ func (f *fixture) checkWhole(name string) {
 	if len(all) != 1 {
 		f.T.Fatalf("keys in Coder: %q, want one", f.keyNames())
 	}
-	k, secret := all[0], f.Secret(f.secretName())
+	k, secret := all[0], f.Secret(secretName)
 	s := readStored(secret, "key")
 	switch {
 	case name != "" && k.Name != name:
@@ -183,20 +187,13 @@ func (f *fixture) checkWhole(name string) {
 		f.T.Error("the Secret holds another key than the one in Coder")
 	case s.record == nil || s.record.ID != k.ID.String() || s.record.Name != k.Name:
 		f.T.Errorf("the Secret tells of %+v, and the key is %s %s", s.record, k.ID, k.Name)
-	case s.intent != nil || len(s.replaced) > 0 || len(s.oldFields) > 0:
+	case s.intent != nil || len(s.replaced) > 0:
 		f.T.Errorf("something is unfinished: %v", secret.Annotations)
 	case len(secret.Data) != 1:
 		f.T.Errorf("the Secret has %d keys", len(secret.Data))
 	case !maps.Equal(k.Tags, f.cr.Spec.Tags):
 		f.T.Errorf("the key has the tags %v, want %v", k.Tags, f.cr.Spec.Tags)
 	}
-}
-
-func (f *fixture) secretName() string {
-	if name := f.cr.Spec.Key.SecretName; name != "" {
-		return name
-	}
-	return secretName
 }
 
 func wantKey(t *testing.T, got Result, status metav1.ConditionStatus, reason string) {

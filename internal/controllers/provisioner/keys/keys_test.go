@@ -44,6 +44,22 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 	}
 }
 
+// The first key waits until the status says that there will be one: from then on, the API server rejects
+// changes of the fields that say where it is.
+func TestTheFirstKeyWaitsForTheStatus(t *testing.T) {
+	f := newFixture(t)
+	result, err := f.manager.Ensure(f.Ctx, f.request())
+	f.Must(err)
+	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonWaiting)
+	if !result.Claimed || result.RequeueAfter == 0 || f.keyNames() != "" || f.HasSecret(secretName) {
+		t.Errorf("%+v, keys %q", result, f.keyNames())
+	}
+	f.cr.Status.ControlPlaneRefName = "dev"
+	if result = f.ensure(); result.Claimed || f.keyNames() != "gpu" {
+		t.Errorf("%+v, keys %q", result, f.keyNames())
+	}
+}
+
 // A leader that was paused continues with an outdated cache. A key for an object that is gone would stay
 // in Coder, and no later object could use its name.
 func TestNoKeyIsMadeForAProvisionerThatIsGone(t *testing.T) {
@@ -130,29 +146,6 @@ func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
 	f.pods = []string{f.cr.Status.ProvisionerKeyID}
 	f.pass()
 	f.checkWhole("gpu")
-}
-
-// K14, second half: the predecessor creates a new key for a new Secret, and leaves the old Secret.
-func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
-	f := newFixture(t)
-	f.settle()
-	before := f.keys()[0]
-	f.slow = true
-	f.cr.Spec.Key.SecretName = "elsewhere"
-	f.pods = []string{"", before.ID.String()}
-	f.pass()
-	if !f.HasSecret(secretName) {
-		t.Fatal("the Secret is gone while a pod may read it")
-	}
-	f.pods = []string{before.ID.String()}
-	f.pass()
-	f.checkWhole("gpu")
-	if f.keys()[0].ID != before.ID {
-		t.Error("a new key was made")
-	}
-	if f.HasSecret(secretName) {
-		t.Error("the old Secret is left")
-	}
 }
 
 // K15: the predecessor deletes a key with the wanted name, also that of another owner.
@@ -342,25 +335,6 @@ func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
 	}
 }
 
-func TestAnotherOrganizationOrControlPlaneGetsANewKey(t *testing.T) {
-	f := newFixture(t)
-	f.Coder.AddOrganization("sales")
-	f.settle()
-	f.cr.Spec.OrganizationName = "sales"
-	f.settle()
-	if f.keyNames() != "" || len(f.Coder.ProvisionerKeys("sales")) != 1 {
-		t.Fatalf("keys: %q, sales %+v", f.keyNames(), f.Coder.ProvisionerKeys("sales"))
-	}
-	old := f.cp
-	f.Create(old.DeepCopy())
-	f.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
-	f.cr.Spec.ControlPlaneRef.Name = "prod"
-	f.settle()
-	if all := f.Coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
-		t.Errorf("keys: %+v", all)
-	}
-}
-
 func TestASecretThatWasEmptiedOrFilledWithSomethingElseIsFilledAgain(t *testing.T) {
 	for _, text := range []string{"", "nonsense", strings.Repeat("x", 43)} {
 		f := newFixture(t)
@@ -403,9 +377,6 @@ func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 		Data: map[string][]byte{"key": []byte(text)},
 	}
 	f.Create(secret)
-	f.settle()
-	f.checkWhole("gpu")
-	f.cr.Spec.Key.SecretName = "elsewhere"
 	f.settle()
 	f.checkWhole("gpu")
 	if f.keys()[0].ID != before.ID {
@@ -461,12 +432,6 @@ func TestARestoredDatabaseGetsANewKey(t *testing.T) {
 	if names := f.keyNames(); names != "gpu gpu-2" {
 		t.Errorf("keys: %s", names)
 	}
-
-	// In another organization the operator never had a key.
-	f.Coder.AddOrganization("sales")
-	f.Coder.AddProvisionerKey("sales", "gpu", nil)
-	f.cr.Spec.OrganizationName = "sales"
-	wantKey(t, f.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
 }
 
 // The Secret was deleted during a replacement. Both keys are found through the status and the pods.
@@ -506,12 +471,8 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 
 // A user copies the key into another Secret and names that one in the spec.
 func TestACopiedKeyIsHandedOver(t *testing.T) {
-	for name, c := range map[string]struct {
-		do    func(*Manager, context.Context, Request) (Result, error)
-		byURL bool
-	}{
-		"while it runs": {do: (*Manager).Release}, "and is deleted at once": {do: (*Manager).Withdraw},
-		"and names Coder by its URL": {do: (*Manager).Release, byURL: true},
+	for name, do := range map[string]func(*Manager, context.Context, Request) (Result, error){
+		"while it runs": (*Manager).Release, "and is deleted at once": (*Manager).Withdraw,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -523,13 +484,10 @@ func TestACopiedKeyIsHandedOver(t *testing.T) {
 				Data:       map[string][]byte{"key": f.Secret(secretName).Data["key"]},
 			})
 			f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
-			if c.byURL {
-				f.cr.Spec.ControlPlaneRef, f.cr.Spec.URL = nil, f.Coder.URL
-			}
 			f.pods = []string{""}
 			// A second pass continues after a crash in which the Secret was deleted and the status was not written.
 			for range 2 {
-				result := f.run(func(ctx context.Context, req Request) (Result, error) { return c.do(f.manager, ctx, req) })
+				result := f.run(func(ctx context.Context, req Request) (Result, error) { return do(f.manager, ctx, req) })
 				if len(result.Left) > 0 || f.keyNames() != "gpu-2" {
 					t.Errorf("keys %s, result %+v", f.keyNames(), result)
 				}
@@ -546,43 +504,6 @@ func (f *fixture) bringKey(text string) {
 	})
 	f.cr.Spec.Key.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
 	f.pods = []string{""}
-}
-
-// TestAKeyOfAnotherCoderIsNotSentToTheFormerOne checks that no Coder sees a key that may be for another one.
-func TestAKeyOfAnotherCoderIsNotSentToTheFormerOne(t *testing.T) {
-	for name, move := range map[string]func(*coderv1alpha1.CoderProvisionerSpec){
-		"of another control plane": func(s *coderv1alpha1.CoderProvisionerSpec) { s.ControlPlaneRef.Name = "next" },
-		"at a URL": func(s *coderv1alpha1.CoderProvisionerSpec) {
-			s.ControlPlaneRef, s.URL = nil, "https://next.example.com"
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			f.settle()
-			move(&f.cr.Spec)
-			f.bringKey("the-key-of-the-next-coder")
-			f.Coder.ResetRequests()
-			if result := f.run(f.manager.Release); !result.Forgotten || len(f.keys()) != 0 {
-				t.Errorf("keys %s, result %+v", f.keyNames(), result)
-			}
-			if asked := f.Coder.Requests()["GET /api/v2/provisionerkeys/{key}"]; asked != 0 {
-				t.Errorf("it sent the key to the former Coder: %d", asked)
-			}
-		})
-	}
-}
-
-// TestAKeyWithoutItsSecretIsTold moves a provisioner whose Secret is gone, so it cannot be known whether the key was copied.
-func TestAKeyWithoutItsSecretIsTold(t *testing.T) {
-	f := newFixture(t)
-	f.settle()
-	f.Remove(f.Secret(secretName))
-	f.cr.Spec.ControlPlaneRef.Name = "next"
-	f.bringKey("mine")
-	result := f.run(f.manager.Release)
-	if !result.Forgotten || !strings.Contains(ensuretest.Reasons(result.Events), coderv1alpha1.ReasonProvisionerKeyLeftBehind) {
-		t.Errorf("result %+v", result)
-	}
 }
 
 // TestACoderThatBecameAGPLReleasesTheKey checks that a Coder that no longer has provisioner keys has none to keep.
@@ -667,60 +588,6 @@ func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
 	f.checkWhole("gpu")
 }
 
-// The name of the Secret changes and changes back, with a replacement in between.
-func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
-	f := newFixture(t)
-	f.settle()
-	first := f.cr.Status.ProvisionerKeyID
-	f.slow, f.pods = true, []string{first}
-	f.cr.Spec.Key.SecretName = "elsewhere"
-	f.pass()
-	f.cr.Spec.Tags = nil
-	f.pass()
-	f.cr.Spec.Key.SecretName = ""
-	f.pass()
-	f.pods = []string{f.cr.Status.ProvisionerKeyID}
-	f.pass()
-	f.checkWhole("")
-	if f.HasSecret("elsewhere") {
-		t.Error("the other Secret is left")
-	}
-}
-
-// The Secret with the new name is deleted while the one with the old name still contains the
-// previous key.
-func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
-	f := newFixture(t)
-	f.settle()
-	f.slow, f.pods = true, []string{f.cr.Status.ProvisionerKeyID}
-	f.cr.Spec.Key.SecretName = "elsewhere"
-	f.pass()
-	f.cr.Spec.Tags = nil
-	f.pass()
-	f.Remove(f.Secret("elsewhere"))
-	f.pass()
-	f.pods = []string{f.cr.Status.ProvisionerKeyID}
-	f.pass()
-	f.checkWhole("")
-}
-
-// An intent in a control plane that no longer answers does not block another control plane.
-func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
-	f := newFixture(t)
-	f.Coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
-	f.pass()
-	old := f.cp.DeepCopy()
-	old.Spec.OperatorAccess.Disabled = true
-	f.Create(old)
-	f.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ensuretest.Namespace, Name: "prod", UID: "prod-uid"}}
-	f.cr.Spec.ControlPlaneRef.Name = "prod"
-	f.settle()
-	f.checkWhole("gpu")
-	if count(f.said, "Warning ProvisionerKeyLeftBehind") != 1 {
-		t.Errorf("Events: %q", f.said)
-	}
-}
-
 // TestAgeOfAKeyWithAnotherClock checks that the age of a key counts by the operator's clock. With Coder's, a Coder that is years
 // behind would get a new key at every pass, and one that is years ahead never.
 func TestAgeOfAKeyWithAnotherClock(t *testing.T) {
@@ -730,7 +597,7 @@ func TestAgeOfAKeyWithAnotherClock(t *testing.T) {
 		"right": now, "10 minutes behind": now.Add(-10 * time.Minute), "10 minutes ahead": now.Add(10 * time.Minute),
 		"10 years behind": now.AddDate(-10, 0, 0), "10 years ahead": now.AddDate(10, 0, 0), "zero": {},
 	} {
-		r := recordOf(coderd.ProvisionerKey{Name: testName, CreatedAt: made}, "", "", now)
+		r := recordOf(coderd.ProvisionerKey{Name: testName, CreatedAt: made}, "", now)
 		r.OrganizationID = w.org.ID.String()
 		for after, rotated := range map[time.Duration]bool{0: false, 23 * time.Hour: false, 25 * time.Hour: true} {
 			if v := decideRecorded(r, r, w, now.Add(after)); (v.why != "") != rotated {
@@ -738,7 +605,7 @@ func TestAgeOfAKeyWithAnotherClock(t *testing.T) {
 			}
 		}
 	}
-	ahead := recordOf(coderd.ProvisionerKey{Name: testName}, "", "", now.AddDate(10, 0, 0))
+	ahead := recordOf(coderd.ProvisionerKey{Name: testName}, "", now.AddDate(10, 0, 0))
 	if v := decideRecorded(ahead, ahead, w, now); v.why == "" {
 		t.Error("a key that another replica has recorded with a time in ten years is never replaced")
 	}

@@ -29,11 +29,8 @@ const (
 // Manager manages the keys of all provisioners. All fields are required. It is safe for concurrent use
 // with different provisioners.
 type Manager struct {
-	// Client reads Secrets, control planes and provisioners by name, without a cache, and writes
-	// Secrets.
+	// Client reads Secrets and provisioners by name, without a cache, and writes Secrets.
 	Client client.Client
-	// Metadata lists the metadata of Secrets. It may be a cache.
-	Metadata client.Reader
 	// Connect returns a client for the Coder of a control plane with the operator's token. It
 	// returns ensure.Unavailable if Coder cannot be called.
 	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (*coderd.Client, error)
@@ -89,6 +86,8 @@ type Result struct {
 	// OrganizationID and OrganizationName identify the organization of the spec, if Coder returned
 	// it.
 	OrganizationID, OrganizationName string
+	// Claimed reports that a key is about to be created. It waits until the status says so.
+	Claimed bool
 	// Forgotten reports that the key in the status no longer exists.
 	Forgotten bool
 	// Stalled reports that a user must act.

@@ -3,7 +3,6 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // Annotations of the key's Secret, in addition to coderv1alpha1.AnnotationProvisionerKeyID. None of
@@ -20,17 +18,12 @@ import (
 const (
 	AnnotationName           = "coder.com/provisioner-key-name"
 	AnnotationOrganizationID = "coder.com/provisioner-key-organization-id"
-	AnnotationControlPlane   = "coder.com/provisioner-key-control-plane"
 	AnnotationTagsHash       = "coder.com/provisioner-key-tags-hash"
 	AnnotationCreatedAt      = "coder.com/provisioner-key-created-at"
 	// AnnotationIntent is the key that is about to be created, as JSON.
 	AnnotationIntent = "coder.com/provisioner-key-intent"
 	// AnnotationReplaced are the keys that must be deleted in Coder, as JSON.
 	AnnotationReplaced = "coder.com/provisioner-keys-replaced"
-	// AnnotationDataKey is the entry of the Secret's data with the provisioner key.
-	// AnnotationOldDataKeys are earlier entries, which older pods still read.
-	AnnotationDataKey     = "coder.com/provisioner-key-data-key"
-	AnnotationOldDataKeys = "coder.com/provisioner-key-old-data-keys"
 )
 
 // Record describes a key in Coder. It contains no secret.
@@ -38,7 +31,6 @@ type Record struct {
 	ID             string `json:"id,omitempty"`
 	Name           string `json:"name"`
 	OrganizationID string `json:"organizationID"`
-	ControlPlane   string `json:"controlPlane"`
 	TagsHash       string `json:"tagsHash,omitempty"`
 	CreatedAt      string `json:"createdAt,omitempty"`
 }
@@ -51,21 +43,17 @@ type stored struct {
 	record      *Record
 	intent      *Record
 	replaced    []Record
-	oldFields   []string
 }
 
 // readStored reads the content of a Secret. Invalid annotations are treated as missing.
 func readStored(secret *corev1.Secret, field string) *stored {
 	a := secret.Annotations
 	s := &stored{secret: secret, field: field}
-	if recorded := a[AnnotationDataKey]; recorded != "" {
-		s.field = recorded
-	}
 	s.text = strings.TrimSpace(string(secret.Data[s.field]))
 	if id := a[coderv1alpha1.AnnotationProvisionerKeyID]; id != "" {
 		s.record = &Record{
 			ID: id, Name: a[AnnotationName], OrganizationID: a[AnnotationOrganizationID],
-			ControlPlane: a[AnnotationControlPlane], TagsHash: a[AnnotationTagsHash], CreatedAt: a[AnnotationCreatedAt],
+			TagsHash: a[AnnotationTagsHash], CreatedAt: a[AnnotationCreatedAt],
 		}
 	}
 	intent := &Record{}
@@ -75,9 +63,6 @@ func readStored(secret *corev1.Secret, field string) *stored {
 	if json.Unmarshal([]byte(a[AnnotationReplaced]), &s.replaced) != nil {
 		s.replaced = nil
 	}
-	if fields := a[AnnotationOldDataKeys]; fields != "" {
-		s.oldFields = strings.Split(fields, ",")
-	}
 	return s
 }
 
@@ -86,19 +71,12 @@ func (s *stored) write() {
 	if s.record != nil {
 		r = *s.record
 	}
-	field := s.field
-	if s.text == "" {
-		field = ""
-	}
 	ensure.Annotate(s.secret, map[string]string{
 		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
 		AnnotationName:                           r.Name,
 		AnnotationOrganizationID:                 r.OrganizationID,
-		AnnotationControlPlane:                   r.ControlPlane,
 		AnnotationTagsHash:                       r.TagsHash,
 		AnnotationCreatedAt:                      r.CreatedAt,
-		AnnotationDataKey:                        field,
-		AnnotationOldDataKeys:                    strings.Join(s.oldFields, ","),
 		AnnotationIntent:                         asJSON(s.intent, s.intent == nil),
 		AnnotationReplaced:                       asJSON(s.replaced, len(s.replaced) == 0),
 	})
@@ -110,7 +88,7 @@ func (s *stored) replace(r *Record) {
 	if r == nil || r.ID == "" || s.record != nil && s.record.ID == r.ID || slices.ContainsFunc(s.replaced, known) {
 		return
 	}
-	s.replaced = append(s.replaced, Record{ID: r.ID, Name: r.Name, OrganizationID: r.OrganizationID, ControlPlane: r.ControlPlane})
+	s.replaced = append(s.replaced, Record{ID: r.ID, Name: r.Name, OrganizationID: r.OrganizationID})
 }
 
 // knows reports whether the operator owns the key with this id.
@@ -126,7 +104,7 @@ func (s *stored) knows(id string) bool {
 // organization.
 func (s *stored) had(w wanted) bool {
 	is := func(r Record) bool {
-		return r.ControlPlane == w.controlPlane && r.OrganizationID == w.org.ID.String() && hasName(w.names, r.Name)
+		return r.OrganizationID == w.org.ID.String() && hasName(w.names, r.Name)
 	}
 	return s.record != nil && is(*s.record) || slices.ContainsFunc(s.replaced, is)
 }
@@ -146,31 +124,9 @@ func asJSON(value any, empty bool) string {
 	return string(raw)
 }
 
-// others returns the Secrets with earlier names in which this provisioner has a key of the operator.
-func (p *pass) others(ctx context.Context) ([]*stored, error) {
-	secrets, err := p.secrets.Others(ctx, p.Metadata, resources.KeySecretName(p.cr), marked)
-	var found []*stored
-	for _, secret := range secrets {
-		found = append(found, readStored(secret, resources.KeySecretKey(p.cr)))
-	}
-	return found, err
-}
-
-// marked reports whether a Secret has a record of the operator in its annotations.
-func marked(secret *corev1.Secret) bool {
-	return slices.ContainsFunc([]string{coderv1alpha1.AnnotationProvisionerKeyID, AnnotationIntent, AnnotationReplaced},
-		func(annotation string) bool { return secret.Annotations[annotation] != "" })
-}
-
 // save writes the Secret with the record of the key. It fails if the Secret was changed since it
 // was read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, s *stored) error {
 	s.write()
-	// The labels are needed to find this Secret after the spec names another one. A Secret of the
-	// public predecessor may have other labels.
-	if s.secret.Labels == nil {
-		s.secret.Labels = map[string]string{}
-	}
-	maps.Copy(s.secret.Labels, p.secrets.Labels)
 	return p.secrets.Save(ctx, s.secret)
 }

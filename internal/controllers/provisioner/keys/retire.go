@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -17,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Retire deletes what was replaced, once no pod uses it: keys in Coder, Secrets with earlier names,
-// and earlier entries of the Secret. Result.Left contains the keys that must still be deleted.
+// Retire deletes the replaced keys in Coder, once no pod uses them. Result.Left contains the keys that
+// must still be deleted.
 func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.retire(ctx)
@@ -33,11 +31,13 @@ func (m *Manager) Release(ctx context.Context, req Request) (Result, error) {
 	return p.result, err
 }
 
-// Withdraw deletes the keys in Coder, even if pods use them. The Secrets are deleted with their
-// owner.
+// Withdraw deletes the keys in Coder, even if pods use them. The Secret is deleted with its owner.
 func (m *Manager) Withdraw(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
-	_, err := p.withdraw(ctx)
+	secret, err := p.mine(ctx)
+	if err == nil {
+		_, err = p.withdraw(ctx, secret)
+	}
 	return p.result, err
 }
 
@@ -52,11 +52,7 @@ func (m *Manager) Abandon(req Request, left []Record, why string) ensure.Events 
 
 func (p *pass) retire(ctx context.Context) error {
 	secret, err := p.mine(ctx)
-	if err != nil || secret == nil || secret.text == "" || secret.record == nil {
-		return err
-	}
-	others, err := p.others(ctx)
-	if err != nil || len(secret.replaced) == 0 && len(secret.oldFields) == 0 && len(others) == 0 {
+	if err != nil || secret == nil || secret.text == "" || secret.record == nil || len(secret.replaced) == 0 {
 		return err
 	}
 	usage, err := p.req.Usage(ctx)
@@ -67,59 +63,28 @@ func (p *pass) retire(ctx context.Context) error {
 		p.result.Left, p.result.RequeueAfter = secret.replaced, retrySoon
 		return nil
 	}
-	if err := p.gather(ctx, secret, others); err != nil {
-		return err
-	}
 	left, err := p.deleteKeys(ctx, secret.replaced)
-	if err != nil {
+	if err != nil || len(left) == len(secret.replaced) {
 		return err
 	}
-	for _, field := range secret.oldFields {
-		delete(secret.secret.Data, field)
-	}
-	if len(left) < len(secret.replaced) || len(secret.oldFields) > 0 {
-		secret.replaced, secret.oldFields = left, nil
-		if err := p.save(ctx, secret); err != nil {
-			return err
-		}
-	}
-	return p.removeAll(ctx, others)
-}
-
-// gather records in the current Secret the replaced keys that only Secrets with earlier names
-// contain.
-func (p *pass) gather(ctx context.Context, s *stored, others []*stored) error {
-	before := len(s.replaced)
-	for _, other := range others {
-		if other.record != nil {
-			s.replace(other.record)
-		}
-		for i := range other.replaced {
-			s.replace(&other.replaced[i])
-		}
-	}
-	if len(s.replaced) == before {
-		return nil
-	}
-	return p.save(ctx, s)
+	secret.replaced = left
+	return p.save(ctx, secret)
 }
 
 func (p *pass) release(ctx context.Context) error {
-	all, err := p.holders(ctx)
+	secret, err := p.mine(ctx)
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 && statusRecord(p.cr) == nil {
+	if secret == nil && statusRecord(p.cr) == nil {
 		p.result.Forgotten = true
 		return nil
 	}
-	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil {
-		if slices.ContainsFunc(all, func(s *stored) bool { return s.secret.Name == given.Name }) {
-			p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-				"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
-				given.Name))
-			return nil
-		}
+	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil && secret != nil && given.Name == secret.secret.Name {
+		p.result.Secret = workload.ConditionFalse(typeSecret, coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			"Secret %q of spec.key.secretRef contains a key that the operator created; remove spec.key.secretRef, or put your own key into another Secret",
+			given.Name))
+		return nil
 	}
 	usage, err := p.req.Usage(ctx)
 	if err != nil {
@@ -129,79 +94,56 @@ func (p *pass) release(ctx context.Context) error {
 		p.result.RequeueAfter = retrySoon
 		return nil
 	}
-	done, err := p.withdraw(ctx)
+	done, err := p.withdraw(ctx, secret)
 	if err != nil || !done {
 		return err
 	}
 	p.result.Forgotten = true
-	return p.removeAll(ctx, all)
+	if secret == nil {
+		return nil
+	}
+	return p.secrets.Delete(ctx, secret.secret)
 }
 
-func (p *pass) removeAll(ctx context.Context, list []*stored) error {
-	for _, s := range list {
-		if err := p.secrets.Delete(ctx, s.secret); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withdraw deletes all keys in Coder. done reports that none is left.
-func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
-	all, err := p.holders(ctx)
-	if err != nil {
-		return false, err
-	}
+// withdraw deletes the keys of the status and of a Secret, which may be nil. done reports that none is
+// left.
+func (p *pass) withdraw(ctx context.Context, secret *stored) (done bool, err error) {
 	var records []Record
-	add := func(r *Record) {
-		if r != nil && r.ID != "" && !slices.ContainsFunc(records, func(o Record) bool { return o.ID == r.ID }) {
-			records = append(records, *r)
+	if r := statusRecord(p.cr); r != nil {
+		records = append(records, *r)
+	}
+	if secret != nil {
+		known := slices.Clone(secret.replaced)
+		if secret.record != nil {
+			known = append(known, *secret.record)
+		}
+		for _, r := range known {
+			if !slices.ContainsFunc(records, func(o Record) bool { return o.ID == r.ID }) {
+				records = append(records, r)
+			}
 		}
 	}
-	add(statusRecord(p.cr))
-	for _, s := range all {
-		add(s.record)
-		for i := range s.replaced {
-			add(&s.replaced[i])
-		}
-	}
-	left, err := p.deleteKeys(ctx, records)
+	p.result.Left, err = p.deleteKeys(ctx, records)
 	if err != nil {
 		return false, err
 	}
-	for _, s := range all {
-		if s.intent == nil {
-			continue
-		}
-		if err := p.resolveIntent(ctx, s); ensure.Stopped(err) != nil {
-			left = append(left, *s.intent)
+	if secret != nil && secret.intent != nil {
+		if err := p.resolveIntent(ctx, secret); ensure.Stopped(err) != nil {
+			p.result.Left = append(p.result.Left, *secret.intent)
 		} else if err != nil {
 			return false, err
 		}
 	}
-	p.result.Left = left
-	return len(left) == 0, nil
+	return len(p.result.Left) == 0, nil
 }
 
+// mine reads the Secret with the key. It returns nil if there is none or another owner has it.
 func (p *pass) mine(ctx context.Context) (*stored, error) {
 	secret, err := p.secrets.GetMine(ctx, resources.KeySecretName(p.cr))
 	if err != nil || secret == nil {
 		return nil, err
 	}
 	return readStored(secret, resources.KeySecretKey(p.cr)), nil
-}
-
-// holders returns all Secrets of this provisioner with keys that the operator created.
-func (p *pass) holders(ctx context.Context) ([]*stored, error) {
-	all, err := p.others(ctx)
-	if err != nil {
-		return nil, err
-	}
-	present, err := p.mine(ctx)
-	if err == nil && present != nil && marked(present.secret) {
-		all = append(all, present)
-	}
-	return all, err
 }
 
 // free reports whether no pod uses a key other than this one, and no such pod can be created.
@@ -213,9 +155,9 @@ func (u Usage) free(id string) bool {
 // plane of a key is gone, the key is left behind with an Event.
 func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record, err error) {
 	for _, r := range records {
-		api, gone, err := p.reach(ctx, r.ControlPlane)
+		api, gone, err := p.reach(ctx)
 		if gone {
-			p.leftBehind(r, fmt.Sprintf("CoderControlPlane %q no longer exists", r.ControlPlane))
+			p.leftBehind(r, fmt.Sprintf("CoderControlPlane %q no longer exists", controlPlaneName(p.cr)))
 			continue
 		}
 		if err == nil {
@@ -267,7 +209,7 @@ func (p *pass) deleteKey(ctx context.Context, api *coderd.Client, r Record) erro
 }
 
 // handedOver reports whether a user put this key into the Secret of spec.key.secretRef. The key then
-// belongs to the user and stays. Only the Coder that the daemons use may see the user's key.
+// belongs to the user and stays.
 func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bool, error) {
 	given := resources.KeySource(p.cr, nil)
 	if given == nil || p.cr.Spec.PSKSecretRef != nil {
@@ -277,19 +219,7 @@ func (p *pass) handedOver(ctx context.Context, api *coderd.Client, r Record) (bo
 	if err != nil || secret == nil || p.secrets.Mine(secret) {
 		return false, err
 	}
-	text := strings.TrimSpace(string(secret.Data[given.Key]))
-	if ref := p.cr.Spec.ControlPlaneRef; ref == nil || ref.Name != r.ControlPlane {
-		all, err := p.holders(ctx)
-		if err == nil && len(all) == 0 {
-			// Usually an earlier pass has deleted the keys that were not handed over, and failed to write the status.
-			p.leftBehind(r, "its Secret no longer exists; it may be the key of spec.key.secretRef, and then it must stay")
-			return true, nil
-		}
-		return slices.ContainsFunc(all, func(s *stored) bool {
-			return s.record != nil && s.record.ID == r.ID && s.text == text
-		}), err
-	}
-	key, err := api.CheckProvisionerKey(ctx, text)
+	key, err := api.CheckProvisionerKey(ctx, strings.TrimSpace(string(secret.Data[given.Key])))
 	if coderd.IsUnauthorized(err) || coderd.IsNotSupported(err) {
 		return false, nil
 	}
@@ -303,28 +233,20 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// reach returns a client for the Coder of a control plane in this namespace. gone reports that the
-// control plane does not exist.
-func (p *pass) reach(ctx context.Context, name string) (api *coderd.Client, gone bool, err error) {
-	cp := p.req.ControlPlane
-	if cp == nil || cp.Name != name {
-		cp = &coderv1alpha1.CoderControlPlane{}
-		err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.cr.Namespace, Name: name}, cp)
-		if apierrors.IsNotFound(err) || name == "" {
-			return nil, true, nil
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("reading CoderControlPlane %q: %w", name, err)
-		}
+// reach returns a client for the Coder of the spec. gone reports that the control plane does not
+// exist.
+func (p *pass) reach(ctx context.Context) (api *coderd.Client, gone bool, err error) {
+	if p.req.ControlPlane == nil {
+		return nil, true, nil
 	}
-	api, err = p.Connect(ctx, cp)
+	api, err = p.Connect(ctx, p.req.ControlPlane)
 	return api, false, err
 }
 
 func (p *pass) leftBehind(r Record, why string) {
 	p.result.Events.Warning(coderv1alpha1.ReasonProvisionerKeyLeftBehind, fmt.Sprintf(
 		"provisioner key %q in organization %q of control plane %q was not deleted; delete it in Coder: %s",
-		r.Name, p.organization(r), r.ControlPlane, why))
+		r.Name, p.organization(r), controlPlaneName(p.cr), why))
 }
 
 func (p *pass) organization(r Record) string {

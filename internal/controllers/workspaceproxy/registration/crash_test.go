@@ -24,10 +24,6 @@ type scenario struct {
 
 func scenarios() map[string]scenario {
 	whole := func(f *fixture) { f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
-	moved := func(f *fixture) {
-		f.checkWhole(f.other, "sydney", "sydney", coderd.DefaultProxyIcon)
-		f.checkNone(f.Coder.Proxies())
-	}
 	return map[string]scenario{
 		"create": {prepare: func(*fixture) {}, check: whole},
 		"create with values": {
@@ -66,67 +62,10 @@ func scenarios() map[string]scenario {
 			},
 			check: whole,
 		},
-		"another Coder": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.proxy.Spec.ControlPlaneRef.Name = "next"
-			},
-			check: moved,
-		},
-		"another way": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.viaBootstrap()
-			},
-			check: moved,
-		},
-		"created, then another Coder": {
-			prepare: func(*fixture) {},
-			after:   func(f *fixture) { f.proxy.Spec.ControlPlaneRef.Name = "next" },
-			check:   moved,
-		},
 		"created, then another name": {
 			prepare: func(*fixture) {},
 			after:   func(f *fixture) { f.proxy.Spec.Bootstrap.ProxyName = "oceania" },
 			check:   func(f *fixture) { f.checkWhole(f.Coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
-		},
-		"another Coder, and back": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.proxy.Spec.ControlPlaneRef.Name = "next"
-			},
-			after: func(f *fixture) { f.proxy.Spec.ControlPlaneRef.Name = "dev" },
-			check: func(f *fixture) {
-				whole(f)
-				f.checkNone(f.other.Proxies())
-			},
-		},
-		"another Secret": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
-			},
-			after: func(f *fixture) { f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret },
-			check: func(f *fixture) {
-				whole(f)
-				if f.HasSecret("renamed") {
-					f.T.Error("two Secrets are there")
-				}
-			},
-		},
-		"own token": {
-			prepare: func(f *fixture) {
-				f.settle()
-				f.giveToken()
-			},
-			check: func(f *fixture) {
-				if got := f.only(f.Coder); got.Name != "by-hand" {
-					f.T.Errorf("Coder has the proxy %q", got.Name)
-				}
-				if f.HasSecret(tokenSecret) {
-					f.T.Error("the Secret of the former registration is left")
-				}
-			},
 		},
 		"delete": {
 			prepare: func(f *fixture) { f.settle() }, deleted: true,

@@ -12,18 +12,19 @@ import (
 )
 
 // given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
-// user and is never written. Retire may remove earlier registrations of the operator, unless Coder
-// rejects the given token.
-func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference, records []*record) error {
+// user and is never written.
+func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference) error {
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
-	for _, r := range records {
-		if r.secret.Name == ref.Name {
-			return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
-				"spec.proxySessionTokenSecretRef names Secret %q, which the operator created itself; use your own Secret, "+
-					"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
-		}
+	ours, err := p.secrets.GetMine(ctx, ref.Name)
+	if err != nil {
+		return err
 	}
-	p.result.TokenRef, p.result.AccessURL = &ref, p.req.AccessURL
+	if ours != nil {
+		return ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
+			"spec.proxySessionTokenSecretRef names Secret %q, which the operator created itself; use your own Secret, "+
+				"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
+	}
+	p.result.TokenRef = &ref
 	token, err := p.tokenIn(ctx, ref.Name, ref.Key)
 	if err != nil {
 		return err
@@ -34,13 +35,8 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 			"there is no session token in key %q of Secret %q in namespace %q (spec.proxySessionTokenSecretRef); put it there",
 			ref.Key, ref.Name, p.proxy.Namespace)
 	}
-	unverified := p.checkGiven(ctx, ref, token)
-	if p.result.Registered != nil && !*p.result.Registered {
-		return unverified
-	}
-	p.result.Replaced = len(records) > 0
-	if unverified != nil {
-		return unverified
+	if err := p.checkGiven(ctx, ref, token); err != nil {
+		return err
 	}
 	p.result.Ready(coderv1alpha1.ReasonTokenAccepted, fmt.Sprintf(
 		"Coder at %s accepts the session token of spec.proxySessionTokenSecretRef", strings.TrimSuffix(p.req.AccessURL, "/")))
@@ -79,23 +75,4 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		Message: "the session token of spec.proxySessionTokenSecretRef could not be verified: " + Stable(err.Error())}
 	p.remember(about, unverified)
 	return unverified
-}
-
-// handedOver returns the id of the proxy whose token a user put into the Secret of
-// spec.proxySessionTokenSecretRef, or an empty string. The user may have copied the token of a
-// registration, which then belongs to the user.
-func (p *pass) handedOver(ctx context.Context) (string, error) {
-	ref := p.proxy.Spec.ProxySessionTokenSecretRef
-	if ref == nil {
-		return "", nil
-	}
-	secret, err := p.secrets.Get(ctx, ref.Name)
-	if err != nil || secret == nil || p.secrets.Mine(secret) {
-		return "", err
-	}
-	id, ok := coderd.ProxyOfToken(strings.TrimSpace(string(secret.Data[cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)])))
-	if !ok {
-		return "", nil
-	}
-	return id.String(), nil
 }

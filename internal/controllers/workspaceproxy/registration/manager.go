@@ -1,13 +1,10 @@
 package registration
 
 import (
-	"cmp"
 	"context"
 	"regexp"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -25,8 +22,6 @@ const (
 	// recheckUnhealthy is how long a check is cached while pods are not ready, because the token
 	// may be the reason.
 	recheckUnhealthy = time.Minute
-	// formerLimit is the time after which the removal of a former registration is given up.
-	formerLimit = time.Hour
 	// requestTimeout is the timeout of one request to Coder.
 	requestTimeout = 10 * time.Second
 
@@ -63,8 +58,7 @@ type Manager struct {
 // Request describes the workspace proxy to register.
 type Request struct {
 	Proxy *coderv1alpha1.CoderWorkspaceProxy
-	// AccessURL is the access URL of the Coder that the spec names, or empty if it is unknown. It
-	// is stored with the token.
+	// AccessURL is the access URL of the Coder that the spec names, or empty if it is unknown.
 	AccessURL string
 	// Healthy reports whether all pods are ready, which shows that Coder accepts their token.
 	Healthy bool
@@ -79,22 +73,10 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	return p.result, err
 }
 
-// Retire removes what the spec no longer asks for: earlier registrations of the operator, and Secrets
-// with earlier names. The caller runs it after an Ensure with Result.Replaced, when all pods use the
-// current token. The Message of the Result describes the registrations that are not removed yet.
-func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
-	p := m.newPass(req)
-	note, err := p.retire(ctx)
-	if note != "" {
-		p.result.Message, p.result.RequeueAfter = note, retryFailed
-	}
-	return p.result, err
-}
-
-// Remove removes every registration that the operator created for this proxy. While Coder does not
-// answer, the State of the Result is Waiting or Failed, and LeftBehind names what remains. The
-// caller decides for how long to retry. The State is Ready when everything that can be removed is
-// removed. LeftBehind then names what cannot be removed.
+// Remove removes the registration that the operator created for this proxy. While Coder does not
+// answer, the State of the Result is Waiting or Failed, and LeftBehind describes what remains. The
+// caller decides for how long to retry. The State is Ready when the registration is removed or cannot
+// be removed. LeftBehind is then set if it cannot.
 func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
 	m.Forget(req.Proxy.UID)
 	p := m.newPass(req)
@@ -113,8 +95,6 @@ type pass struct {
 	result Result
 	// secrets reads and writes the Secrets of the proxy.
 	secrets ensure.Secrets
-	// foreign is a Secret of another owner that has the name of the Secret with the token, or nil.
-	foreign *corev1.Secret
 	// checked is the check on which the result is based.
 	checked ensure.Entry[*ensure.Stop]
 }
@@ -126,42 +106,33 @@ func (m *Manager) newPass(req Request) *pass {
 }
 
 func (p *pass) ensure(ctx context.Context) error {
-	records, err := p.load(ctx)
-	if err != nil {
-		return err
-	}
 	if ref := p.proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
-		return p.given(ctx, *ref, records)
+		return p.given(ctx, *ref)
 	}
 	p.result.ProxyID, p.result.ProxyName = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
-	kept, err := p.settle(ctx, records)
+	kept, err := p.load(ctx)
 	if err != nil {
 		return err
 	}
+	p.use(kept)
 	return p.register(ctx, kept)
 }
 
+// use sets the parts of the Result that a record contains. A record that has only a name is about a
+// new registration.
 func (p *pass) use(r *record) {
-	p.result.ProxyID, p.result.ProxyName = r.ID, ""
-	if r.ID != "" {
-		p.result.ProxyName = r.Name
+	switch {
+	case r.id != "":
+		p.result.ProxyID, p.result.ProxyName = r.id, r.name
+	case r.name != "":
+		p.result.ProxyID = ""
 	}
-	p.result.TokenRef, p.result.TokenVersion, p.result.AccessURL = nil, "", ""
+	p.result.TokenRef, p.result.TokenVersion = nil, ""
 	if r.token == "" || r.secret == nil {
 		return
 	}
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: r.secret.Name, Key: coderv1alpha1.SecretKeyToken}
-	p.result.TokenVersion, p.result.AccessURL = r.secret.ResourceVersion, r.accessURL
-	if p.isWanted(r) {
-		p.result.AccessURL = cmp.Or(p.req.AccessURL, r.accessURL)
-	}
-}
-
-func (p *pass) isWanted(r *record) bool {
-	wanted := p.completed(registration{})
-	id, ok := coderd.ProxyOfToken(r.token)
-	return ok && id.String() == r.ID && r.Through == wanted.Through &&
-		(wanted.URL == "" || strings.TrimSuffix(wanted.URL, "/") == r.URL)
+	p.result.TokenVersion = r.secret.ResourceVersion
 }
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
@@ -193,20 +164,16 @@ type Result struct {
 	TokenRef *coderv1alpha1.TokenSecretReference
 	// TokenVersion is the resource version of that Secret, if the operator created it.
 	TokenVersion string
-	// AccessURL is the access URL of the Coder that this token is for. While a new registration is
-	// pending, it differs from that of the request. Empty means unknown.
-	AccessURL string
-	// ProxyID and ProxyName identify the registration, as far as it is known.
+	// ProxyID and ProxyName identify the registration, as far as it is known. ProxyName is set before
+	// the proxy is created.
 	ProxyID, ProxyName string
 	// Registered reports whether the proxy is registered in Coder and Coder accepts the token. Nil
 	// means that this pass did not find out.
 	Registered *bool
-	// Replaced reports that there is something for Retire to remove.
-	Replaced bool
 	// SecretForeign reports that the Secret for the token belongs to another owner.
 	SecretForeign bool
-	// LeftBehind describes the registrations that Remove could not remove.
-	LeftBehind []string
+	// LeftBehind describes the registration if Remove could not remove it.
+	LeftBehind string
 }
 
 // answers maps the errors of requests to Coder.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,25 +11,22 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 func (p *pass) register(ctx context.Context, kept *record) error {
-	if kept == nil {
-		kept = &record{}
-	}
-	t, err := p.wanted(ctx)
+	t, err := p.target(ctx, false)
 	if err != nil {
 		return err
 	}
 	if !p.recall(p.digest(t, kept)) {
-		if kept, err = p.verify(ctx, t, kept); err != nil {
+		if err := p.verify(ctx, t, kept); err != nil {
 			return p.patient(err)
 		}
 	}
 	p.registered(true)
-	p.result.Replaced = p.result.Replaced || len(kept.former) > 0
-	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.Name))
+	p.result.Ready(coderv1alpha1.ReasonRegistered, fmt.Sprintf("Coder at %s has the proxy %q registered and accepts its token", t.url, kept.name))
 	p.result.RequeueAfter = p.untilRecheck()
 	return nil
 }
@@ -48,107 +44,108 @@ func (p *pass) patient(err error) error {
 // digest identifies everything on which the check of a registration depends.
 func (p *pass) digest(t *target, r *record) ensure.Digest {
 	wanted := p.proxy.Spec.Bootstrap
-	return ensure.DigestOf(t.url, t.through, t.token, r.URL, r.Through, r.ID, r.Name, r.token, r.accessURL, p.req.AccessURL,
-		resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
+	return ensure.DigestOf(t.url, t.token, r.id, r.name, r.token, resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
 }
 
-func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, error) {
-	proxy, kept, err := p.find(ctx, t, kept)
+func (p *pass) verify(ctx context.Context, t *target, kept *record) error {
+	proxy, err := p.find(ctx, t, kept)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if proxy == nil {
 		p.registered(false)
-		if proxy, kept, err = p.make(ctx, t, kept); err != nil {
-			return nil, err
+		if proxy, err = p.make(ctx, t, kept); err != nil {
+			return err
 		}
 	}
 	p.use(kept)
 	if proxy, err = p.keepToken(ctx, t, kept, proxy); err != nil {
-		return nil, err
+		return err
 	}
 	p.registered(true)
 	p.use(kept)
 	if err := p.keepValues(ctx, t, kept, proxy); err != nil {
-		return nil, err
+		return err
 	}
 	p.use(kept)
 	p.remember(p.digest(t, kept), nil)
-	return kept, nil
+	return nil
 }
 
 // find returns the operator's proxy in this Coder. It returns nil if the record names none or Coder
 // does not have it.
-func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
-	here := kept.registration
-	if kept.empty() && len(kept.former) == 0 && p.proxy.Status.ProxyID != "" {
+func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, error) {
+	known := kept.id
+	if kept.empty() {
 		// The Secret is lost.
-		here = registration{ID: p.proxy.Status.ProxyID, Name: p.proxy.Status.ProxyName}
+		known = p.proxy.Status.ProxyID
 	}
-	id, errID := uuid.Parse(here.ID)
+	id, errID := uuid.Parse(known)
 	var proxy coderd.WorkspaceProxy
 	var err error
 	switch {
-	case here.ID != "" && errID == nil:
+	case known != "" && errID == nil:
 		proxy, err = t.api.WorkspaceProxyByID(ctx, id)
-	case here.ID == "" && here.Name != "" && here.URL == t.url:
-		if proxy, err = t.api.WorkspaceProxyByName(ctx, here.Name); err == nil && !p.isMarked(proxy) {
-			return nil, kept, nil
+	case known == "" && kept.name != "":
+		if proxy, err = t.api.WorkspaceProxyByName(ctx, kept.name); err == nil && !p.isMarked(proxy) {
+			return nil, nil
 		}
 	default:
-		return nil, kept, nil
+		return nil, nil
 	}
 	switch {
 	case coderd.IsNotFound(err):
-		return nil, kept, nil
+		return nil, nil
 	case err != nil:
-		return nil, kept, answered(err)
-	case proxy.Deleted && !kept.empty():
-		kept = kept.copyOf()
-		kept.registration = registration{}
-		return nil, kept, nil
+		return nil, answered(err)
 	case proxy.Deleted, proxy.Primary():
-		return nil, kept, nil
+		return nil, nil
 	}
-	return &proxy, kept, p.hold(ctx, t, kept, proxy)
+	return &proxy, p.hold(ctx, kept, proxy)
 }
 
 // hold stores that the operator owns a proxy, before the proxy is changed.
-func (p *pass) hold(ctx context.Context, t *target, kept *record, proxy coderd.WorkspaceProxy) error {
-	kept.replace(registration{URL: t.url, Through: t.through, ID: proxy.ID.String(), Name: proxy.Name})
+func (p *pass) hold(ctx context.Context, kept *record, proxy coderd.WorkspaceProxy) error {
+	kept.id, kept.name = proxy.ID.String(), proxy.Name
 	return p.save(ctx, kept)
 }
 
-func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
+func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, error) {
 	name := resources.ProxyName(p.proxy)
 	ours, err := p.nameIsFree(ctx, t, kept, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if ours != nil {
-		return ours, kept, p.hold(ctx, t, kept, *ours)
+		return ours, p.hold(ctx, kept, *ours)
+	}
+	if p.proxy.Status.ProxyName == "" {
+		// As soon as the status has the name, the API server rejects changes of the fields that say where
+		// the registration and its token are.
+		p.result.ProxyName = name
+		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, workload.ConflictInterval, "the proxy %q is about to be registered in Coder at %s", name, t.url)
 	}
 	if err := p.secrets.CheckOwner(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	kept.replace(registration{URL: t.url, Through: t.through, Name: name})
+	kept.id, kept.name = "", name
 	if err := p.save(ctx, kept); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	wanted := p.proxy.Spec.Bootstrap
 	proxy, token, err := t.api.CreateWorkspaceProxy(ctx, name, wanted.DisplayName, cmp.Or(wanted.Icon, coderd.DefaultProxyIcon)+p.mark())
 	switch {
 	case coderd.IsConflict(err):
-		return nil, nil, nameTaken(name, t.url)
+		return nil, nameTaken(name, t.url)
 	case err != nil:
-		return nil, nil, answered(err)
+		return nil, answered(err)
 	}
-	kept.token, kept.accessURL = token, p.req.AccessURL
-	if err := p.hold(ctx, t, kept, proxy); err != nil {
-		return nil, nil, err
+	kept.token = token
+	if err := p.hold(ctx, kept, proxy); err != nil {
+		return nil, err
 	}
 	p.result.Events.Normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
-	return &proxy, kept, nil
+	return &proxy, nil
 }
 
 // nameIsFree checks whether the proxy may be created, or renamed, with this name. If a proxy of the
@@ -166,7 +163,7 @@ func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name str
 		return nil, nil
 	case err != nil:
 		return nil, answered(err)
-	case p.isMarked(existing), slices.ContainsFunc(kept.all(), func(r registration) bool { return r.ID == existing.ID.String() }):
+	case p.isMarked(existing), kept.id == existing.ID.String():
 		return &existing, nil
 	}
 	return nil, nameTaken(name, t.url)
@@ -184,8 +181,7 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 		return nil, err
 	}
 	if accepted {
-		kept.accessURL = cmp.Or(p.req.AccessURL, kept.accessURL)
-		return proxy, p.save(ctx, kept)
+		return proxy, nil
 	}
 	p.registered(false)
 	if err := p.secrets.CheckUnchanged(ctx, resources.ProxyTokenSecretName(p.proxy), kept.secret); err != nil {
@@ -199,7 +195,7 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 	case token == "":
 		return nil, ensure.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s returned no token when it was asked for a new token of the proxy %q", t.url, proxy.Name)
 	}
-	kept.token, kept.accessURL = token, p.req.AccessURL
+	kept.token = token
 	if err := p.save(ctx, kept); err != nil {
 		return nil, err
 	}
@@ -224,7 +220,7 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 		return nil
 	}
 	if name != proxy.Name && !strings.EqualFold(name, proxy.Name) {
-		if _, err := p.nameIsFree(ctx, t, &record{registration: kept.registration}, name); err != nil {
+		if _, err := p.nameIsFree(ctx, t, kept, name); err != nil {
 			return err
 		}
 	}
@@ -236,7 +232,7 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 	case err != nil:
 		return answered(err)
 	}
-	kept.Name = name
+	kept.name = name
 	if err := p.save(ctx, kept); err != nil {
 		return err
 	}

@@ -18,6 +18,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 )
 
+// The registration waits until the status has its name: from then on, the API server rejects changes of
+// the fields that say where it is.
+func TestTheRegistrationWaitsForTheStatus(t *testing.T) {
+	f := newFixture(t)
+	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: f.proxy, AccessURL: accessURL})
+	f.Must(err)
+	f.WantState(result.Result, ensure.Waiting, coderv1alpha1.ReasonWaiting)
+	if result.ProxyName != "sydney" || result.RequeueAfter == 0 || f.HasSecret(tokenSecret) {
+		t.Errorf("result %+v", result)
+	}
+	f.checkNone(f.Coder.Proxies())
+}
+
 func TestRegistersAndThenRests(t *testing.T) {
 	f := newFixture(t)
 	result := f.pass()
@@ -27,7 +40,7 @@ func TestRegistersAndThenRests(t *testing.T) {
 	}
 	f.checkWhole(f.Coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 	got := f.only(f.Coder)
-	if result.ProxyID != got.ID.String() || result.ProxyName != "sydney" || result.AccessURL != accessURL ||
+	if result.ProxyID != got.ID.String() || result.ProxyName != "sydney" ||
 		result.TokenRef == nil || result.TokenRef.Name != tokenSecret || !ptr.Deref(result.Registered, false) {
 		t.Errorf("result %+v", result)
 	}
@@ -256,6 +269,7 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 	// When the older one is deleted, the younger one gets the name.
 	f.remove()
 	f.Remove(f.proxy.DeepCopy())
+	younger.Status.ProxyName = "Sydney"
 	result, err := f.manager.Ensure(f.Ctx, Request{Proxy: younger, AccessURL: accessURL})
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +304,7 @@ func TestOneNameInTwoCodersIsNoConflict(t *testing.T) {
 	f := newFixture(t)
 	other := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
 		p.Name, p.UID, p.Spec.ControlPlaneRef.Name = "zurich", "other-uid", "next"
-		p.Spec.Bootstrap.ProxyName = "sydney"
+		p.Spec.Bootstrap.ProxyName, p.Status.ProxyName = "sydney", "sydney"
 	})
 	f.Create(other)
 	f.settle()
@@ -349,30 +363,6 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
 	if !result.SecretForeign || result.TokenRef != nil || f.token() != "theirs" || f.Coder.Asked() != 0 {
 		t.Errorf("result %+v", result)
-	}
-	// A proxy that already has a Secret keeps working with that Secret.
-	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "free"
-	f.settle()
-	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
-	result = f.pass()
-	f.WantState(result.Result, ensure.Failed, coderv1alpha1.ReasonNotOwned)
-	if result.TokenRef == nil || result.TokenRef.Name != "free" {
-		t.Errorf("the token in use is %v", result.TokenRef)
-	}
-}
-
-func TestTheSecretMovesWithItsName(t *testing.T) {
-	f := newFixture(t)
-	f.settle()
-	id, token := f.only(f.Coder).ID, f.token()
-	f.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
-	f.Coder.ResetRequests()
-	result := f.settle()
-	if result.TokenRef.Name != "renamed" || string(f.Secret("renamed").Data["token"]) != token || f.HasSecret(tokenSecret) {
-		t.Errorf("token ref %v", result.TokenRef)
-	}
-	if f.only(f.Coder).ID != id || f.Coder.Writes() != 0 {
-		t.Error("Coder was changed for it")
 	}
 }
 

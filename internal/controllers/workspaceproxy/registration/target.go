@@ -16,47 +16,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Prefixes of the values of AnnotationThrough.
-const (
-	throughControlPlane = "CoderControlPlane"
-	throughSecret       = "Secret"
-)
-
 // target is a Coder and the token of an owner in it.
 type target struct {
-	api     *coderd.Client
-	url     string
-	through string
-	token   string
+	api   *coderd.Client
+	url   string
+	token string
 }
 
-func (p *pass) wanted(ctx context.Context) (*target, error) {
+// target returns the Coder of the spec. A control plane that is being deleted is used only to remove
+// a registration.
+func (p *pass) target(ctx context.Context, toRemove bool) (*target, error) {
 	spec := p.proxy.Spec
 	if spec.ControlPlaneRef != nil {
-		return p.viaControlPlane(ctx, spec.ControlPlaneRef.Name, false)
+		return p.viaControlPlane(ctx, spec.ControlPlaneRef.Name, toRemove)
 	}
 	if ref := spec.Bootstrap.CredentialsSecretRef; ref != nil && spec.Bootstrap.CoderURL != "" {
 		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
 	}
-	return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
+	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, 0,
 		"the spec does not specify where to register the proxy; set controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
 }
 
-// former returns the Coder of a registration, as it is reachable now.
-func (p *pass) former(ctx context.Context, r registration) (*target, error) {
-	kind, rest, _ := strings.Cut(r.Through, "/")
-	switch kind {
-	case throughControlPlane:
-		return p.viaControlPlane(ctx, rest, true)
-	case throughSecret:
-		name, key, _ := strings.Cut(rest, "/")
-		return p.viaSecret(ctx, name, key, r.URL)
-	}
-	return nil, ensure.Unavailable(coderv1alpha1.ReasonInvalidSpec, retryFailed, "the credentials with which it was registered are unknown")
-}
-
-// viaControlPlane uses the operator's access to a control plane. A control plane that is being
-// deleted is used only to remove a registration.
+// viaControlPlane uses the operator's access to a control plane.
 func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) (*target, error) {
 	cp := &coderv1alpha1.CoderControlPlane{}
 	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: p.proxy.Namespace, Name: name}, cp)
@@ -83,7 +64,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waiting until the operator's token for CoderControlPlane %q is stored", name)
 	}
 	refused := func() { p.Refused(client.ObjectKeyFromObject(cp)) }
-	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused}, throughControlPlane+"/"+name)
+	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused})
 }
 
 // viaSecret uses a token that a user created.
@@ -97,7 +78,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
 			key, name, p.proxy.Namespace)
 	}
-	return p.connect(coderd.Config{URL: url, Token: token, Restricted: true}, throughSecret+"/"+name+"/"+key)
+	return p.connect(coderd.Config{URL: url, Token: token, Restricted: true})
 }
 
 // tokenIn returns the value in a Secret, or an empty string if there is none.
@@ -109,13 +90,13 @@ func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 	return strings.TrimSpace(string(secret.Data[key])), nil
 }
 
-func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
+func (p *pass) connect(cfg coderd.Config) (*target, error) {
 	cfg.Timeout = requestTimeout
 	api, err := p.NewClient(cfg)
 	if err != nil {
 		return nil, ensure.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
 	}
-	return &target{api: api, url: api.URL(), through: through, token: cfg.Token}, nil
+	return &target{api: api, url: api.URL(), token: cfg.Token}, nil
 }
 
 // checkSiblings returns an error for the younger of two CoderWorkspaceProxies that want the same
@@ -147,7 +128,8 @@ func (p *pass) sameCoder(t *target, other *coderv1alpha1.CoderWorkspaceProxy) bo
 		return false
 	}
 	if ref := other.Spec.ControlPlaneRef; ref != nil {
-		return other.Namespace == p.proxy.Namespace && t.through == throughControlPlane+"/"+ref.Name
+		ours := p.proxy.Spec.ControlPlaneRef
+		return ours != nil && other.Namespace == p.proxy.Namespace && ours.Name == ref.Name
 	}
 	return other.Spec.Bootstrap.CoderURL != "" && strings.TrimSuffix(other.Spec.Bootstrap.CoderURL, "/") == t.url
 }
