@@ -18,7 +18,9 @@ func (p *Pass) ResourcesApplied() metav1.Condition {
 		return ConditionFalse(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
 	}
 	// Children with a condition of their own do not count.
-	for _, step := range append(childSteps(func(c child) bool { return c.problem == nil }), StepFinalizer, StepPrune) {
+	for _, step := range []string{
+		StepFinalizer, StepServiceAccount, StepDeployment, StepService, StepDisruptionBudget, StepNetworkPolicy, StepMetricsService, StepPrune,
+	} {
 		if !p.Outcome.Succeeded(step) {
 			return ConditionUnknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
 				"not all objects that the spec requires are applied yet")

@@ -14,6 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 const (
@@ -94,10 +95,11 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 }
 
 func (t *Toolkit) forget(p *Pass) {
-	t.Applier.Forget(deploymentOf(p.Workload))
-	for _, c := range children() {
-		if obj, err := c.build(p.Workload); obj != nil && err == nil {
-			t.Applier.Forget(obj)
+	for _, kind := range t.childKinds() {
+		for _, name := range []string{p.Workload.Name, p.Workload.ServiceAccountName, resources.MetricsServiceName(p.Workload)} {
+			kind.SetNamespace(p.Workload.Namespace)
+			kind.SetName(name)
+			t.Applier.Forget(kind)
 		}
 	}
 	t.contents.Delete(p.Object.GetUID())

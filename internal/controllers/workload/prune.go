@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,13 +24,16 @@ import (
 // others. The Deployment is always asked for, also while its step waits. The steps of all other
 // children run whenever this one runs, because they too need StepFinalizer alone.
 func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
-	p.wanted[t.childName(deploymentOf(p.Workload))] = true
+	p.wanted[t.childName(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: p.Workload.Name}})] = true
 	var ended ending
 	for _, kind := range t.childKinds() {
+		if _, account := kind.(*corev1.ServiceAccount); account && p.rollingOut {
+			continue
+		}
 		owned, err := t.owned(ctx, p, t.Client, kind, client.MatchingLabels(p.Workload.Labels))
 		ended.add(p.pruned(err))
 		for _, obj := range owned {
-			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() || p.inUse(obj) {
+			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() {
 				continue
 			}
 			ended.add(p.pruned(t.deleteOwn(ctx, obj)))
@@ -66,12 +70,6 @@ func (e *ending) err() error {
 		return e.failed
 	}
 	return e.waiting
-}
-
-func (p *Pass) inUse(obj client.Object) bool {
-	return slices.ContainsFunc(children(), func(c child) bool {
-		return c.inUse != nil && reflect.TypeOf(c.kind) == reflect.TypeOf(obj) && c.inUse(p, obj)
-	})
 }
 
 func (t *Toolkit) childKinds() []client.Object {

@@ -92,7 +92,6 @@ const (
 	StepAdoption         = "adoption"
 	StepFinalizer        = "finalizer"
 	StepReferences       = "references"
-	StepFormerAccounts   = "former service accounts"
 	StepServiceAccount   = "service account"
 	StepWorkspaces       = "workspace access"
 	StepDeployment       = "deployment"
@@ -116,35 +115,4 @@ func (t *Toolkit) Begin(p *Pass) []Step {
 		NewStep(StepAdoption, p, t.LookForAdopted, StepName),
 		NewStep(StepFinalizer, p, t.EnsureFinalizer, StepAdoption),
 	}
-}
-
-// Steps returns the other shared steps, from reading the references of the pods to waiting until
-// the pods are ready. The steps in needs complete the Workload. They must succeed before the
-// references of the pods are read, and so before the Deployment is applied.
-func (t *Toolkit) Steps(p *Pass, needs ...string) []Step {
-	list := []Step{
-		NewStep(StepReferences, p, t.ReadReferences, append([]string{StepFinalizer}, needs...)...),
-		NewStep(StepFormerAccounts, p, t.FindFormerAccounts, StepFinalizer),
-		NewStep(StepWorkspaces, p, t.ApplyWorkspaceAccess, StepFormerAccounts),
-	}
-	for _, name := range childSteps(func(child) bool { return true }) {
-		after := StepFinalizer
-		if name == StepDeployment {
-			after = StepReferences
-		}
-		list = append(list, NewStep(name, p, t.applyChildren(name), after))
-	}
-	return append(list,
-		NewStep(StepPrune, p, t.Prune, StepFormerAccounts),
-		NewStep(StepRollout, p, t.WatchRollout, StepDeployment),
-	)
-}
-
-func childSteps(chosen func(child) bool) (names []string) {
-	for _, c := range children() {
-		if chosen(c) && !slices.Contains(names, c.step) {
-			names = append(names, c.step)
-		}
-	}
-	return names
 }

@@ -61,8 +61,29 @@ func (t *Toolkit) grantedBefore(ctx context.Context, p *Pass, namespace string) 
 	if !t.watches(namespace) {
 		return false
 	}
+	found, err := t.ownBindings(ctx, p, namespace)
+	return err == nil && len(found) > 0
+}
+
+// ownBindings returns the owner's RoleBindings in a namespace, also those with earlier names.
+func (t *Toolkit) ownBindings(ctx context.Context, p *Pass, namespace string) ([]client.Object, error) {
 	found, err := t.list(ctx, t.Client, &rbacv1.RoleBinding{}, client.MatchingLabels(p.Workload.Rights.OwnerLabels), client.InNamespace(namespace))
-	return err == nil && slices.ContainsFunc(found, func(binding client.Object) bool { return t.ownsGrant(p, binding) })
+	return slices.DeleteFunc(found, func(binding client.Object) bool { return !t.ownsGrant(p, binding) }), err
+}
+
+// keepSubjects adds the ServiceAccounts to a RoleBinding that already have the permissions in its
+// namespace, because pods of an earlier revision may run with them.
+func (t *Toolkit) keepSubjects(ctx context.Context, p *Pass, desired *rbacv1.RoleBinding) error {
+	found, err := t.ownBindings(ctx, p, desired.Namespace)
+	for _, binding := range found {
+		for _, subject := range binding.(*rbacv1.RoleBinding).Subjects {
+			account := subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == p.Workload.Namespace
+			if account && !slices.Contains(desired.Subjects, subject) {
+				desired.Subjects = append(desired.Subjects, subject)
+			}
+		}
+	}
+	return err
 }
 
 // grant grants the permissions in a namespace.
@@ -72,6 +93,11 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
+	if p.rollingOut {
+		if err := t.keepSubjects(ctx, p, binding); err != nil {
+			return err
+		}
+	}
 	granted, version, err := t.granted(ctx, claim, binding)
 	if err != nil {
 		return err

@@ -57,8 +57,6 @@ type Workload struct {
 	// ServiceAccountName is the name of the pods' ServiceAccount. The operator creates it unless
 	// spec.serviceAccount.disableCreate is set.
 	ServiceAccountName string
-	// FormerAccounts are the ServiceAccounts of pods that still run although the spec names another.
-	FormerAccounts []string
 	// GracePeriodSeconds is the termination grace period of the pods if the spec sets none.
 	GracePeriodSeconds int64
 	// Checksum identifies the content of the Secrets and ConfigMaps that the pods refer to. A

@@ -33,17 +33,13 @@ func WorkspaceRole(w Workload, namespace string) *rbacv1.Role {
 }
 
 // WorkspaceRoleBinding returns the RoleBinding that grants those permissions to the pods'
-// ServiceAccount, and to the former ones.
+// ServiceAccount.
 func WorkspaceRoleBinding(w Workload, namespace string) *rbacv1.RoleBinding {
-	var subjects []rbacv1.Subject
-	for _, account := range slices.Concat([]string{w.ServiceAccountName}, w.FormerAccounts) {
-		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: w.Namespace})
-	}
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 		ObjectMeta: rightsMeta(w, WorkspaceRoleBindingName(w, namespace), namespace),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: WorkspaceRoleName(w, namespace)},
-		Subjects:   subjects,
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: w.ServiceAccountName, Namespace: w.Namespace}},
 	}
 }
 
