@@ -2,6 +2,7 @@ package resources
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,4 +82,124 @@ func affinity(w Workload) *corev1.Affinity {
 			},
 		}},
 	}}
+}
+
+// containerUser is the id of the user and the group in Coder's image.
+const containerUser = 1000
+
+// securityContext returns the security context of the spec, completed with defaults. Pods of an
+// earlier version of the operator keep their capabilities, and pods from Helm get no new default,
+// until the image changes.
+func securityContext(w Workload) *corev1.SecurityContext {
+	defaults := defaultSecurityContext(w)
+	if running := runningContainer(w); running != nil {
+		had := ptr.Deref(running.SecurityContext, corev1.SecurityContext{})
+		if had.Capabilities == nil || len(had.Capabilities.Drop) == 0 {
+			defaults.Capabilities = nil
+		}
+		if w.Adopted != nil {
+			onlyIfLive(defaults, had)
+		}
+	}
+	return overSecurityContext(w.Spec.SecurityContext, defaults)
+}
+
+// runningContainer returns Coder's container in the current Deployment, or nil if there is no
+// Deployment or its image changes. A new default of the operator does not replace running pods:
+// they get it with the next image.
+func runningContainer(w Workload) *corev1.Container {
+	template := w.Live
+	if template == nil && w.Adopted != nil {
+		template = w.Adopted.Template
+	}
+	if template == nil {
+		return nil
+	}
+	c := containerNamed(template.Spec.Containers, PodContainer(w))
+	if c == nil || c.Image != w.Image {
+		return nil
+	}
+	return c
+}
+
+// WithSecurityDefaults returns a security context completed with all defaults. It is for pods that
+// are always new, whatever the Deployment is.
+func WithSecurityDefaults(w Workload, given *corev1.SecurityContext) *corev1.SecurityContext {
+	return overSecurityContext(given, defaultSecurityContext(w))
+}
+
+// defaultSecurityContext returns the security context of Coder's own chart without capabilities, as
+// Pod Security "restricted" requires. The root file system stays writable, because Coder stores
+// Terraform and its working files in its home directory.
+func defaultSecurityContext(w Workload) *corev1.SecurityContext {
+	defaults := &corev1.SecurityContext{
+		RunAsNonRoot:             ptr.To(true),
+		AllowPrivilegeEscalation: ptr.To(false),
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if !w.Spec.PlatformAssignedUser {
+		defaults.RunAsUser, defaults.RunAsGroup = ptr.To[int64](containerUser), ptr.To[int64](containerUser)
+	}
+	return defaults
+}
+
+// onlyIfLive removes the defaults that a live container does not have.
+func onlyIfLive(defaults *corev1.SecurityContext, live corev1.SecurityContext) {
+	if live.RunAsNonRoot == nil {
+		defaults.RunAsNonRoot = nil
+	}
+	if live.AllowPrivilegeEscalation == nil {
+		defaults.AllowPrivilegeEscalation = nil
+	}
+	if live.SeccompProfile == nil {
+		defaults.SeccompProfile = nil
+	}
+	if live.RunAsUser == nil {
+		defaults.RunAsUser = nil
+	}
+	if live.RunAsGroup == nil {
+		defaults.RunAsGroup = nil
+	}
+}
+
+// overSecurityContext returns given, completed with defaults field by field, or nil if no field is
+// set. It skips a default that contradicts a given field.
+func overSecurityContext(given, defaults *corev1.SecurityContext) *corev1.SecurityContext {
+	result := given.DeepCopy()
+	if result == nil {
+		result = &corev1.SecurityContext{}
+	}
+	if result.RunAsNonRoot == nil && ptr.Deref(result.RunAsUser, containerUser) != 0 {
+		result.RunAsNonRoot = defaults.RunAsNonRoot
+	}
+	if result.AllowPrivilegeEscalation == nil && !escalates(result) {
+		result.AllowPrivilegeEscalation = defaults.AllowPrivilegeEscalation
+	}
+	if result.SeccompProfile == nil {
+		result.SeccompProfile = defaults.SeccompProfile
+	}
+	if result.Capabilities == nil {
+		result.Capabilities = defaults.Capabilities
+	} else if len(result.Capabilities.Drop) == 0 && defaults.Capabilities != nil {
+		result.Capabilities.Drop = defaults.Capabilities.Drop
+	}
+	if result.RunAsUser == nil {
+		result.RunAsUser = defaults.RunAsUser
+	}
+	if result.RunAsGroup == nil {
+		result.RunAsGroup = defaults.RunAsGroup
+	}
+	if *result == (corev1.SecurityContext{}) {
+		return nil
+	}
+	return result
+}
+
+// escalates reports whether Kubernetes rejects allowPrivilegeEscalation: false.
+func escalates(sc *corev1.SecurityContext) bool {
+	if ptr.Deref(sc.Privileged, false) {
+		return true
+	}
+	return sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN")
 }

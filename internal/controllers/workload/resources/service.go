@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -85,4 +86,61 @@ func servicePorts(w Workload) []corev1.ServicePort {
 		return []corev1.ServicePort{secure, plain}
 	}
 	return []corev1.ServicePort{plain, secure}
+}
+
+const (
+	metricsPort     = 2112
+	portMetrics     = "prometheus-http"
+	metricsSuffix   = "-metrics"
+	profilerAddress = "0.0.0.0:6060"
+)
+
+// MetricsService returns the Service of the metrics, or nil if the spec does not enable them. Its
+// type is always ClusterIP, so it is never exposed outside the cluster.
+func MetricsService(w Workload) *corev1.Service {
+	if !w.Spec.Metrics.Enabled {
+		return nil
+	}
+	service := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: MetricsServiceName(w), Namespace: w.Namespace, Labels: metricsLabels(w)},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeClusterIP,
+			Selector: PodLabels(w),
+			Ports: []corev1.ServicePort{{
+				Name: portMetrics, Port: metricsPort, TargetPort: intstr.FromString(portMetrics), Protocol: corev1.ProtocolTCP,
+			}},
+		},
+	}
+	if w.Serving != nil {
+		families(&service.Spec, w.Serving.Spec.Service)
+	}
+	return service
+}
+
+// MetricsServiceName returns "<workload>-metrics" as a DNS label. The name of a Deployment need not
+// be a DNS label. If the name had to be changed, it contains a hash, so that two workloads never
+// share a Service.
+func MetricsServiceName(w Workload) string {
+	if clean := sanitize(w.Name); clean != w.Name {
+		return coderv1alpha1.SuffixedName(clean, "-"+Hash(w.Name)+metricsSuffix)
+	}
+	return coderv1alpha1.SuffixedName(w.Name, metricsSuffix)
+}
+
+// ServiceMonitor returns the ServiceMonitor that makes Prometheus scrape the metrics Service, or
+// nil if the spec does not ask for one. The cluster may not serve this kind.
+func ServiceMonitor(w Workload) *monitoringv1.ServiceMonitor {
+	spec := w.Spec.Metrics.ServiceMonitor
+	if spec == nil || !w.Spec.Metrics.Enabled {
+		return nil
+	}
+	return &monitoringv1.ServiceMonitor{
+		TypeMeta:   metav1.TypeMeta{APIVersion: monitoringv1.SchemeGroupVersion.String(), Kind: monitoringv1.ServiceMonitorsKind},
+		ObjectMeta: meta(w, w.Name, spec.Labels, nil),
+		Spec: monitoringv1.ServiceMonitorSpec{
+			Selector:  metav1.LabelSelector{MatchLabels: metricsLabels(w)},
+			Endpoints: []monitoringv1.Endpoint{{Port: portMetrics, Interval: monitoringv1.Duration(spec.Interval)}},
+		},
+	}
 }
