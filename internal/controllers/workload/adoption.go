@@ -36,7 +36,6 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 		return ended
 	}
 	p.Workload.Live = d.Spec.Template.DeepCopy()
-	p.rollingOut = !RolledOut(d) || d.Spec.Template.Spec.ServiceAccountName != p.Workload.ServiceAccountName
 	if p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d); p.Workload.Adopted != nil {
 		p.adopted = d
 	}

@@ -145,32 +145,31 @@ func TestAnErrorBesideAConflictIsNotHidden(t *testing.T) {
 	}
 }
 
-// Pods of an earlier revision keep the permissions with which they began.
-func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
+// A pod that finishes a job keeps the permissions with which it began.
+func TestARenamedServiceAccountOutlivesItsPods(t *testing.T) {
 	f := newFixture(t, newControlPlane())
-	f.Settle()
-	f.PodsReady(1)
-	f.Settle()
-	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
-	if _, err := f.Try(); err != nil {
-		t.Fatal(err)
-	}
-	d := f.Deployment()
-	d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
-	f.UpdateStatus(d)
-	f.Settle()
+	pod := f.renamedAccount(corev1.PodRunning)
+	result := f.Settle()
 	f.Get("workspaces", &corev1.ServiceAccount{})
 	f.Get("coder", &corev1.ServiceAccount{})
 	if got := subjects(f); !slices.Equal(got, []string{"workspaces", "coder"}) {
 		t.Errorf("the permissions are granted to %q, want both ServiceAccounts", got)
 	}
-	f.PodsReady(1)
-	f.Settle()
-	if f.Has("coder", &corev1.ServiceAccount{}) {
-		t.Error("the earlier ServiceAccount is still there")
+	if result.RequeueAfter != PollInterval {
+		t.Errorf("the next pass is after %v, want %v: no watch reports the end of a pod", result.RequeueAfter, PollInterval)
 	}
-	if got := subjects(f); !slices.Equal(got, []string{"workspaces"}) {
-		t.Errorf("the permissions are granted to %q, want the new ServiceAccount alone", got)
+	f.Remove(pod)
+	f.Settle()
+	f.mustHaveDropped("coder")
+}
+
+// A pod that was evicted stays until the garbage collector of pods removes it, and runs nothing.
+func TestARenamedServiceAccountIsRemovedWithAFinishedPod(t *testing.T) {
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		f := newFixture(t, newControlPlane())
+		f.renamedAccount(phase)
+		f.Settle()
+		f.mustHaveDropped("coder")
 	}
 }
 
@@ -185,6 +184,34 @@ func TestARenamedServiceAccountOutlivesADeploymentThatUsesIt(t *testing.T) {
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidSpec)
 	f.Get("coder", &corev1.ServiceAccount{})
+}
+
+// renamedAccount creates a pod in a phase and changes the name of the ServiceAccount.
+func (f *fixture) renamedAccount(phase corev1.PodPhase) *corev1.Pod {
+	f.Settle()
+	f.PodsReady(1)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "old", Labels: f.Deployment().Spec.Selector.MatchLabels},
+		Spec:       corev1.PodSpec{ServiceAccountName: "coder"},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+	f.Create(pod)
+	f.Settle()
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
+	f.Settle()
+	f.PodsReady(1)
+	return pod
+}
+
+// mustHaveDropped checks that a ServiceAccount and its permissions are gone.
+func (f *fixture) mustHaveDropped(account string) {
+	f.T.Helper()
+	if f.Has(account, &corev1.ServiceAccount{}) {
+		f.T.Errorf("the ServiceAccount %q is still there", account)
+	}
+	if got := subjects(f); !slices.Equal(got, []string{"workspaces"}) {
+		f.T.Errorf("the permissions are granted to %q, want the new ServiceAccount alone", got)
+	}
 }
 
 // subjects returns the names of the ServiceAccounts to which the permissions for workspaces are granted.

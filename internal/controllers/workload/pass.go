@@ -84,9 +84,6 @@ type Pass struct {
 	known, contents contents
 	// adopted is the Deployment if it was handed over, otherwise nil.
 	adopted *appsv1.Deployment
-	// rollingOut reports that pods of an earlier revision may run, with an earlier ServiceAccount. Until
-	// they are gone, earlier ServiceAccounts and their permissions stay.
-	rollingOut bool
 	// seen is the resource version of the Deployment from which KeepReplicas was decided. It is
 	// empty if there is no Deployment.
 	seen string

@@ -27,14 +27,17 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	p.wanted[t.childName(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: p.Workload.Name}})] = true
 	var ended ending
 	for _, kind := range t.childKinds() {
-		if _, account := kind.(*corev1.ServiceAccount); account && p.rollingOut {
-			continue
-		}
 		owned, err := t.owned(ctx, p, t.Client, kind, client.MatchingLabels(p.Workload.Labels))
 		ended.add(p.pruned(err))
 		for _, obj := range owned {
 			if p.wanted[t.childName(obj)] || !obj.GetDeletionTimestamp().IsZero() {
 				continue
+			}
+			if _, account := obj.(*corev1.ServiceAccount); account {
+				if used, err := t.usesAccount(ctx, p, obj.GetName()); used || err != nil {
+					ended.add(p.pruned(err))
+					continue
+				}
 			}
 			ended.add(p.pruned(t.deleteOwn(ctx, obj)))
 		}

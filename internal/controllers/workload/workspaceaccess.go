@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
@@ -72,18 +73,47 @@ func (t *Toolkit) ownBindings(ctx context.Context, p *Pass, namespace string) ([
 }
 
 // keepSubjects adds the ServiceAccounts to a RoleBinding that already have the permissions in its
-// namespace, because pods of an earlier revision may run with them.
+// namespace and that pods still use.
 func (t *Toolkit) keepSubjects(ctx context.Context, p *Pass, desired *rbacv1.RoleBinding) error {
 	found, err := t.ownBindings(ctx, p, desired.Namespace)
+	if err != nil {
+		return err
+	}
 	for _, binding := range found {
 		for _, subject := range binding.(*rbacv1.RoleBinding).Subjects {
 			account := subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == p.Workload.Namespace
-			if account && !slices.Contains(desired.Subjects, subject) {
+			if !account || slices.Contains(desired.Subjects, subject) {
+				continue
+			}
+			used, err := t.usesAccount(ctx, p, subject.Name)
+			if err != nil {
+				return err
+			}
+			if used {
 				desired.Subjects = append(desired.Subjects, subject)
 			}
 		}
 	}
-	return err
+	return nil
+}
+
+// usesAccount reports whether the Deployment, or a pod that has not ended, uses a ServiceAccount that the
+// spec named earlier. A pod that is being deleted is one of them: a provisioner finishes its job first.
+// No watch reports the end of a pod, so the object then gets another pass.
+func (t *Toolkit) usesAccount(ctx context.Context, p *Pass, name string) (bool, error) {
+	// A Deployment without pods may still create some, if this pass cannot update it.
+	used := p.Workload.Live != nil && p.Workload.Live.Spec.ServiceAccountName == name
+	if !used {
+		pods, err := t.RunningPods(ctx, p)
+		if err != nil {
+			return false, fmt.Errorf("looking for pods that use ServiceAccount %q, which the spec named before: %w", name, err)
+		}
+		used = slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.ServiceAccountName == name })
+	}
+	if used {
+		p.Outcome.RequeueAfter = ensure.Sooner(p.Outcome.RequeueAfter, PollInterval)
+	}
+	return used, nil
 }
 
 // grant grants the permissions in a namespace.
@@ -93,10 +123,8 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 	}
 	claim := t.grantClaim(p, namespace)
 	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
-	if p.rollingOut {
-		if err := t.keepSubjects(ctx, p, binding); err != nil {
-			return err
-		}
+	if err := t.keepSubjects(ctx, p, binding); err != nil {
+		return err
 	}
 	granted, version, err := t.granted(ctx, claim, binding)
 	if err != nil {
