@@ -23,7 +23,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes the name of a Service and a part of the names of workspaces; use a dash",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]')",message="metadata.name: must begin with a letter, because it becomes the name of a Service",fieldPath=".metadata"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.operatorAccess.generatedTokenSecretName) || !(self.spec.operatorAccess.generatedTokenSecretName in [self.metadata.name + '-initial-admin', self.metadata.name + '-operator-credentials'])",message="spec.operatorAccess.generatedTokenSecretName: is the name of a Secret that the operator writes for something else; choose another",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.operatorTokenSecretRef) || has(oldSelf.spec.operatorAccess.tokenSecretRef) || (has(self.spec.operatorAccess) && has(self.spec.operatorAccess.generatedTokenSecretName) && size(self.spec.operatorAccess.generatedTokenSecretName) > 0 ? self.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.') == (has(oldSelf.spec.operatorAccess) && has(oldSelf.spec.operatorAccess.generatedTokenSecretName) && size(oldSelf.spec.operatorAccess.generatedTokenSecretName) > 0 ? oldSelf.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.')",message="spec.operatorAccess.generatedTokenSecretName: cannot change while the operator keeps its token in that Secret; set spec.operatorAccess.tokenSecretRef to a token of your own first, or create a new CoderControlPlane and delete this one",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.operatorTokenSecretRef) || (has(self.spec.operatorAccess) && has(self.spec.operatorAccess.generatedTokenSecretName) && size(self.spec.operatorAccess.generatedTokenSecretName) > 0 ? self.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.') == (has(oldSelf.spec.operatorAccess) && has(oldSelf.spec.operatorAccess.generatedTokenSecretName) && size(oldSelf.spec.operatorAccess.generatedTokenSecretName) > 0 ? oldSelf.spec.operatorAccess.generatedTokenSecretName : size(self.metadata.name) <= 48 ? self.metadata.name + '-operator-token' : '.')",message="spec.operatorAccess.generatedTokenSecretName: cannot change while status.operatorTokenSecretRef is set; set spec.operatorAccess.disabled until the operator has removed its token, or create a new CoderControlPlane and delete this one",fieldPath=".spec.operatorAccess.generatedTokenSecretName"
 type CoderControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -172,8 +172,8 @@ type OperatorAccessSpec struct {
 	// +optional
 	TokenSecretRef *TokenSecretReference `json:"tokenSecretRef,omitempty"`
 	// GeneratedTokenSecretName is the name of the Secret in which the operator stores the token
-	// that it created. Defaults to <name>-operator-token. It cannot change while the operator uses
-	// that token.
+	// that it created. Defaults to <name>-operator-token. It cannot change while
+	// status.operatorTokenSecretRef is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
