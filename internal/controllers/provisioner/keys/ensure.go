@@ -166,8 +166,12 @@ func (p *pass) ask(ctx context.Context, api *coderd.Client) error {
 	}
 	org, err := api.OrganizationByName(ctx, resources.OrganizationName(p.cr))
 	if coderd.IsNotFound(err) && !coderd.IsNotSupported(err) {
+		remedy := "correct spec.organizationName"
+		if p.cr.Status.ControlPlaneRefName != "" {
+			remedy = "create another CoderProvisioner with the right spec.organizationName, which cannot change here any more, and delete this one"
+		}
 		return p.refuse(coderv1alpha1.ReasonOrganizationNotFound, fmt.Sprintf(
-			"Coder has no organization %q; create it in Coder, or correct spec.organizationName", resources.OrganizationName(p.cr)))
+			"Coder has no organization %q; create it in Coder, or %s", resources.OrganizationName(p.cr), remedy))
 	}
 	if err != nil {
 		return p.answered(err)

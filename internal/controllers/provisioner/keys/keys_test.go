@@ -261,6 +261,19 @@ func TestTheAGPLBuildIsNotSupportedAndNoError(t *testing.T) {
 	}
 }
 
+// The organization of a key cannot change, so the condition does not ask for that.
+func TestAMissingOrganizationSaysWhatCanBeDone(t *testing.T) {
+	for name, want := range map[string]string{"": "or correct spec.organizationName", "dev": "create another CoderProvisioner"} {
+		f := newFixture(t)
+		f.cr.Spec.OrganizationName, f.cr.Status.ControlPlaneRefName = "sales", name
+		result := f.ensure()
+		wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonOrganizationNotFound)
+		if !strings.Contains(result.Key.Message, want) {
+			t.Errorf("message %q does not contain %q", result.Key.Message, want)
+		}
+	}
+}
+
 func TestWhatCoderMayAnswer(t *testing.T) {
 	cases := map[string]struct {
 		fault  coderdtest.Fault
