@@ -105,7 +105,7 @@ func (t *Toolkit) applyServiceMonitor(ctx context.Context, p *Pass) (err error) 
 	if monitor == nil {
 		return nil
 	}
-	if p.Monitoring = t.kindMissing(ServiceMonitorKind(), "spec.metrics.serviceMonitor", "the Prometheus Operator"); p.Monitoring != nil {
+	if p.Monitoring = t.kindMissing(p, monitor, ServiceMonitorKind(), "spec.metrics.serviceMonitor", "the Prometheus Operator"); p.Monitoring != nil {
 		return nil
 	}
 	p.Monitoring, err = t.apply(ctx, p, monitor)
@@ -123,7 +123,7 @@ func (t *Toolkit) applyExposure(ctx context.Context, p *Pass) (err error) {
 		return nil
 	}
 	const software = "the custom resource definitions of the Gateway API"
-	if p.Exposure = t.kindMissing(HTTPRouteKind(), "spec.expose.gateway", software); p.Exposure != nil {
+	if p.Exposure = t.kindMissing(p, route, HTTPRouteKind(), "spec.expose.gateway", software); p.Exposure != nil {
 		return nil
 	}
 	if p.Exposure, err = t.apply(ctx, p, route); err == nil {
@@ -132,8 +132,11 @@ func (t *Toolkit) applyExposure(ctx context.Context, p *Pass) (err error) {
 	return err
 }
 
-// kindMissing returns a problem if the cluster does not serve a kind that a field needs.
-func (t *Toolkit) kindMissing(kind schema.GroupVersionKind, field, software string) *Problem {
+// kindMissing returns a problem if the cluster does not serve the kind of an object that a field asks
+// for. The cluster may serve it before StepPrune runs, so it also keeps StepPrune from deleting the
+// object.
+func (t *Toolkit) kindMissing(p *Pass, desired client.Object, kind schema.GroupVersionKind, field, software string) *Problem {
+	p.wanted[t.childName(desired)] = true
 	if t.Optional.Has(kind) {
 		return nil
 	}
