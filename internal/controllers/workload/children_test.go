@@ -173,6 +173,26 @@ func TestARenamedServiceAccountIsRemovedWithAFinishedPod(t *testing.T) {
 	}
 }
 
+// A rollout that is stuck keeps no permission for a ServiceAccount that no pod uses.
+func TestASubjectThatNoPodUsesIsRemoved(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.Settle()
+	d := f.Deployment()
+	d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
+	f.UpdateStatus(d)
+	bindings := &rbacv1.RoleBindingList{}
+	f.List(bindings)
+	binding := &bindings.Items[0]
+	binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "other", Namespace: "coder"})
+	if err := f.Cluster.Update(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	f.Settle()
+	if got := subjects(f); !slices.Equal(got, []string{"coder"}) {
+		t.Errorf("the permissions are granted to %q, want the ServiceAccount of the spec alone", got)
+	}
+}
+
 // A Deployment that was scaled to 0 and cannot be updated creates its next pods with the earlier account.
 func TestARenamedServiceAccountOutlivesADeploymentThatUsesIt(t *testing.T) {
 	f := newFixture(t, newControlPlane())
@@ -277,6 +297,20 @@ func TestAMissingServiceMonitorKindStopsNothing(t *testing.T) {
 	f.Settle()
 	f.MustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// The cluster may serve a kind again between the step that applies the object and StepPrune.
+func TestAKindThatAppearsDuringAPassIsNotPruned(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.kinds[ServiceMonitorKind()] = true
+	f.Settle()
+	f.kinds[ServiceMonitorKind()] = false
+	f.Settle()
+	f.kinds[ServiceMonitorKind()] = true
+	if err := f.kit.Prune(t.Context(), f.last); err != nil {
+		t.Fatal(err)
+	}
+	f.Get("coder", &monitoringv1.ServiceMonitor{})
 }
 
 func TestReplicasOfOthersAreLeftAlone(t *testing.T) {
