@@ -1,6 +1,7 @@
 package workspaceproxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -65,7 +66,7 @@ func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 		s.waits = workload.UntilDeleted("its registration in Coder is known", err.Error())
 		return workload.WaitForDeletion(left, err.Error())
 	case err != nil:
-		result.LeftBehind = "the record of the registration could not be read: " + err.Error()
+		result.LeftBehind = cmp.Or(result.LeftBehind, "the record of the registration could not be read: "+err.Error())
 	case result.State != ensure.Ready && left > 0:
 		s.waits = workload.UntilDeleted("its registration is removed from Coder", result.Message)
 		return workload.WaitForDeletion(left, result.Message)
