@@ -60,8 +60,8 @@ plugin: ## Build bin/kubectl-coder alone.
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(dir $(BINARY))kubectl-coder$(shell go env GOEXE) ./cmd/kubectl-coder
 	@install -m 755 cmd/kubectl-coder/kubectl_complete-coder $(dir $(BINARY))kubectl_complete-coder
 
-manifests: ## Build dist/install.yaml and its variants: split, namespaced, ha and others.
-	@hack/manifests.sh
+manifests: ## Write dist/install.yaml and its variants (split, namespaced, ha and others), which kubectl applies.
+	@hack/manifests.sh --all
 
 image: build ## Assemble the container image as bin/coder-k8s.tar.
 	@hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar

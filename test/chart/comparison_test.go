@@ -16,7 +16,7 @@ func TestOverlays(t *testing.T) {
 		"config/default":          "",
 		"config/split":            "testdata/split.values.yaml",
 		"config/namespaced":       "testdata/namespaced.values.yaml",
-		"config/ha":               chartDir + "/examples/high-availability.yaml",
+		"config/ha":               chartDir + "/installations/ha.yaml",
 		"config/split-ha":         "testdata/split-high-availability.values.yaml",
 		"config/cert-manager":     "testdata/cert-manager.values.yaml",
 		"config/network-policies": "testdata/network-policies.values.yaml",

@@ -6,5 +6,5 @@
 //   - every value of the schema changes something;
 //   - invalid values are rejected with an error message that explains why.
 //
-// hack/chart/cluster-test.sh installs it on a real cluster.
+// hack/helm/cluster-test.sh installs it on a real cluster.
 package chart

@@ -22,7 +22,7 @@ func testWaysOfInstallation(t *testing.T) {
 
 // testHelmChart installs, changes and removes a release of the operator's chart.
 func testHelmChart(t *testing.T) {
-	runScript(t, "../../hack/chart/cluster-test.sh")
+	runScript(t, "../../hack/helm/cluster-test.sh")
 }
 
 // runScript runs one of the scripts that are tests themselves, and prints its output.
