@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,10 +23,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-// environment is the kube-apiserver of this package. TestMain sets it once.
+// environment is the kube-apiserver of this package, and the objects of the default installation. TestMain sets it
+// once.
 var environment struct {
-	config *rest.Config
-	client client.Client
+	config       *rest.Config
+	client       client.Client
+	installation []*unstructured.Unstructured
 }
 
 const (
@@ -40,7 +43,7 @@ const (
 var (
 	allKinds     = []string{controlPlane, provisioner, proxy}
 	servingKinds = []string{controlPlane, proxy}
-	basesDir     = filepath.Join("..", "..", "config", "crd", "bases")
+	basesDir     = filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds")
 )
 
 // required is the minimal spec of each kind.
@@ -81,6 +84,10 @@ func run(m *testing.M) int {
 		}
 	}
 	environment.config = config
+	if environment.installation, err = kubetest.Installation(context.Background(), "default"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if environment.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		fmt.Fprintln(os.Stderr, "making a client:", err)
 		return 1

@@ -180,7 +180,7 @@ type api struct{ client client.Client }
 func newAPI(t *testing.T) api {
 	t.Helper()
 	program(t, "kube-apiserver")
-	definitions := []string{"../../config/crd/bases"}
+	definitions := []string{"../../charts/coder-k8s/files/crds"}
 	if schemas := os.Getenv("PEER_SCHEMAS"); schemas != "" {
 		definitions = append(definitions, schemas)
 	}

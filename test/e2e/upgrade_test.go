@@ -21,9 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// thisInstallation is what a user of this version applies.
-const thisInstallation = "../../config/default"
-
 // testUpgrade upgrades from the previous release to this version, rolls back, and upgrades again.
 // It starts and ends with a cluster without the operator. Clients write and watch all the time. No
 // existing object is recreated, restarted, changed or lost.
@@ -32,8 +29,8 @@ func testUpgrade(t *testing.T) {
 	if get(t, "-n", "coder-system", "deployment", "coder-k8s") != nil {
 		t.Fatal("the operator is installed: this test begins with that of the previous release")
 	}
-	previousInstallation := previousRelease(t)
-	install(t, previousInstallation)
+	install(t, previousRelease(t))
+	thisInstallation := manifests(t, "default")
 	begin(t)
 	before := stateOf(t)
 	inCoder := heldInCoder(t)
@@ -48,7 +45,7 @@ func testUpgrade(t *testing.T) {
 			if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
 				t.Errorf("Coder has something else (-before +now):\n%s", diff)
 			}
-			if out, err := tryKubectl(t, "diff", "-k", thisInstallation); err != nil {
+			if out, err := tryKubectl(t, "diff", "-f", thisInstallation); err != nil {
 				t.Errorf("what is installed is not what was applied: %v\n%s", err, out)
 			}
 		})
@@ -58,7 +55,7 @@ func testUpgrade(t *testing.T) {
 	end(t)
 }
 
-// previousRelease returns the directory of the previous release's manifests, and loads its image
+// previousRelease returns a file with the previous release's manifests, and loads its image
 // into the node. The test is skipped if the clone has no history.
 func previousRelease(t *testing.T) string {
 	t.Helper()
@@ -77,14 +74,14 @@ func previousRelease(t *testing.T) string {
 		t.Fatalf("building the previous release: %v\n%s", err, out)
 	}
 	clusterScript(t, "load-image.sh", filepath.Join(dir, "image.tar"))
-	return filepath.Join(dir, "config", "default")
+	return printed(t, exec.CommandContext(t.Context(), "kubectl", "kustomize", filepath.Join(dir, "config", "default")))
 }
 
 // install applies the manifests and waits until one of their replicas is the leader and has
 // reconciled every object once.
 func install(t *testing.T, installation string) {
 	t.Helper()
-	kubectl(t, "apply", "-k", installation)
+	kubectl(t, "apply", "-f", installation)
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
 	serving(t)
 	livingLeader(t)
@@ -271,5 +268,5 @@ func end(t *testing.T) {
 		t.Errorf("%s tokens of the operator are left in Coder", n)
 	}
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
-	kubectl(t, "delete", "-k", thisInstallation, "--ignore-not-found", "--timeout=5m")
+	kubectl(t, "delete", "-f", manifests(t, "default"), "--ignore-not-found", "--timeout=5m")
 }
