@@ -13,7 +13,7 @@ chart="$(cd "$HERE/../.." && pwd)/charts/coder-k8s"
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 "$HERE/../tools.sh" helm >&2
 
-# For clusters of one version: not every cluster has a Kubernetes that helm knows.
+# For one version of Kubernetes, so that the output does not depend on that of helm.
 render() { # NAME|FILE...
   local values=() of
   for of in "$@"; do
