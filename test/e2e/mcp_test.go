@@ -177,7 +177,7 @@ func mcpResources(t *testing.T, a *assistant) {
 		"coder://controlplanes/coder/coder":                 {coderImage, "OperatorAccess"},
 		"coder://controlplanes/coder/coder/pods":            {"Running", "coder-"},
 		"coder://controlplanes/coder/coder/events":          {"["},
-		"coder://workspaces/coder/coder.admin.hello":        {"coder.admin.hello", "CoderWorkspace coder/coder.admin.hello works"},
+		"coder://workspaces/coder/coder.admin.hello":        {"coder.admin.hello", "BuildSucceeded"},
 		"coder://workspaces/coder/coder.admin.hello/log":    {"Apply complete!"},
 		"coder://templates/coder/coder.hello":               {"coder.hello", "main.tf"},
 		"coder://templates/coder/coder.hello/files/main.tf": {`resource "terraform_data" "hello"`},
