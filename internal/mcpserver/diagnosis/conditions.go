@@ -61,6 +61,9 @@ var worthSaying = []string{
 	coderv1alpha1.ReasonDatabaseSecretMissing, coderv1alpha1.ReasonSecretMissing, coderv1alpha1.ReasonConfigMapMissing, aggregationv1alpha1.ReasonDormant,
 }
 
+// notExamined are the reasons of conditions that are unknown because the spec asks for no check.
+var notExamined = []string{coderv1alpha1.ReasonDisabled, coderv1alpha1.ReasonNotChecked}
+
 func isUnhealthy(c metav1.Condition) bool {
 	switch c.Type {
 	case coderv1alpha1.ConditionStalled, aggregationv1alpha1.ConditionDeletionFailed:
@@ -69,6 +72,9 @@ func isUnhealthy(c metav1.Condition) bool {
 		return false
 	case aggregationv1alpha1.ConditionAgentsConnected:
 		return c.Status != metav1.ConditionTrue && c.Reason != aggregationv1alpha1.ReasonStopped
+	}
+	if c.Status == metav1.ConditionUnknown && c.Type != coderv1alpha1.ConditionReady && slices.Contains(notExamined, c.Reason) {
+		return false
 	}
 	return c.Status != metav1.ConditionTrue || slices.Contains(worthSaying, c.Reason)
 }
