@@ -13,7 +13,7 @@ import (
 type Report struct {
 	// Summary says whether the object works, and describes the first problems.
 	Summary string `json:"summary"`
-	// Healthy reports that the object is Ready and in sync with Coder.
+	// Healthy reports that the object is Ready, in sync with Coder, and that its control plane exists.
 	Healthy bool `json:"healthy"`
 	// Problems are those of the object first, then those of its pods and of the objects that it
 	// depends on.

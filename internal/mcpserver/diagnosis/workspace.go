@@ -26,6 +26,7 @@ const (
 	mostNamespaces = 4
 
 	transitionStart = "start"
+	reasonNotFound  = "NotFound"
 )
 
 // Workspace diagnoses a workspace: its newest build, its template, its pods if they are in
@@ -99,7 +100,12 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 	g.parts.Go(func() { builders = g.provisionersOf(ctx, ws.Namespace, controlPlaneName(ws)) })
 	gaps := g.wait()
 
-	r := &Report{Healthy: isHealthy(conditions), Problems: []Problem{}}
+	// Without its control plane, the conditions of the workspace are only the last known ones.
+	works, verdict := isHealthy(conditions), state(conditions)
+	if works && slices.ContainsFunc(controlPlane, isMissing) {
+		works, verdict = false, "has lost its control plane"
+	}
+	r := &Report{Healthy: works, Problems: []Problem{}}
 	r.Problems = append(r.Problems, Unhealthy("CoderWorkspace", ws, ws.Status.ObservedGeneration, conditions)...)
 	addCause(r.Problems, buildLogs)
 	r.Problems = slices.Concat(r.Problems, facts.problems("the template"), controlPlane, template)
@@ -114,7 +120,7 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 			Version: build.TemplateVersionName, Error: shown(build.Error),
 		}
 	}
-	return r.finish(subjectOf(ws.Namespace, ws.Name), state(conditions), readyMessage(conditions), gaps)
+	return r.finish(subjectOf(ws.Namespace, ws.Name), verdict, readyMessage(conditions), gaps)
 }
 
 // failedAgent returns the name of the first agent whose startup script did not succeed.
@@ -146,8 +152,10 @@ func (g *gathering) templateOf(ctx context.Context, ws *aggregationv1alpha1.Code
 }
 
 func missing(namespace, object, do string) Problem {
-	return Problem{Namespace: namespace, Object: object, Reason: "NotFound", Message: "it does not exist", Do: do}
+	return Problem{Namespace: namespace, Object: object, Reason: reasonNotFound, Message: "it does not exist", Do: do}
 }
+
+func isMissing(p Problem) bool { return p.Reason == reasonNotFound }
 
 // controlPlaneOf returns the problems of the workspace's control plane, and the namespaces in which
 // it allows Coder to create workspaces.

@@ -59,6 +59,8 @@ func TestWorkspaceProblems(t *testing.T) {
 	}
 	alone := of(runningWorkspace())
 	alone.objects = alone.objects[:1]
+	withoutTemplate := of(runningWorkspace())
+	withoutTemplate.objects = withoutTemplate.objects[:2]
 	silent := of(unsynced())
 	silent.objects[1] = aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be pulled")...)
 	for name, c := range map[string]struct {
@@ -66,8 +68,8 @@ func TestWorkspaceProblems(t *testing.T) {
 		want    expectation
 	}{
 		"runs":               {of(runningWorkspace()), expectation{healthy: true}},
-		"control plane gone": {alone, expectation{healthy: true, object: ourself, says: "it does not exist", do: "create the control plane again"}},
-		"template gone":      {alone, expectation{healthy: true, object: "CoderTemplate/coder.k8s", says: "it does not exist", do: "list_templates"}},
+		"control plane gone": {alone, expectation{object: ourself, says: "it does not exist", do: "create the control plane again"}},
+		"template gone":      {withoutTemplate, expectation{healthy: true, object: "CoderTemplate/coder.k8s", says: "it does not exist", do: "list_templates"}},
 		"Coder is away":      {of(unsynced()), expectation{object: object, says: "Coder is not available"}},
 		"Coder is away, and its control plane says why": {silent, expectation{object: ourself, says: "image x cannot be pulled"}},
 		"deletion fails": {of(deleted), expectation{object: object, says: "the delete build failed"}},
