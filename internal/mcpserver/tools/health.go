@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,6 +78,10 @@ func checkHealth(ctx context.Context, call *toolset.Call, in checkHealthInput) (
 	h.lookAtAggregatedAPI(ctx, call.Kube)
 	h.lookAtControlPlanes(ctx, call.Kube, in.Namespace)
 	h.lookAtOthers(ctx, call.Kube, in.Namespace)
+	if len(h.Problems) > maxProblems {
+		h.Gaps = append(h.Gaps, fmt.Sprintf("only the first %d of %d unhealthy objects are listed; try a namespace", maxProblems, len(h.Problems)))
+		h.Problems = h.Problems[:maxProblems]
+	}
 	if h.Status == statusOK && h.ControlPlanes.Seen == 0 {
 		h.Status = statusUnknown
 	}
@@ -163,15 +168,17 @@ func (h *health) lookAtOthers(ctx context.Context, kube *callers.Kube, namespace
 func (h *health) list(ctx context.Context, kube *callers.Kube, list client.ObjectList, plural, namespace string, options ...client.ListOption) {
 	if err := kube.List(ctx, list, append(options, client.InNamespace(namespace), client.Limit(maxHealth))...); err != nil {
 		h.miss(ctx, &toolset.CallError{Verb: "list", Resource: plural, Namespace: namespace, Err: err})
+		return
+	}
+	if list.GetContinue() != "" {
+		h.Gaps = append(h.Gaps, fmt.Sprintf("only the first %d %s were checked, and there are more", maxHealth, plural))
 	}
 }
 
 // examine records the first problem of an object. It returns 1 if the object is not ready, and 0 otherwise.
 func (h *health) examine(kind string, object client.Object, observed int64, conditions []metav1.Condition) int {
 	problems := diagnosis.Unhealthy(kind, object, observed, conditions)
-	if len(problems) > 0 && len(h.Problems) < maxProblems {
-		h.Problems = append(h.Problems, problems[0])
-	}
+	h.Problems = append(h.Problems, problems[:min(len(problems), 1)]...)
 	if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReady) {
 		return 0
 	}

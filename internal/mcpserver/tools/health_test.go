@@ -142,3 +142,25 @@ func TestCheckHealthEndsWithItsCall(t *testing.T) {
 		t.Error("a call that was cancelled gets an answer")
 	}
 }
+
+func TestCheckHealthNamesWhatItLeavesOut(t *testing.T) {
+	objects := []client.Object{newControlPlane("coder")}
+	for i := range maxProblems + 1 {
+		objects = append(objects, &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: fmt.Sprintf("p%d", i)}})
+	}
+	continued := interceptor.Funcs{List: func(ctx context.Context, kube client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := kube.List(ctx, list, options...)
+		if _, ok := list.(*coderv1alpha1.CoderWorkspaceProxyList); ok {
+			list.SetContinue("more")
+		}
+		return err
+	}}
+	got, err := checkHealth(asAlice(t.Context()), &toolset.Call{Kube: fakeKube(t, continued, wellTexts, objects...)}, checkHealthInput{})
+	want := []string{
+		"only the first 50 coderworkspaceproxies were checked, and there are more",
+		"only the first 20 of 21 unhealthy objects are listed; try a namespace",
+	}
+	if diff := cmp.Diff(want, got.Gaps); diff != "" || err != nil || len(got.Problems) != maxProblems {
+		t.Errorf("%v, %d problems (-want +got):\n%s", err, len(got.Problems), diff)
+	}
+}
