@@ -341,11 +341,11 @@ func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 func buildRemedy(b coderd.Build) string {
 	switch {
 	case b.Status == statusCanceled:
-		return "start it again"
+		return fmt.Sprintf("request the %s again", b.Transition)
 	case b.Transition == coderd.TransitionDelete:
 		return "remove the cause; if the resources of the workspace no longer exist, delete it without a build (kubectl coder orphan)"
 	default:
-		return "see the log of the build (kubectl coder logs), correct the template or the parameters, and start it again"
+		return fmt.Sprintf("see the log of the build (kubectl coder logs), correct the template or the parameters, and request the %s again", b.Transition)
 	}
 }
 
