@@ -100,16 +100,12 @@ func (s *storage) sweep(ctx context.Context) {
 	}
 }
 
-// prepare waits until this replica knows all previous writes, takes over the sync status, and
-// migrates the metadata of an earlier version.
+// prepare waits until this replica knows all previous writes, and takes over the sync status.
 func (s *storage) prepare(ctx context.Context) error {
 	err := s.caughtUp(ctx)
 	if err == nil {
 		// The mirror continues with the sync status of the previous leader.
 		err = s.states.takeOver(ctx)
-	}
-	if err == nil {
-		err = migrate(ctx, s.states.client, s.kept)
 	}
 	if err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())
