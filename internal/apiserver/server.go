@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -90,7 +91,7 @@ type Config struct {
 // replica runs.
 type Server struct {
 	generic      *server.GenericAPIServer
-	informers    *informerFactory
+	informers    informers.SharedInformerFactory
 	certificates *certificates.Manager
 	storage      *storage
 	// authorities are the CAs of clients. Tests without kube-apiserver have none.
@@ -283,8 +284,10 @@ func (s *Server) result(ctx context.Context, err error) error {
 
 // reportServing waits until the caches that requests need are filled.
 func (s *Server) reportServing(ctx context.Context) {
-	if !s.informers.synced(ctx) {
-		return
+	for _, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return
+		}
 	}
 	s.serving.Store(true)
 	log.FromContext(ctx).Info("Serving the aggregated API", "address", s.generic.SecureServingInfo.Listener.Addr().String())
