@@ -185,7 +185,7 @@ func newServer(config Config, k kube) (*Server, error) {
 // install registers the API group with the server.
 func (s *Server) install(config Config, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
-		Board: s.storage.board, Filled: s.storage.filled, Serves: config.Connections.Serves,
+		Board: s.storage.board, Filled: s.storage.stores.filled, Serves: config.Connections.Serves,
 		Namespaces: s.storage.namespaces,
 	}
 	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer)
@@ -250,7 +250,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
 	return []func(context.Context) error{
-		prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
+		prepared.RunWithContext, s.storage.lead, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
 		s.storage.restored,
 	}
 }
