@@ -83,7 +83,7 @@ func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status",
-		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
+		"codermirrorstates", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
 }
 
 // sentence lists permissions, for example "secrets (get, list), pods (get)". Resources and

@@ -374,7 +374,7 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: kind("", "Namespace")},
 		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
 		sweep{kind: installation.DefinitionKind(), names: []string{
-			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
+			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com",
 			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
 			"coderuserrecords.internal.coder.com", "coderworkspacerecords.internal.coder.com",
 		}})

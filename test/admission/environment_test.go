@@ -35,9 +35,6 @@ const (
 	controlPlane = "CoderControlPlane"
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
-	record       = "CoderObjectMetadata"
-	// someUID is the uid of the object in a record.
-	someUID = "0b1f6c1e-6d7d-4c5a-9d6f-3f2f0a7f1c11"
 )
 
 var (
@@ -51,7 +48,6 @@ var required = map[string]string{
 	controlPlane: "{}",
 	provisioner:  "controlPlaneRef: {name: coder}",
 	proxy:        "controlPlaneRef: {name: coder}",
-	record:       "{kind: CoderWorkspace, name: coder.ada.dev, uid: " + someUID + "}",
 }
 
 func TestMain(m *testing.M) {
@@ -122,11 +118,7 @@ func object(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructure
 		}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
-	group := "coder.com"
-	if kind == record {
-		group = "internal.coder.com"
-	}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind})
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "coder.com", Version: "v1alpha1", Kind: kind})
 	o.SetNamespace(ns)
 	o.SetName(name)
 	return o
