@@ -18,9 +18,9 @@ import (
 // one.
 func (a parameterSet) problems(now map[string]string) []*field.Error {
 	given := a.specValues(now)
-	errs := checkParameters(a.defined, given, now)
+	errs := append(checkParameters(a.defined, given, now), checkEphemeral(a.defined, a.ephemeral)...)
 	if now == nil || a.evaluated {
-		errs = append(errs, checkOthers(a.defined, given, a.appliedTo(now))...)
+		errs = append(errs, checkOthers(a.defined, slices.Concat(given, a.ephemeral), a.appliedTo(now))...)
 	}
 	return errs
 }
@@ -40,16 +40,39 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		was, exists := before[v.Name]
 		switch {
 		case p.Ephemeral:
-			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so it cannot be part of a spec"))
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so give it to the subresource start or restart, and not in a spec"))
 		case exists && was != v.Value && !p.Mutable:
 			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the parameter is immutable in the template", was)))
 		default:
-			refused := checkValue(path, p, v.Value, was, exists)
-			if len(refused) == 0 && p.Problem != "" {
-				refused = append(refused, field.Invalid(path, v.Value, p.Fill(p.Problem, v.Value)))
-			}
-			errs = append(errs, refused...)
+			errs = append(errs, checkGiven(path, p, v.Value, was, exists)...)
 		}
+	}
+	return errs
+}
+
+// checkEphemeral validates values for one build.
+func checkEphemeral(defined []coderd.VersionParameter, given []value) []*field.Error {
+	var errs []*field.Error
+	for _, v := range given {
+		path := ephemeralPath.Key(v.Name)
+		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
+		switch {
+		case i < 0:
+			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined))))
+		case !defined[i].Ephemeral:
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is not ephemeral: its value is kept, so set it in spec.parameters"))
+		default:
+			errs = append(errs, checkGiven(path, defined[i], v.Value, "", false)...)
+		}
+	}
+	return errs
+}
+
+// checkGiven validates a value against its parameter, and adds what the evaluation found.
+func checkGiven(path *field.Path, p coderd.VersionParameter, v, was string, exists bool) []*field.Error {
+	errs := checkValue(path, p, v, was, exists)
+	if len(errs) == 0 && p.Problem != "" {
+		errs = append(errs, field.Invalid(path, v, p.Fill(p.Problem, v)))
 	}
 	return errs
 }
