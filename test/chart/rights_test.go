@@ -73,6 +73,7 @@ func purpose(t *testing.T, object *unstructured.Unstructured) []string {
 	for _, field := range [][]string{
 		{"rules"}, {"roleRef"}, {"subjects"}, {"spec", "serviceAccountName"}, {"spec", "containers"},
 		{"spec", "template", "spec", "serviceAccountName"}, {"spec", "template", "spec", "containers"}, {"spec", "egress"},
+		{"spec", "securityContext"}, {"spec", "template", "spec", "securityContext"},
 	} {
 		value, found, err := unstructured.NestedFieldNoCopy(object.Object, field...)
 		if err != nil {
