@@ -77,7 +77,10 @@ func (o order) into(d *difference) {
 	if o.Action == actionStart || o.Action == actionStop {
 		d.change.Running, d.change.Force = ptr.To(o.Action.running()), true
 	}
-	d.change.Ephemeral = o.Ephemeral
+	if len(o.Ephemeral) > 0 {
+		// Also after a restart whose stop another user made: the values are for a start.
+		d.change.Running, d.change.Ephemeral = ptr.To(true), o.Ephemeral
+	}
 }
 
 // actionREST implements the subresource of an action.

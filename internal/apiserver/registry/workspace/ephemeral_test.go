@@ -2,9 +2,11 @@ package workspace
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -67,6 +69,30 @@ func TestEphemeralParameters(t *testing.T) {
 	w.must(w.drive())
 	if w.once() != "false" {
 		t.Errorf("after a stop that withdrew the restart once is %q", w.once())
+	}
+}
+
+// TestEphemeralParametersAfterAStopInCoder checks that a restart with values starts a workspace that another user of
+// Coder stopped before the replica did, as a restart without values does.
+func TestEphemeralParametersAfterAStopInCoder(t *testing.T) {
+	for name, values := range map[string][]string{"without values": nil, "with a value": {"once", "true"}} {
+		t.Run(name, func(t *testing.T) {
+			w, sub, ctx := newStored(t)
+			w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/workspaces/", Status: http.StatusBadGateway, Times: 1})
+			if err := with(ctx, sub["restart"], nil, values...); err == nil {
+				t.Fatal("it could be stopped")
+			}
+			// Another user than the operator stops it.
+			w.coder.BuildWorkspace(uuid.MustParse(w.object(devName).Status.ID), "stop")
+			w.must(w.drive())
+			want := "false"
+			if values != nil {
+				want = values[1]
+			}
+			if got := w.transitions(w.object(devName)); got != "start stop start" || w.once() != want {
+				t.Errorf("builds %q, once is %q, want %q", got, w.once(), want)
+			}
+		})
 	}
 }
 
