@@ -31,14 +31,11 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 	var errs []*field.Error
 	for _, v := range given {
 		path := parametersPath.Key(v.Name)
-		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
-		if i < 0 {
-			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined))))
-			continue
-		}
-		p := defined[i]
+		p, unknown := parameterOf(defined, path, v)
 		was, exists := before[v.Name]
 		switch {
+		case unknown != nil:
+			errs = append(errs, unknown)
 		case p.Ephemeral:
 			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so give it to the subresource start or restart, and not in a spec"))
 		case exists && was != v.Value && !p.Mutable:
@@ -55,17 +52,26 @@ func checkEphemeral(defined []coderd.VersionParameter, given []value) []*field.E
 	var errs []*field.Error
 	for _, v := range given {
 		path := ephemeralPath.Key(v.Name)
-		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
+		p, unknown := parameterOf(defined, path, v)
 		switch {
-		case i < 0:
-			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined))))
-		case !defined[i].Ephemeral:
+		case unknown != nil:
+			errs = append(errs, unknown)
+		case !p.Ephemeral:
 			errs = append(errs, field.Invalid(path, v.Value, "the parameter is not ephemeral: its value is kept, so set it in spec.parameters"))
 		default:
-			errs = append(errs, checkGiven(path, defined[i], v.Value, "", false)...)
+			errs = append(errs, checkGiven(path, p, v.Value, "", false)...)
 		}
 	}
 	return errs
+}
+
+// parameterOf returns the parameter of a value, or an error that lists those of the template version.
+func parameterOf(defined []coderd.VersionParameter, path *field.Path, v value) (coderd.VersionParameter, *field.Error) {
+	i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
+	if i < 0 {
+		return coderd.VersionParameter{}, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined)))
+	}
+	return defined[i], nil
 }
 
 // checkGiven validates a value against its parameter, and adds what the evaluation found.
