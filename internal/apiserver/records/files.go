@@ -19,6 +19,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -51,13 +52,16 @@ type Files struct {
 	cluster Cluster
 	clock   clock.PassiveClock
 	mu      sync.Mutex
-	// failing holds the time since when kube-apiserver answers requests for a part with 500.
-	failing map[types.NamespacedName]time.Time
+	// failing are the parts for which kube-apiserver answers with 500.
+	failing map[types.NamespacedName]failing
 }
+
+// failing holds the times of the first and of the last of several failures in a row.
+type failing struct{ since, last time.Time }
 
 // NewFiles returns Files that stores parts in the cluster.
 func NewFiles(cluster Cluster, c clock.PassiveClock) *Files {
-	return &Files{cluster: cluster, clock: c, failing: map[types.NamespacedName]time.Time{}}
+	return &Files{cluster: cluster, clock: c, failing: map[types.NamespacedName]failing{}}
 }
 
 // detach removes the files from an object, sets their names in the record, and returns the parts.
@@ -139,7 +143,12 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 	var packed []byte
 	for _, name := range strings.Fields(record.Files) {
 		part, err := f.cluster.Get(ctx, record.Namespace, name, "")
-		if isAbsent(err) || f.fails(types.NamespacedName{Namespace: record.Namespace, Name: name}, apierrors.IsInternalError(err)) {
+		tooLong := f.fails(types.NamespacedName{Namespace: record.Namespace, Name: name}, apierrors.IsInternalError(err))
+		if tooLong {
+			klog.FromContext(ctx).Error(err, "A part of the files of a template cannot be read; serving the template without files until they are read from Coder again",
+				"kind", "CoderTemplate", "namespace", record.Namespace, "name", record.Name)
+		}
+		if tooLong || isAbsent(err) {
 			return nil, errNoPart
 		}
 		if err != nil {
@@ -170,18 +179,20 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 func (f *Files) fails(part types.NamespacedName, fails bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.clock.Now()
-	since, known := f.failing[part]
-	switch {
-	case !fails:
+	if !fails {
 		delete(f.failing, part)
 		return false
-	case !known:
-		// Parts that nobody reads any more are forgotten.
-		maps.DeleteFunc(f.failing, func(_ types.NamespacedName, t time.Time) bool { return now.Sub(t) >= unusedFor })
-		f.failing[part] = now
 	}
-	return known && now.Sub(since) >= failsFor
+	now := f.clock.Now()
+	// Parts that nobody reads any more are forgotten.
+	maps.DeleteFunc(f.failing, func(_ types.NamespacedName, other failing) bool { return now.Sub(other.last) >= unusedFor })
+	this, known := f.failing[part]
+	if !known {
+		this.since = now
+	}
+	this.last = now
+	f.failing[part] = this
+	return now.Sub(this.since) >= failsFor
 }
 
 // Sweep deletes parts that no record of the Store has referred to for unusedFor, and writes parts
