@@ -398,9 +398,9 @@ func TestFailedTemplates(t *testing.T) {
 func workspaceFixture() *fixture {
 	ws := lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")
 	pod := unschedulable("0/1 nodes are available: 1 Insufficient memory.")
-	pod.Namespace, pod.Labels = "work", map[string]string{labelWorkspaceID: ws.Status.ID}
+	pod.Namespace, pod.Labels = "work", map[string]string{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
 	other := aPod("4", crashed(1, "Error", 1))
-	other.Namespace, other.Name, other.Labels = "work", "other", map[string]string{labelWorkspaceID: "another"}
+	other.Namespace, other.Name, other.Labels = "work", "other", map[string]string{aggregationv1alpha1.LabelWorkspaceID: "another"}
 	event := anEvent("Pod", "coder-r4-xxxxx", "FailedScheduling", "0/1 nodes are available")
 	event.Namespace, event.InvolvedObject.Namespace = "work", "work"
 	foreign := event.DeepCopy()

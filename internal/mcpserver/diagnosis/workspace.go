@@ -19,9 +19,6 @@ import (
 )
 
 const (
-	// labelWorkspaceID is the label that Coder's example template for Kubernetes sets on
-	// its objects.
-	labelWorkspaceID = "com.coder.workspace.id"
 	// mostNamespaces is the maximum number of namespaces in which pods and Events are read.
 	mostNamespaces = 4
 
@@ -186,7 +183,7 @@ func (g *gathering) podsOfWorkspace(ctx context.Context, f *podFacts, ws *aggreg
 	if ws.Status.ID == "" {
 		return
 	}
-	ours := client.MatchingLabels{labelWorkspaceID: ws.Status.ID}
+	ours := client.MatchingLabels{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
 	list := &corev1.PodList{}
 	err := g.kube.List(ctx, list, ours, client.Limit(mostPods))
 	switch {

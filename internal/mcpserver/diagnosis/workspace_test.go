@@ -38,7 +38,7 @@ func of(ws *aggregationv1alpha1.CoderWorkspace, others ...client.Object) *fixtur
 }
 
 func inWorkspace[T client.Object](object T) T {
-	object.SetLabels(map[string]string{labelWorkspaceID: aWorkspace("running").Status.ID})
+	object.SetLabels(map[string]string{aggregationv1alpha1.LabelWorkspaceID: aWorkspace("running").Status.ID})
 	return object
 }
 

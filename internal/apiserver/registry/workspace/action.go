@@ -12,7 +12,6 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 )
 
 // actionAnnotation contains the order of a subresource, as JSON, on its way to the update. Only a
@@ -133,7 +132,7 @@ func (r *actionREST) Create(
 	}
 	if r.action == actionOrphan {
 		warning.AddWarning(ctx, "", "the workspace is deleted in Coder only. What its template created stays; kubectl get pods,persistentvolumeclaims -A -l "+
-			workspacepods.Label+"="+ws.Status.ID+" lists what has Coder's label in this cluster")
+			aggregationv1alpha1.LabelWorkspaceID+"="+ws.Status.ID+" lists what has Coder's label in this cluster")
 	}
 	return ws, nil
 }
