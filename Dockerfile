@@ -4,7 +4,6 @@ FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS TARGETARCH VERSION=v0.1.0-dev COMMIT=unknown
 WORKDIR /src
 COPY go.mod go.sum ./
-COPY omitted omitted
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

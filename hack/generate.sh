@@ -17,23 +17,30 @@ generate() { # what command...
   watched "$log" "$what" "$@" || die "$what could not be generated"
   step "$what"
 }
-gen="$TOOLS_DIR/controller-gen"
+export gen="$TOOLS_DIR/controller-gen" chart=charts/coder-k8s
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 export own="$programs/generate" # Linked once, not once for each document at the same time.
 
+# Into the Helm chart, whose templates read these files.
 crds() {
-  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
-  generate "CRDs, shortened" "$own" crds config/crd/bases/*.yaml
+  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=$chart/files/crds
+  generate "CRDs, shortened" "$own" crds $chart/files/crds/*.yaml
 }
 # One role for each component, so that a split installation has the fewest permissions.
 rbac() {
-  generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
-  generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
+  role controller "./internal/controllers/..."
+  role apiserver "./internal/apiserver/...,./internal/coderd/connections/..."
+}
+role() { # component, packages
+  component="$1" packages="$2" generate "RBAC of component $1" bash -c '"$gen" "rbac:roleName=coder-k8s-$component" "paths={$packages}" \
+    output:rbac:stdout >"$chart/files/roles/$component.yaml"'
 }
 printed() { # by our own programs
-  generate "RBAC of the MCP server" bash -c '"$own" mcp-role >config/rbac/mcp/role.yaml'
-  generate "RBAC of the MCP server's toolset inside" bash -c '"$own" mcp-role inside >config/mcp-inside/role.yaml'
+  generate "RBAC of the MCP server" bash -c '"$own" mcp-role >"$chart/files/roles/mcp.yaml"'
+  generate "RBAC of the MCP server's toolset inside" bash -c '"$own" mcp-role inside >"$chart/files/roles/mcp-inside.yaml"'
+  generate "values of the Helm chart" bash -c '"$own" chart-values "$chart/values.schema.json" >"$chart/values.yaml"'
+  generate "reference of the Helm chart" bash -c '"$own" chart-reference "$chart/values.schema.json" >docs/reference/helm-values.md'
   generate "reference of the MCP server" bash -c '"$own" mcp-reference >docs/reference/mcp.md'
   generate "reference of the kubectl plugin" bash -c '"$own" plugin-reference >docs/reference/kubectl-coder.md'
   generate "reference of the metrics" bash -c '"$own" metrics-reference >docs/reference/metrics.md'
@@ -46,8 +53,7 @@ api() {
   generate "API reference, a page for each kind" "$own" api-reference "$all" docs/reference
 }
 
-# Everything else compiles or reads the types, and the chart copies the output of the
-# other generators.
+# Everything else compiles or reads the types.
 generate "deepcopy" "$gen" object paths=./api/...
 # The packages of Kubernetes are only read: they already have model names.
 kube=(k8s.io/api/autoscaling/v1 k8s.io/apimachinery/pkg/{apis/meta/v1,runtime,version})
@@ -63,4 +69,3 @@ for part in crds rbac printed api; do
 done
 for part in "${parts[@]}"; do wait "$part" || failed=1; done
 [ -z "${failed:-}" ] || die "not everything could be generated"
-generate "Helm chart" go run -C hack/chart . "$PWD"

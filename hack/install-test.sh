@@ -26,19 +26,20 @@ fail() {
   die "$1"
 }
 
-# installed DIRECTORY DEPLOYMENT...: applies it and waits until everything works.
+# installed "INSTALLATION..." DEPLOYMENT...: applies it and waits until everything works.
 installed() {
-  local directory="$1" deployment
+  local installation="$1" deployment
   shift
-  quiet kubectl apply -k "$directory" || fail "kubectl apply -k $directory failed"
+  # shellcheck disable=SC2086
+  hack/manifests.sh $installation | quiet kubectl apply -f - || fail "the installation $installation cannot be applied"
   for deployment in "$@"; do
     until_ok 120 "$deployment" kubectl -n coder-system rollout status "deployment/$deployment" --timeout=5s ||
-      fail "$directory: Deployment $deployment did not become available"
+      fail "$installation: Deployment $deployment did not become available"
   done
   until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=5s ||
-    fail "$directory: the APIService did not become Available"
-  restricted "$directory"
-  step "installed: kubectl apply -k $directory ($*)"
+    fail "$installation: the APIService did not become Available"
+  restricted "$installation"
+  step "installed: $installation ($*)"
 }
 
 # The namespace enforces the level restricted, so running pods comply with it.
@@ -75,7 +76,7 @@ may() { # ServiceAccount, arguments of kubectl auth can-i
 database() { echo "${E2E_POSTGRES_URL/\/\?//$1?}"; }
 quiet psql "$(database postgres)" -c 'DROP DATABASE IF EXISTS installtest WITH (FORCE)' -c 'CREATE DATABASE installtest' ||
   fail "the database installtest could not be made"
-installed test/manifests/testdata/closed coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp
+installed "split-ha network-policies" coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp
 quiet kubectl apply -f config/samples/namespace.yaml -f hack/demo/user.yaml || fail "the namespace and the user cannot be made"
 quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database installtest)" || fail "the database's Secret cannot be made"
 until_ok 60 "the kind" quiet kubectl apply -f "$(control_plane)" || fail "codercontrolplane cannot be applied"
@@ -94,7 +95,7 @@ done
 
 # For one namespace, in one Deployment: delete the additional objects of the split installation manually.
 split=(deployment,serviceaccount,pdb,networkpolicy -l "app.kubernetes.io/component in (controller, apiserver, mcp)")
-installed config/namespaced coder-k8s
+installed namespaced coder-k8s
 quiet kubectl -n coder-system delete "${split[@]}" || fail "the split installation cannot be deleted"
 quiet kubectl -n coder-system delete networkpolicy -l app.kubernetes.io/name=coder-k8s || fail "what surrounds the split installation cannot be deleted"
 quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp-control-planes || fail "the split installation's rights cannot be deleted"
@@ -104,8 +105,8 @@ same
 may_not() { ! may "$@"; }
 until_ok 30 "the rights to be gone" may_not coder-k8s list secrets -n default || fail "the operator may list Secrets where it does not watch"
 
-# The default: while the leader ends, the other replica responds. (config/ha requires a second node.)
-installed config/default coder-k8s
+# The default: while the leader ends, the other replica responds. (ha requires a second node.)
+installed default coder-k8s
 quiet kubectl -n coder delete rolebinding coder-k8s-controller coder-k8s-apiserver || fail "the rights in namespace coder cannot be deleted"
 quiet kubectl delete clusterrole,clusterrolebinding coder-k8s-apiserver-cluster || fail "the rights of before cannot be deleted"
 works coder-k8s
@@ -131,10 +132,10 @@ for sample in coderworkspace codertemplate; do
   quiet kubectl delete -f "config/samples/$sample.yaml" --timeout=300s || fail "the sample $sample cannot be deleted"
 done
 quiet kubectl -n coder delete ccp coder --timeout=300s || fail "the control plane cannot be deleted"
-quiet kubectl delete -k config/default --ignore-not-found --timeout=300s || fail "kubectl delete -k config/default failed"
+hack/manifests.sh default | quiet kubectl delete -f - --ignore-not-found --timeout=300s || fail "kubectl delete -f install.yaml failed"
 quiet kubectl delete -f hack/demo/user.yaml --timeout=300s || fail "the user cannot be deleted"
 quiet kubectl delete namespace coder --timeout=300s || fail "namespace coder cannot be deleted"
 left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
   grep -E '/coder-k8s(-|$)|coder\.com' || true)
 [ -z "$left" ] || fail "left behind: $left"
-step "removed: kubectl delete -k config/default leaves nothing behind"
+step "removed: kubectl delete -f install.yaml leaves nothing behind"

@@ -1,41 +1,43 @@
 #!/usr/bin/env bash
-# manifests.sh [DIR]: one file for each way of installation, to apply with kubectl apply --server-side -f, into DIR
-# (default dist): install.yaml and install-OVERLAY.yaml.
-# VERSION is the image's tag (default: the one in config/process), IMAGE its name; with DIGEST, sha256:..., the image is
-# named by that and cannot change any more.
+# manifests.sh NAME|FILE...    prints the manifests of one installation, to apply with kubectl
+# manifests.sh --all [DIR]     writes each into DIR (default dist): install.yaml, and install-NAME.yaml
+#
+# An installation is the Helm chart rendered with values: NAME is a file of charts/coder-k8s/installations, FILE is one of
+# your own. The values of several are combined, and the last ones win.
+# VERSION is the image's tag (default: that of the chart), IMAGE its name; with DIGEST, sha256:..., the image is named by
+# that and cannot change any more.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
-cd "$HERE/../.."
-out="${1:-dist}"
-image="${IMAGE:-ghcr.io/coder-k8s/coder-k8s}"
-version="${VERSION:-v0.1.0-dev}"
-PATH="$BIN:$PATH"
-command -v kubectl >/dev/null || "$HERE/build.sh" kube
+chart="$(cd "$HERE/../.." && pwd)/charts/coder-k8s"
+export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
+"$HERE/../tools.sh" helm >&2
 
-# A separate overlay sets the image, so that config is unchanged.
-overlay=$(mktemp -d)
-trap 'rm -rf "$overlay"' EXIT
-render() { # directory of config, file
-  local pin="newTag: $version"
-  [ -z "${DIGEST:-}" ] || pin="digest: $DIGEST"
-  cat >"$overlay/kustomization.yaml" <<EOF
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-- $(realpath --relative-to="$(realpath "$overlay")" "config/$1")
-images:
-- name: ghcr.io/coder-k8s/coder-k8s
-  newName: $image
-  $pin
-EOF
-  kubectl kustomize "$overlay" >"$out/.$2" || die "config/$1 does not build: see the message above"
-  mv "$out/.$2" "$out/$2"
-  step "$out/$2: config/$1, $(grep -c '^kind:' "$out/$2") objects"
+# For one version of Kubernetes, so that the output does not depend on that of helm.
+render() { # NAME|FILE...
+  local values=() of
+  for of in "$@"; do
+    [ ! -f "$chart/installations/$of.yaml" ] || of="$chart/installations/$of.yaml"
+    [ -f "$of" ] || die "\"$of\" is neither a file nor one of: $(cd "$chart/installations" && echo *.yaml | sed 's/\.yaml//g')"
+    values+=(--values "$of")
+  done
+  "$TOOLS_DIR/helm" template coder-k8s "$chart" --namespace coder-system --no-hooks --kube-version 1.36.0 \
+    --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy "${values[@]}" --set forKubectl=true \
+    --set-string "image.repository=${IMAGE:-ghcr.io/coder-k8s/coder-k8s},image.tag=${VERSION:-},image.digest=${DIGEST:-}"
 }
 
+case "${1:-}" in
+  "") die "name an installation, for example: $0 default" ;;
+  --all) ;;
+  *) render "$@"; exit ;;
+esac
+out="${2:-dist}"
 mkdir -p "$out"
-render default install.yaml
-for name in split namespaced ha split-ha cert-manager network-policies; do
-  render "$name" "install-$name.yaml"
+for file in "$chart"/installations/*.yaml; do
+  name=$(basename "$file" .yaml)
+  to="$out/install-$name.yaml"
+  [ "$name" != default ] || to="$out/install.yaml"
+  render "$name" >"$to.new"
+  mv "$to.new" "$to"
+  step "$to: $(grep -c '^kind:' "$to") objects"
 done

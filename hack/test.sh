@@ -68,8 +68,8 @@ if [ "$part" != unraced ]; then
 fi
 export CGO_ENABLED=0
 if [ ${#shared[@]} != 0 ] && [ "$part" != raced ]; then
-  # The tools that assemble images, releases and the Helm chart are separate modules.
-  for module in image release chart; do
+  # The tools that assemble images and releases are separate modules.
+  for module in image release; do
     step "go test hack/$module"
     go test -C "hack/$module" -vet=off -count=1 ./... || status=$?
   done

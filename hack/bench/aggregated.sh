@@ -39,7 +39,7 @@ if [ -z "${BENCH_PHASES:-}" ]; then
   watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
   "$HERE/load-image.sh" bin/coder-k8s.tar
   # The benchmark measures one replica.
-  kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | applied -f - || { tail_of "$log"; die "kubectl apply -k config/default failed"; }
+  hack/manifests.sh default | sed 's/^  replicas: 2$/  replicas: 1/' | applied -f - || { tail_of "$log"; die "the operator could not be installed: see $log"; }
   kubectl -n coder-system rollout status deployment/coder-k8s --timeout=180s >>"$log"
   until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=1s ||
     die "the aggregated API did not become available"

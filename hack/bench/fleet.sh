@@ -29,7 +29,7 @@ watched "$log" "fleet" go build -o "$work/fleet" ./test/bench/fleet || die "the 
 "$HERE/load-image.sh" bin/coder-k8s.tar
 export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
 # The benchmark measures one replica.
-kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | kubectl apply -f - >>"$log"
+hack/manifests.sh default | sed 's/^  replicas: 2$/  replicas: 1/' | kubectl apply -f - >>"$log"
 kubectl -n coder-system rollout status deployment/coder-k8s --timeout=120s >>"$log"
 kubectl create namespace fleet >>"$log"
 

@@ -12,6 +12,6 @@ for f in coderworkspace codertemplate codercontrolplane; do
   kubectl delete -f "config/samples/$f.yaml" --ignore-not-found --timeout=120s || step "$f could not be deleted; going on"
 done
 kubectl delete -f hack/demo/user.yaml --ignore-not-found --timeout=60s
-kubectl delete -k config/default --ignore-not-found --timeout=120s
+hack/manifests.sh default | kubectl delete -f - --ignore-not-found --timeout=120s
 kubectl delete -f config/samples/namespace.yaml --ignore-not-found --timeout=120s
 step "the demo is removed from this cluster"

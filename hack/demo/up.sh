@@ -57,12 +57,13 @@ fi
 # builds, so pods of an older build are restarted.
 image_sum=$(cksum <bin/coder-k8s.tar)
 installed_sum=$(kubectl -n coder-system get deployment coder-k8s -o 'jsonpath={.metadata.annotations.demo\.coder-k8s/image}' 2>/dev/null || true)
-kubectl apply -k config/default >"$LOGS/apply.log" 2>&1 || { tail_of "$LOGS/apply.log"; die "kubectl apply -k config/default failed"; }
+hack/manifests.sh default >"$LOGS/install.yaml" || die "the manifests could not be rendered: see the message above"
+kubectl apply -f "$LOGS/install.yaml" >"$LOGS/apply.log" 2>&1 || { tail_of "$LOGS/apply.log"; die "kubectl apply -f $LOGS/install.yaml failed"; }
 if [ -n "$installed_sum" ] && [ "$installed_sum" != "$image_sum" ]; then
   kubectl -n coder-system rollout restart deployment/coder-k8s >>"$LOGS/apply.log"
 fi
 kubectl -n coder-system annotate deployment coder-k8s --overwrite "demo.coder-k8s/image=$image_sum" >>"$LOGS/apply.log"
-step "operator installed: kubectl apply -k config/default"
+step "operator installed: hack/manifests.sh default | kubectl apply -f -"
 until_ok 180 "the operator" kubectl -n coder-system rollout status deployment/coder-k8s --timeout=1s || diagnose "the operator did not become available"
 until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=1s ||
   diagnose "the APIService v1alpha1.aggregation.coder.com did not become Available"

@@ -7,6 +7,8 @@
 //	generate metrics-reference             prints docs/reference/metrics.md
 //	generate conditions-reference API AGGREGATED
 //	                                       prints docs/reference/conditions.md
+//	generate chart-values SCHEMA            prints values.yaml of the Helm chart
+//	generate chart-reference SCHEMA         prints docs/reference/helm-values.md
 //	generate api-reference FILE DIRECTORY  writes a page for each kind, from the output of
 //	                                       crd-ref-docs
 package main
@@ -50,6 +52,8 @@ func run(what string, args []string) error {
 		return writeMetricsReference(os.Stdout)
 	case what == "conditions-reference" && len(args) == 2:
 		return writeConditions(args[0], args[1])
+	case (what == "chart-values" || what == "chart-reference") && len(args) == 1:
+		return writeChartValues(os.Stdout, args[0], what == "chart-reference")
 	case what == "api-reference" && len(args) == 2:
 		return writeAPIReference(args[0], args[1])
 	}

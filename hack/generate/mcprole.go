@@ -47,7 +47,7 @@ func writeMCPRole(out io.Writer, inside bool) error {
 
 // clusterRole returns the permissions to impersonate callers. The permissions that the server uses
 // itself are defined elsewhere: token and access reviews in system:auth-delegator, and the list of
-// control planes in config/rbac/mcp/control_planes.yaml, because an installation for some namespaces
+// control planes in mcprbac.yaml of the Helm chart, because an installation for some namespaces
 // omits it.
 func clusterRole() rbacv1.ClusterRole {
 	const authentication = "authentication.k8s.io"

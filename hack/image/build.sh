@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh BINARY OUT.tar: assembles the operator's image for one platform from the static BINARY, as a docker-archive tar,
 # and prints the tar's path. build-all.sh builds the images for both architectures.
-# VERSION is the image's tag (default v0.1.0-dev, the one that config/default names), IMAGE its name, PLATFORM of BINARY
+# VERSION is the image's tag (default v0.1.0-dev, that of the chart), IMAGE its name, PLATFORM of BINARY
 # (default linux/<this machine's>); GZIP=1 compresses the layers; IMAGE_TOOL is this directory's program, built before.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -11,20 +11,11 @@ case "$registry" in
 esac
 version="${VERSION:-v0.1.0-dev}"
 digest=$(hack/image/build-all.sh --push "$registry/coder-k8s:$version")
-mkdir -p dist/install
-cat >dist/install/kustomization.yaml <<E
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources: [../../config/default]
-images:
-- name: ghcr.io/coder-k8s/coder-k8s
-  newName: $registry/coder-k8s
-  digest: $digest
-E
+IMAGE="$registry/coder-k8s" VERSION="$version" DIGEST="$digest" hack/manifests.sh --all dist
 cat <<E
 Pushed $registry/coder-k8s:$version, $digest.
 Install it with one of:
-  kubectl apply -k dist/install
+  kubectl apply -f dist/install.yaml   # or a variant of it: dist/install-NAME.yaml
   helm install coder-k8s charts/coder-k8s --namespace coder-system --create-namespace --wait \\
     --set image.repository=$registry/coder-k8s --set image.digest=$digest
 E

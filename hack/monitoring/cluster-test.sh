@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cluster-test.sh [TEST FLAG...]: a real Prometheus scrapes the operator of the cluster of $KUBECONFIG, as
-# config/monitoring/servicemonitor.yaml says, and answers every query of the alerts and of the dashboard. The operator's
+# the ServiceMonitor of the chart says, and answers every query of the alerts and of the dashboard. The operator's
 # image has to be on the node; the operator and the samples are installed where they are not there, with the database
 # "coder" of the PostgreSQL of $E2E_POSTGRES_URL or $DEMO_POSTGRES_URL (hack/cluster/env.sh prints that). The tests are
 # compiled, unless MONITORING_TEST names the program.
@@ -22,7 +22,7 @@ control_plane_is_ready() {
 }
 
 install() {
-  "$kubectl" apply -k config/default
+  hack/manifests.sh default | "$kubectl" apply -f -
   "$kubectl" apply -f config/samples/namespace.yaml
   if ! "$kubectl" -n coder get secret coder-db; then
     "$kubectl" -n coder create secret generic coder-db --from-literal="url=${postgres/\/\?//coder?}"

@@ -2,7 +2,7 @@
 # certmanager.sh [build | run | test]: cert-manager's own controllers against a cluster.
 #   build  builds them from the Go module proxy, and fetches their CRDs, into $CACHE/peers.
 #   run    builds, applies the CRDs to $KUBECONFIG and runs the controllers in the foreground, to try it by hand.
-#   test   builds, and tries config/cert-manager on $KUBECONFIG, which must know the image and have no operator: the
+#   test   builds, and tries the installation cert-manager on $KUBECONFIG, which must know the image and have no operator: the
 #          certificates are made, injected and served, and renewed while everything goes on. Takes three minutes.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
@@ -63,7 +63,7 @@ try() {
   controllers=$!
   # shellcheck disable=SC2064
   trap "kill $controllers 2>/dev/null || true" EXIT
-  quiet kubectl apply -k config/cert-manager || { tail_of "$LOG"; die "kubectl apply -k config/cert-manager failed"; }
+  hack/manifests.sh cert-manager | quiet kubectl apply -f - || { tail_of "$LOG"; die "the operator could not be installed: see $LOG"; }
   until_ok 180 "the operator" system rollout status deployment/coder-k8s --timeout=1s || { tail_of "$LOG"; die "the operator did not become available"; }
   until_ok 60 "the aggregated API" available || die "the APIService did not become Available"
   until_ok 30 "the injected CA" injected || die "cert-manager did not inject the CA into the APIService"
@@ -84,7 +84,7 @@ try() {
   [ "$(pods)" = "$before" ] || die "pods were restarted: $before, now $(pods)"
   step "served without a restart, and no request failed"
 
-  quiet kubectl delete -k config/cert-manager --timeout=90s || { tail_of "$LOG"; die "kubectl delete -k config/cert-manager failed"; }
+  hack/manifests.sh cert-manager | quiet kubectl delete -f - --timeout=90s || { tail_of "$LOG"; die "the operator could not be removed: see $LOG"; }
   quiet kubectl delete -f "$CRDS" --timeout=60s
   step "removed"
 }

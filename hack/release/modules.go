@@ -39,7 +39,10 @@ func librariesOf(path string) ([]library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s does not say what it was built from: %w", path, err)
 	}
-	libraries := append(compiled(info.Deps), library{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")})
+	libraries := []library{{Path: standardLibrary, Version: strings.TrimPrefix(info.GoVersion, "go")}}
+	for _, module := range info.Deps {
+		libraries = append(libraries, libraryOf(module))
+	}
 	cache, root, err := goDirectories()
 	if err != nil {
 		return nil, err
@@ -57,18 +60,6 @@ func librariesOf(path string) ([]library, error) {
 	}
 	slices.SortFunc(libraries, func(a, b library) int { return strings.Compare(a.Path, b.Path) })
 	return libraries, nil
-}
-
-// compiled returns the libraries among the modules of a program. A module that is replaced by a
-// directory of this repository is none: see omitted/README.md.
-func compiled(modules []*debug.Module) []library {
-	var libraries []library
-	for _, m := range modules {
-		if m.Replace == nil || !strings.HasPrefix(m.Replace.Path, "./") {
-			libraries = append(libraries, libraryOf(m))
-		}
-	}
-	return libraries
 }
 
 // libraryOf returns the compiled module: the replacement if there is one.

@@ -61,7 +61,7 @@ for platform in ${PLUGIN_PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/
 done
 "$tool" krew -version "$VERSION" -base "$BASE" "${plugins[@]}" >"$out/coder.yaml"
 
-DIGEST="$digest" hack/manifests.sh "$out"
+DIGEST="$digest" hack/manifests.sh --all "$out"
 "$TOOLS_DIR/helm" package charts/coder-k8s --version "${VERSION#v}" --app-version "$VERSION" --destination "$out"
 hack/release/notes.sh "$VERSION" >"$out/notes.md"
 (cd "$out" && find . -type f ! -name notes.md -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >"$work/checksums.txt" && mv "$work/checksums.txt" .)

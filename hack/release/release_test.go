@@ -268,16 +268,3 @@ func TestReplacedModule(t *testing.T) {
 		t.Errorf("%+v, want the replacement, which is what was compiled", got)
 	}
 }
-
-// TestDirectoryIsNoLibrary leaves out the modules that go.mod replaces by directories: they are
-// part of the product.
-func TestDirectoryIsNoLibrary(t *testing.T) {
-	got := compiled([]*debug.Module{
-		{Path: "github.com/coder/serpent", Version: "v0.13.0", Replace: &debug.Module{Path: "./omitted/serpent", Version: "(devel)"}},
-		{Path: "tailscale.com", Version: "v1.80.3", Replace: &debug.Module{Path: "github.com/coder/tailscale", Version: "v1.1.1"}},
-		{Path: "go.uber.org/zap", Version: "v1.27.1"},
-	})
-	if len(got) != 2 || got[0].Path != "github.com/coder/tailscale" || got[1].Path != "go.uber.org/zap" {
-		t.Errorf("%+v, want tailscale and zap", got)
-	}
-}

@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -17,6 +19,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
@@ -32,13 +35,30 @@ const serverName = "coder-k8s-apiserver"
 type kube struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
-	informers *informerFactory
+	informers informers.SharedInformerFactory
 	// delegate configures authentication and authorization. It returns the CAs that must be read before
 	// clients can be authenticated. Tests replace it.
 	delegate func(*server.Config) ([]authority, error)
 	// workspaces, templates and users are the records of these kinds. sources are the files of
 	// templates.
 	workspaces, templates, users, sources records.Cluster
+}
+
+// informerFactory is client-go's factory without informers by resource. The library calls ForResource for the parameters of an
+// admission policy. After the error, it uses an informer of that policy alone, as it does for custom resources. An informer of
+// the factory would be one of those that the server waits for at its start, although the operator may not be permitted to read
+// the parameters.
+type informerFactory struct {
+	informers.SharedInformerFactory
+}
+
+func newInformerFactory(client kubernetes.Interface) informerFactory {
+	return informerFactory{informers.NewSharedInformerFactory(client, resync)}
+}
+
+// ForResource returns an error.
+func (informerFactory) ForResource(schema.GroupVersionResource) (informers.GenericInformer, error) {
+	return nil, errors.New("there are no informers by resource")
 }
 
 // assemble builds the configuration of the generic server. Each part needs the parts before it, so

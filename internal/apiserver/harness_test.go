@@ -205,7 +205,7 @@ func (f *fixture) addMany(t testing.TB, n int) (all []string) {
 // before the first read only after two drift checks.
 func (f *fixture) hint(ids ...uuid.UUID) {
 	for _, id := range ids {
-		f.server.storage.mirror.Hint("CoderWorkspace", f.controlPlane(), id)
+		f.server.storage.hints.Object("CoderWorkspace", f.controlPlane(), id)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestAPolicyReadsItsParameters(t *testing.T) {
 	}}
 	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
 	s.untyped = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		certificates.APIServices: "APIServiceList", mirrorStates: "CoderMirrorStateList", objectMetadata: "CoderObjectMetadataList",
+		certificates.APIServices: "APIServiceList", mirrorStates: "CoderMirrorStateList",
 		configMaps: "ConfigMapList",
 	}, limits)
 	s.kube.Resources = []*metav1.APIResourceList{{

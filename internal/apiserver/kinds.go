@@ -3,7 +3,6 @@ package apiserver
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,8 +35,9 @@ type storage struct {
 	board       *syncstatus.Board
 	states      *states
 	leader      *leader
-	stores      map[string]*records.Store
+	stores      stores
 	kept        *records.Keeper
+	hints       *mirror.Hints
 	mirror      *mirror.Mirror
 	agents      *agents.Pool
 	pods        *workspacepods.Watcher
@@ -56,7 +56,9 @@ var (
 )
 
 // newStorage returns the stores of all kinds, the components that apply writes to Coder, and the
-// mirror that keeps the records equal to Coder while this replica is the leader.
+// mirror that keeps the records equal to Coder while this replica is the leader. Each part is created
+// after the parts that it uses: the stores, the Lease and the hints, then the states, the pods and the
+// kinds, then the mirror.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {
 	workspaces := records.NewStore(records.Workspaces(k.workspaces, config.Identity, config.PodNamespace, config.Clock))
 	templates := records.NewStore(records.Templates(k.templates, k.sources, config.Identity, config.PodNamespace, config.Clock))
@@ -66,14 +68,13 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		sessions:    usertokens.NewSessions(config.Connections, config.Identity, config.Clock),
 		tokens:      usertokens.NewWorkspaceTokens(config.Connections, config.Clock),
 		namespaces:  &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
-		board:       &syncstatus.Board{}, agents: agents.NewPool(config.DialAgent),
-		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
+		board:       &syncstatus.Board{}, hints: &mirror.Hints{}, agents: agents.NewPool(config.DialAgent),
+		leader: newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease),
+		stores: stores{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
 	s.kept = records.NewKeeper(workspaces, templates, users)
-	s.pods = workspacepods.New(workspacepods.Config{
-		Client: k.client, Clock: config.Clock, Read: s.podsRead,
-		Changed: func(controlPlane types.NamespacedName, id uuid.UUID) { s.mirror.HintPods(controlPlane, id) },
-	})
+	s.states = newStates(s.board, k.dynamic, config.Connections, s.leader, s.stores, config.Clock.Now())
+	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Read: s.podsRead, Changed: s.hints.Pods})
 	s.events = newEventRecorder(eventConfig{Client: k.client, Clock: config.Clock, Identity: config.Identity})
 	workspaces.Table.Observe(s.events.Changed)
 	templates.Table.Observe(s.events.Changed)
@@ -84,35 +85,24 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s.actors = impersonation.New(impersonation.Config{
 		Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock, Board: s.board, Metrics: identityMetrics,
 	})
-	// The mirror composes its objects with the kinds, so it is created after them.
 	kind := registry.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Actors: s.actors,
-		Hint: func(kind string, controlPlane types.NamespacedName, id uuid.UUID) {
-			s.mirror.Hint(kind, controlPlane, id)
-		},
-		Workspaces: s.workspacesOf,
+		Hints: s.hints, Workspaces: s.workspacesOf,
 	}
 	secrets := registry.Secrets{Read: readSecret(k.client), MayRead: mayReadSecret(k.client)}
 	s.workspaces = workspace.New(workspace.Config{Config: kind, Agents: s.agents, Tokens: s.tokens, Pods: s.pods})
 	s.templates = template.New(template.Config{Config: kind, Secrets: secrets})
 	s.users = user.New(user.Config{Config: kind, Secrets: secrets, MembersAge: config.MirrorTiming.Users})
+	// The kinds read and write records, and the stores call them to apply the writes of clients.
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
 	users.WriteWith(s.users)
-	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndPublish)
-	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
-	s.states.leading, s.states.held = s.leader.leading.Load, s.leader.held
-	s.states.known = func(controlPlane types.NamespacedName) bool {
-		return slices.ContainsFunc([]*records.Store{workspaces, templates, users}, func(store *records.Store) bool {
-			return store.Table.Count(controlPlane) > 0
-		})
-	}
 	mirrorMetrics, err := mirror.NewMetrics(config.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the mirror: %w", err)
 	}
 	s.mirror = mirror.New(mirror.Config{
-		Connections: config.Connections, Records: s.kept, Board: s.board, Held: s.leader.held,
+		Connections: config.Connections, Records: s.kept, Board: s.board, Hints: s.hints, Held: s.leader.held,
 		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
 		Users:      mirror.Resource[coderd.User]{Store: users, Kind: s.users},
@@ -145,7 +135,7 @@ func (s *storage) podsRead(controlPlane types.NamespacedName) {
 	for _, ws := range s.workspacesOf(controlPlane) {
 		if id, err := uuid.Parse(ws.Status.ID); err == nil &&
 			meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil {
-			s.mirror.HintPods(controlPlane, id)
+			s.hints.Pods(controlPlane, id)
 		}
 	}
 }

@@ -32,25 +32,27 @@ type leader struct {
 	leading  atomic.Bool
 	// running is held while run is called.
 	running sync.Mutex
-	run     func(ctx context.Context)
 }
 
-func newLeader(client kubernetes.Interface, namespace, identity string, duration time.Duration, run func(ctx context.Context)) *leader {
+func newLeader(client kubernetes.Interface, namespace, identity string, duration time.Duration) *leader {
 	if duration == 0 {
 		duration = leaseDuration
 	}
-	return &leader{duration: duration, run: run, lease: &resourcelock.LeaseLock{
+	return &leader{duration: duration, lease: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 	}}
 }
 
+// leads reports whether this replica mirrors.
+func (l *leader) leads() bool { return l.leading.Load() }
+
 // held reports whether this replica certainly holds the Lease.
 func (l *leader) held() bool { return l.leading.Load() && l.lock.Load().Held() }
 
-// Start takes part in the election until the context is canceled.
-func (l *leader) Start(ctx context.Context) error {
+// Start takes part in the election until the context is canceled. It calls run while this replica leads.
+func (l *leader) Start(ctx context.Context, run func(ctx context.Context)) error {
 	for ctx.Err() == nil {
 		election, lost := context.WithCancelCause(ctx)
 		lock := &lease.Lock{Interface: l.lease, Duration: l.duration, Lost: lost}
@@ -59,7 +61,7 @@ func (l *leader) Start(ctx context.Context) error {
 			Lock: lock, Name: leaseName, ReleaseOnCancel: true,
 			LeaseDuration: l.duration, RenewDeadline: l.duration * 2 / 3, RetryPeriod: min(l.duration/4, 2*time.Second),
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: l.lead,
+				OnStartedLeading: func(ctx context.Context) { l.lead(ctx, run) },
 				OnStoppedLeading: func() { l.leading.Store(false) },
 			},
 		})
@@ -82,7 +84,7 @@ func (l *leader) wait() {
 
 // lead calls run while this replica leads. The elector calls it in a goroutine, which may begin after the Lease is lost, and even
 // after this replica has acquired it again. Only one call at a time changes leading.
-func (l *leader) lead(ctx context.Context) {
+func (l *leader) lead(ctx context.Context, run func(ctx context.Context)) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -93,5 +95,5 @@ func (l *leader) lead(ctx context.Context) {
 	}
 	l.leading.Store(true)
 	defer l.leading.Store(false)
-	l.run(ctx)
+	run(ctx)
 }

@@ -45,11 +45,7 @@ func TestAnotherReplicaMirrors(t *testing.T) {
 			}
 		}
 		mirrors := false
-		l := newLeader(client, "coder-system", "own", time.Hour, func(ctx context.Context) {
-			mirrors = true
-			<-ctx.Done()
-			mirrors = false
-		})
+		l := newLeader(client, "coder-system", "own", time.Hour)
 		is := func(after time.Duration, want bool) {
 			t.Helper()
 			<-time.After(after)
@@ -60,7 +56,13 @@ func TestAnotherReplicaMirrors(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- l.Start(ctx) }()
+		go func() {
+			ended <- l.Start(ctx, func(ctx context.Context) {
+				mirrors = true
+				<-ctx.Done()
+				mirrors = false
+			})
+		}()
 		is(time.Second, true)
 		become("other")
 		is(2*time.Second, false)
@@ -80,16 +82,17 @@ func TestAnotherReplicaMirrors(t *testing.T) {
 func TestLateStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		l := newLeader(fake.NewClientset(), "coder-system", "own", time.Hour, func(ctx context.Context) {
+		l := newLeader(fake.NewClientset(), "coder-system", "own", time.Hour)
+		run := func(ctx context.Context) {
 			runs++
 			<-ctx.Done()
-		})
+		}
 		lost, lose := context.WithCancel(t.Context())
 		lose()
 		now, end := context.WithCancel(t.Context())
-		go l.lead(now)
+		go l.lead(now, run)
 		synctest.Wait()
-		go l.lead(lost)
+		go l.lead(lost, run)
 		synctest.Wait()
 		if runs != 1 || !l.leading.Load() {
 			t.Errorf("%d runs, leads %t; want one, which goes on", runs, l.leading.Load())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 )
 
@@ -23,9 +24,22 @@ const (
 	sweepEvery = 10 * time.Minute
 )
 
+// stores are the records of all kinds, by the plural of the kind.
+type stores map[string]*records.Store
+
+// has implements objects.
+func (s stores) has(controlPlane types.NamespacedName) bool {
+	for _, store := range s {
+		if store.Table.Count(controlPlane) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // filled returns an error if this replica does not know all objects yet.
-func (s *storage) filled() error {
-	for _, store := range s.stores {
+func (s stores) filled() error {
+	for _, store := range s {
 		if !store.Table.Filled() {
 			return fmt.Errorf("the records of kind %s were not read yet: check that kube-apiserver responds, and that their "+
 				"custom resource definition is installed and readable", store.Kind())
@@ -36,7 +50,7 @@ func (s *storage) filled() error {
 
 // ready returns an error if this replica cannot answer yet.
 func (s *storage) ready() error {
-	if err := s.filled(); err != nil {
+	if err := s.stores.filled(); err != nil {
 		return err
 	}
 	if _, known := s.board.All(); !known {
@@ -45,18 +59,21 @@ func (s *storage) ready() error {
 	return nil
 }
 
-// caughtUp waits until this replica has all writes that were made before the call.
-func (s *storage) caughtUp(ctx context.Context) error {
+// caughtUp implements objects.
+func (s stores) caughtUp(ctx context.Context) error {
 	if err := s.filled(); err != nil {
 		return err
 	}
-	for _, store := range s.stores {
+	for _, store := range s {
 		if err := store.CatchUp(ctx, catchUpEvery); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// lead takes part in the election of the replica that mirrors, until the context is canceled.
+func (s *storage) lead(ctx context.Context) error { return s.leader.Start(ctx, s.mirrorAndPublish) }
 
 // mirrorAndPublish mirrors and publishes the sync status while this replica is the leader.
 func (s *storage) mirrorAndPublish(ctx context.Context) {
@@ -100,16 +117,12 @@ func (s *storage) sweep(ctx context.Context) {
 	}
 }
 
-// prepare waits until this replica knows all previous writes, takes over the sync status, and
-// migrates the metadata of an earlier version.
+// prepare waits until this replica knows all previous writes, and takes over the sync status.
 func (s *storage) prepare(ctx context.Context) error {
-	err := s.caughtUp(ctx)
+	err := s.stores.caughtUp(ctx)
 	if err == nil {
 		// The mirror continues with the sync status of the previous leader.
 		err = s.states.takeOver(ctx)
-	}
-	if err == nil {
-		err = migrate(ctx, s.states.client, s.kept)
 	}
 	if err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).Info("Could not prepare the mirror", "error", err.Error())

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -90,7 +91,7 @@ type Config struct {
 // replica runs.
 type Server struct {
 	generic      *server.GenericAPIServer
-	informers    *informerFactory
+	informers    informers.SharedInformerFactory
 	certificates *certificates.Manager
 	storage      *storage
 	// authorities are the CAs of clients. Tests without kube-apiserver have none.
@@ -184,7 +185,7 @@ func newServer(config Config, k kube) (*Server, error) {
 // install registers the API group with the server.
 func (s *Server) install(config Config, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
-		Board: s.storage.board, Filled: s.storage.filled, Serves: config.Connections.Serves,
+		Board: s.storage.board, Filled: s.storage.stores.filled, Serves: config.Connections.Serves,
 		Namespaces: s.storage.namespaces,
 	}
 	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer)
@@ -249,7 +250,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
 	return []func(context.Context) error{
-		prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
+		prepared.RunWithContext, s.storage.lead, s.storage.states.Start, s.storage.sessions.Run, s.storage.actors.Run, s.storage.tokens.Run,
 		s.storage.restored,
 	}
 }
@@ -283,8 +284,10 @@ func (s *Server) result(ctx context.Context, err error) error {
 
 // reportServing waits until the caches that requests need are filled.
 func (s *Server) reportServing(ctx context.Context) {
-	if !s.informers.synced(ctx) {
-		return
+	for _, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return
+		}
 	}
 	s.serving.Store(true)
 	log.FromContext(ctx).Info("Serving the aggregated API", "address", s.generic.SecureServingInfo.Listener.Addr().String())

@@ -222,7 +222,7 @@ func newSite(t testing.TB, notes *journal) *site {
 		workspaces: recordstest.NewCluster(etcd, "coderworkspacerecords"), templates: recordstest.NewCluster(etcd, "codertemplaterecords"),
 		sources: recordstest.NewCluster(etcd, "codertemplatesources"), users: recordstest.NewCluster(etcd, "coderuserrecords"),
 		untyped: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-			certificates.APIServices: "APIServiceList", mirrorStates: "CoderMirrorStateList", objectMetadata: "CoderObjectMetadataList",
+			certificates.APIServices: "APIServiceList", mirrorStates: "CoderMirrorStateList",
 		}),
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
 		provider: &provider{}, timing: fast(), journal: notes,

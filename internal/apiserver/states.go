@@ -57,24 +57,36 @@ type states struct {
 	members  func(context.Context) ([]connections.Member, error)
 	// knows reports whether the control planes of a namespace are among the members.
 	knows func(namespace string) bool
-	// leading reports whether this replica mirrors, so that it publishes its board. held reports
-	// whether it is certain that no other replica does.
-	leading, held func() bool
-	// known reports whether there are objects of a control plane.
-	known func(types.NamespacedName) bool
-	// caughtUp waits until this replica has all writes that were acknowledged before the call.
-	caughtUp func(context.Context) error
-	began    time.Time
+	lease leadership
+	// objects are the objects that this replica knows.
+	objects objects
+	began   time.Time
 	// adopting serializes replace. After takeOver, no earlier call of adopt can replace the board any
 	// more.
 	adopting sync.Mutex
 }
 
-func newStates(board *syncstatus.Board, client dynamic.Interface, provider Connections, caughtUp func(context.Context) error, now time.Time) *states {
+// leadership is the Lease of the replica that mirrors.
+type leadership interface {
+	// leads reports whether this replica mirrors, so that it publishes its board.
+	leads() bool
+	// held reports whether it is certain that no other replica mirrors.
+	held() bool
+}
+
+// objects are the objects of all kinds.
+type objects interface {
+	// has reports whether there are objects of a control plane.
+	has(controlPlane types.NamespacedName) bool
+	// caughtUp waits until this replica has all writes that were acknowledged before the call.
+	caughtUp(ctx context.Context) error
+}
+
+func newStates(board *syncstatus.Board, client dynamic.Interface, provider Connections, lease leadership, objects objects, now time.Time) *states {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	return &states{
 		board: board, client: client, factory: factory, informer: factory.ForResource(mirrorStates),
-		members: provider.Members, knows: provider.Knows, caughtUp: caughtUp, began: now,
+		members: provider.Members, knows: provider.Knows, lease: lease, objects: objects, began: now,
 	}
 }
 
@@ -89,8 +101,8 @@ func (s *states) Start(ctx context.Context) error {
 	ticker := time.NewTicker(statesEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if !s.leading() {
-			if err := s.adopt(ctx, s.leading); err != nil && ctx.Err() == nil {
+		if !s.lease.leads() {
+			if err := s.adopt(ctx, s.lease.leads); err != nil && ctx.Err() == nil {
 				log.FromContext(ctx).V(1).Info("Could not read the sync status of the control planes", "error", err.Error())
 			}
 		}
@@ -172,7 +184,7 @@ func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]sy
 			// The UID of an earlier control plane of this name stays: the mirror removes its objects.
 			p = syncstatus.Status{
 				ControlPlane: m.ControlPlane, UID: p.UID, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: syncstatus.Syncing,
-				NeverServed: m.NeverServed && !s.known(m.ControlPlane),
+				NeverServed: m.NeverServed && !s.objects.has(m.ControlPlane),
 				Since:       metav1.NewTime(s.began), Message: "the operator has not read its objects yet",
 			}
 		}
@@ -184,7 +196,7 @@ func (s *states) replace(ctx context.Context, stored map[types.NamespacedName]sy
 	if known, ok := s.board.All(); ok && slices.Equal(known, all) {
 		return nil
 	}
-	if err := s.caughtUp(ctx); err != nil {
+	if err := s.objects.caughtUp(ctx); err != nil {
 		return err
 	}
 	s.adopting.Lock()
@@ -309,13 +321,13 @@ func (s *states) write(ctx context.Context, written map[types.NamespacedName]syn
 // plane of the same name.
 func (s *states) retract(ctx context.Context, p syncstatus.Status) (stays bool, err error) {
 	switch {
-	case s.known(p.ControlPlane) && p.Seen:
+	case s.objects.has(p.ControlPlane) && p.Seen:
 		// Some of the objects are gone.
 		p.State, p.Seen, p.Since, p.Message = syncstatus.Syncing, false, metav1.Now(), "its objects are being removed"
 		return true, s.put(ctx, p)
-	case s.known(p.ControlPlane):
+	case s.objects.has(p.ControlPlane):
 		return true, nil
-	case !s.held():
+	case !s.lease.held():
 		return false, errNotHeld
 	}
 	err = s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace).Delete(ctx, stateName(p.ControlPlane), metav1.DeleteOptions{})
@@ -347,7 +359,7 @@ func (s *states) put(ctx context.Context, p syncstatus.Status) error {
 	object := &unstructured.Unstructured{Object: untyped}
 	states := s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace)
 	found, err := states.Get(ctx, state.Name, metav1.GetOptions{})
-	if !s.held() {
+	if !s.lease.held() {
 		// Another replica may have written a newer state before it was read. If another one writes it
 		// from now on, the update conflicts.
 		return errNotHeld

@@ -26,18 +26,26 @@ func statesClient() *dynamicfake.FakeDynamicClient {
 	})
 }
 
+// fakeReplica is the Lease and the objects of a replica.
+type fakeReplica struct{ holds, objects bool }
+
+func (f *fakeReplica) leads() bool                      { return f.holds }
+func (f *fakeReplica) held() bool                       { return f.holds }
+func (f *fakeReplica) has(types.NamespacedName) bool    { return f.objects }
+func (f *fakeReplica) caughtUp(_ context.Context) error { return nil }
+
 // TestADeposedReplicaWritesNoState covers a replica whose Lease expires while it reads the state that
 // it replaces.
 func TestADeposedReplicaWritesNoState(t *testing.T) {
 	client := statesClient()
-	held := true
-	s := &states{client: client, held: func() bool { return held }}
+	own := &fakeReplica{holds: true}
+	s := &states{client: client, lease: own}
 	status := syncstatus.Status{ControlPlane: types.NamespacedName{Namespace: "coder", Name: "coder"}, State: syncstatus.Ready}
 	if err := s.put(t.Context(), status); err != nil {
 		t.Fatal(err)
 	}
 	client.PrependReactor("get", "*", func(kubetesting.Action) (bool, runtime.Object, error) {
-		held = false
+		own.holds = false
 		return false, nil, nil
 	})
 	status.State = syncstatus.Stale
@@ -55,11 +63,9 @@ func TestADeposedReplicaWritesNoState(t *testing.T) {
 func TestTheStateOfAnEarlierControlPlane(t *testing.T) {
 	ctx, client := t.Context(), statesClient()
 	name := types.NamespacedName{Namespace: "coder", Name: "coder"}
-	members, board, objects := &provider{}, &syncstatus.Board{}, true
+	members, board, own := &provider{}, &syncstatus.Board{}, &fakeReplica{holds: true, objects: true}
 	members.introduce(connections.Member{ControlPlane: name, UID: "new", Named: true})
-	s := newStates(board, client, members, func(context.Context) error { return nil }, time.Now())
-	s.held = func() bool { return true }
-	s.known = func(types.NamespacedName) bool { return objects }
+	s := newStates(board, client, members, own, own, time.Now())
 	if err := s.put(ctx, syncstatus.Status{ControlPlane: name, UID: "old", State: syncstatus.Ready, Seen: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +94,7 @@ func TestTheStateOfAnEarlierControlPlane(t *testing.T) {
 	if err != nil || at(object, "spec", "controlPlaneUID") != "old" || at(object, "spec", "state") != "Syncing" {
 		t.Errorf("%v, %v", object, err)
 	}
-	objects = false
+	own.objects = false
 	write(false)
 	if object, err := states.Get(ctx, name.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("%v, %v", object, err)
@@ -102,9 +108,8 @@ func TestATakeoverWithOutdatedCaches(t *testing.T) {
 	client.PrependWatchReactor("*", func(kubetesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
 	name := types.NamespacedName{Namespace: "coder", Name: "coder"}
 	members, board := &provider{}, &syncstatus.Board{}
-	s := newStates(board, client, members, func(context.Context) error { return nil }, time.Now())
-	s.held = func() bool { return true }
-	s.known = func(types.NamespacedName) bool { return true }
+	own := &fakeReplica{holds: true, objects: true}
+	s := newStates(board, client, members, own, own, time.Now())
 	put := func(uid types.UID) {
 		t.Helper()
 		if err := s.put(ctx, syncstatus.Status{ControlPlane: name, UID: uid, State: syncstatus.Ready, Seen: true}); err != nil {

@@ -120,7 +120,7 @@ func boundAddress(t *testing.T, server metricsserver.Server) string {
 }
 
 // prometheusClient returns a client that verifies the certificate like
-// config/monitoring/servicemonitor.yaml.
+// the ServiceMonitor of the chart.
 func prometheusClient(t *testing.T, authority []byte) *http.Client {
 	t.Helper()
 	roots := x509.NewCertPool()

@@ -197,7 +197,7 @@ func TestAProcessWithoutDefinitionsEnds(t *testing.T) {
 	p := startProcess(t, "--app=controller", "--kubeconfig="+bareCluster(t), "--metrics-bind-address=0",
 		"--health-probe-bind-address="+anyAddress)
 	code := p.exitCode(t)
-	want := "coder-k8s: CustomResourceDefinition codercontrolplanes.coder.com is missing: apply the definitions of this version: kubectl apply -k config/crd"
+	want := "coder-k8s: CustomResourceDefinition codercontrolplanes.coder.com is missing: apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it)"
 	if code != cli.ExitFailure || !strings.Contains(p.stderr.String(), want) {
 		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, p.stderr.String())
 	}

@@ -21,11 +21,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-const (
-	applyAPIService = "apply the APIService of this version: kubectl apply -k config/apiserver, or upgrade the Helm release"
-	// authorityKey is the key of the CA certificate in the Secret of the aggregated API.
-	authorityKey = "ca.crt"
-)
+// authorityKey is the key of the CA certificate in the Secret of the aggregated API.
+const authorityKey = "ca.crt"
 
 // apiService checks whether kube-apiserver forwards requests for aggregation.coder.com to
 // this installation.
@@ -37,7 +34,7 @@ func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 	err := c.kube.Get(ctx, client.ObjectKey{Name: APIServiceName}, service)
 	switch {
 	case apierrors.IsNotFound(err):
-		return apiServiceProblem("is missing", applyAPIService), nil
+		return apiServiceProblem("is missing", applyInstallation), nil
 	case err != nil:
 		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
@@ -61,7 +58,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
 	what := ""
 	switch ref := service.Spec.Service; {
 	case service.DeletionTimestamp != nil:
-		p := apiServiceProblem("is being deleted", applyAPIService)
+		p := apiServiceProblem("is being deleted", applyInstallation)
 		p[0].Since = &service.DeletionTimestamp.Time
 		return p
 	case ref == nil:
@@ -74,7 +71,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
 	if who := writerOf(service, "f:service"); who != "" {
 		what += fmt.Sprintf(" (written by %q)", who)
 	}
-	return apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyAPIService)
+	return apiServiceProblem(what, "remove the other installation if it is not needed, and then "+applyInstallation)
 }
 
 // foreignAuthority returns a problem if the APIService trusts another CA than that of the
@@ -82,7 +79,7 @@ func (c *checker) taken(service *apiregistrationv1.APIService) []Problem {
 // as the account of the chart's test.
 func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) ([]Problem, error) {
 	if service.Spec.InsecureSkipTLSVerify {
-		return apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyAPIService), nil
+		return apiServiceProblem("does not verify the server certificate (insecureSkipTLSVerify)", applyInstallation), nil
 	}
 	secret := &corev1.Secret{}
 	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: APIServiceSecret}, secret)
@@ -155,7 +152,7 @@ func unavailable(service *apiregistrationv1.APIService) []Problem {
 func nextStep(reason string) string {
 	switch reason {
 	case "ServiceNotFound", "ServicePortError", "ServiceAccessError":
-		return "apply config/apiserver again, which contains the Service"
+		return applyInstallation + "; they contain the Service"
 	case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
 		return "check why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
 	}
@@ -203,7 +200,7 @@ func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 		}
 		problems = append(problems, Problem{
 			Object: kind + " " + g.name, What: what,
-			Do: "apply the policy of this version: kubectl apply -k config/policy, or upgrade the Helm release; without it, " + g.without,
+			Do: applyInstallation + "; without the policy, " + g.without,
 		})
 	}
 	return problems, errors.Join(errs...)

@@ -227,7 +227,7 @@ func tooOld(v *version.Info, want Expectation) []Problem {
 	}
 	if want.MCP && minor < oldestMinorMCP {
 		add("does not support constrained impersonation, which the MCP server needs to act as its callers",
-			fmt.Sprintf("update the cluster to 1.%d or later, or apply config/legacy-impersonation after reading what it grants", oldestMinorMCP))
+			fmt.Sprintf("update the cluster to 1.%d or later, or install with legacy-impersonation.yaml of charts/coder-k8s/installations after reading what it grants", oldestMinorMCP))
 	}
 	return problems
 }

@@ -105,8 +105,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 	}{
 		"no definition": {
 			broken: func(t *testing.T) { c.without(t, extension, crd, "", "coderprovisioners.coder.com") },
-			administrator: "CustomResourceDefinition coderprovisioners.coder.com is missing: apply the definitions of this version: " +
-				"kubectl apply -k config/crd",
+			administrator: "CustomResourceDefinition coderprovisioners.coder.com is missing: apply the manifests of this version (" +
+				"kubectl apply -f install.yaml",
 			operator: "CustomResourceDefinition coderprovisioners.coder.com is missing or not established: apply",
 			blocks:   true,
 		},
@@ -125,19 +125,19 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no binding of the controllers": {
 			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRoleBinding", "", "coder-k8s-controller") },
-			administrator: "ClusterRole coder-k8s-controller has no binding: apply the roles",
+			administrator: "ClusterRole coder-k8s-controller has no binding: apply the manifests",
 			operator:      "ServiceAccount coder-system/coder-k8s lacks permissions that it needs: ",
 		},
 		"no role of the MCP server": {
 			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRole", "", "coder-k8s-mcp") },
-			administrator: "ClusterRole coder-k8s-mcp is missing: apply the roles",
+			administrator: "ClusterRole coder-k8s-mcp is missing: apply the manifests",
 			operator:      "ServiceAccount coder-system/coder-k8s has none of the ",
 		},
 		"an older role": {
 			broken:        func(t *testing.T) { c.olderRole(t) },
-			administrator: "ClusterRole coder-k8s-apiserver lacks permissions that this version needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): ",
+			administrator: "ClusterRole coder-k8s-apiserver lacks permissions that this version needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): ",
 			// The role of the controllers lets it read codermirrorstates.
-			operator: "ServiceAccount coder-system/coder-k8s lacks permissions that it needs: codermirrorstates.internal.coder.com (create, delete, update), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
+			operator: "ServiceAccount coder-system/coder-k8s lacks permissions that it needs: codermirrorstates.internal.coder.com (create, delete, update), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderuserrecords.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): apply the manifests",
 		},
 		"no role in its own namespace": {
 			broken:   func(t *testing.T) { c.without(t, rbac, "RoleBinding", Namespace, "coder-k8s-apiserver-replicas") },
@@ -145,7 +145,7 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no APIService": {
 			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", APIServiceName) },
-			administrator: "APIService v1alpha1.aggregation.coder.com is missing: apply the APIService of this version: kubectl apply -k config/apiserver",
+			administrator: "APIService v1alpha1.aggregation.coder.com is missing: apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it)",
 			operator:      "APIService v1alpha1.aggregation.coder.com is missing: ",
 		},
 		"an APIService of others": {
@@ -164,13 +164,13 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no policy": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", PolicyName) },
-			administrator: "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
-			operator:      "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+			administrator: "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the manifests",
+			operator:      "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the manifests",
 		},
 		"no policy that records authors": {
 			broken:        func(t *testing.T) { c.without(t, admission, "MutatingAdmissionPolicy", "", PolicyName) },
-			administrator: "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
-			operator:      "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+			administrator: "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the manifests",
+			operator:      "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the manifests",
 		},
 		"no binding of the policy that records authors": {
 			broken:        func(t *testing.T) { c.without(t, admission, "MutatingAdmissionPolicyBinding", "", PolicyName) },
@@ -179,8 +179,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"no policy about tokens": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", TokenPolicyName) },
-			administrator: "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the policy",
-			operator:      "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the policy",
+			administrator: "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the manifests",
+			operator:      "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the manifests",
 		},
 		"no binding of the policy": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicyBinding", "", PolicyName) },

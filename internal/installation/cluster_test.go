@@ -25,7 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// cluster is a real kube-apiserver with the manifests of config/default.
+// cluster is a real kube-apiserver with the default installation.
 type cluster struct {
 	config *rest.Config
 	kube   client.Client
@@ -79,7 +79,7 @@ func (s *servers) start() error {
 	s.cluster = cluster{config: config, kube: kube}
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
-	objects, err := kubetest.Kustomize(ctx, "../../config/default")
+	objects, err := kubetest.Installation(ctx, "default")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (s *servers) start() error {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()})
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../charts/coder-k8s/files/crds"}, MaxTime: polltest.Timeout()})
 	return err
 }
 

@@ -17,9 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyDefinitions is the next step for most problems of definitions.
-const applyDefinitions = "apply the definitions of this version: kubectl apply -k config/crd, or upgrade the Helm release"
-
 // namedFields is the maximum number of missing fields that are named.
 const namedFields = 3
 
@@ -74,7 +71,7 @@ func (c *checker) definition(ctx context.Context, d Definition) ([]Problem, erro
 
 func (d Definition) problem(what string, blocks bool, since *time.Time) Problem {
 	return Problem{
-		Object: "CustomResourceDefinition " + d.Name, What: what, Do: applyDefinitions, Blocks: blocks, Since: since,
+		Object: "CustomResourceDefinition " + d.Name, What: what, Do: applyInstallation, Blocks: blocks, Since: since,
 	}
 }
 

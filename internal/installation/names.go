@@ -66,12 +66,10 @@ func controlPlanes() Definition {
 	return workload("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
 }
 
-// RecordDefinitions returns the kinds in which the aggregated API stores what it serves,
-// and the kind in which earlier versions stored metadata that Coder cannot store.
+// RecordDefinitions returns the kinds in which the aggregated API stores its state.
 func RecordDefinitions() []Definition {
 	return []Definition{
 		mirrorStates(),
-		record("coderobjectmetadata", "CoderObjectMetadata", metadatav1alpha1.CoderObjectMetadata{}),
 		record("codertemplaterecords", "CoderTemplateRecord", metadatav1alpha1.CoderTemplateRecord{}),
 		record("codertemplatesources", "CoderTemplateSource", metadatav1alpha1.CoderTemplateSource{}),
 		record("coderuserrecords", "CoderUserRecord", metadatav1alpha1.CoderUserRecord{}),

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	applyRBAC = "apply the roles and bindings of this version: kubectl apply -k config/rbac, or upgrade the Helm release"
+	// applyInstallation is the remedy if an object of the installation is missing or old.
+	applyInstallation = "apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), or upgrade the Helm release"
 	// nowhere is the name of a namespace that nobody uses. Permissions in it are
 	// permissions in all namespaces.
 	nowhere = "coder-k8s-nowhere"
@@ -143,7 +144,7 @@ func needsOf(want Expectation) []need {
 			add(namespace, bindRole(namespace, role.Name), singles(role.Rules)...)
 		}
 		if !want.NoLeaderElection {
-			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyRBAC, lease(LeaseName)...)
+			add(cmp.Or(want.LeaseNamespace, want.Namespace), applyInstallation, lease(LeaseName)...)
 		}
 	}
 	if want.AggregatedAPI {
@@ -152,9 +153,9 @@ func needsOf(want Expectation) []need {
 	if want.MCP {
 		role := generatedRoles(mcpRoles)[0]
 		add("", bindRole("", role.Name), singles(role.Rules)...)
-		add(want.Namespace, applyRBAC, single("create", "", "secrets", ""), single("get", "", "secrets", ConfirmationSecret))
+		add(want.Namespace, applyInstallation, single("create", "", "secrets", ""), single("get", "", "secrets", ConfirmationSecret))
 	}
-	add("", applyRBAC,
+	add("", applyInstallation,
 		single("create", "authentication.k8s.io", "tokenreviews", ""),
 		single("create", "authorization.k8s.io", "subjectaccessreviews", ""))
 	return needs
@@ -166,7 +167,7 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rules ...rb
 	clusterWide := inNoNamespace()
 	for _, role := range generatedRoles(apiserverRoles) {
 		if role.Kind == "Role" {
-			add(want.Namespace, applyRBAC, singles(role.Rules)...)
+			add(want.Namespace, applyInstallation, singles(role.Rules)...)
 			continue
 		}
 		var inCluster, namespaced []rbacv1.PolicyRule
@@ -177,13 +178,13 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rules ...rb
 				namespaced = append(namespaced, rule)
 			}
 		}
-		add("", applyRBAC, inCluster...)
+		add("", applyInstallation, inCluster...)
 		for _, namespace := range watched(want) {
 			add(namespace, bindRole(namespace, role.Name), namespaced...)
 		}
 	}
-	add(want.Namespace, applyRBAC, lease(APIServerLeaseName)...)
-	add(metav1.NamespaceSystem, applyRBAC, single("get", "", "configmaps", "extension-apiserver-authentication"))
+	add(want.Namespace, applyInstallation, lease(APIServerLeaseName)...)
+	add(metav1.NamespaceSystem, applyInstallation, single("get", "", "configmaps", "extension-apiserver-authentication"))
 }
 
 func lease(name string) []rbacv1.PolicyRule {
@@ -201,9 +202,9 @@ func watched(want Expectation) []string {
 
 func bindRole(namespace, role string) string {
 	if namespace == "" {
-		return applyRBAC
+		return applyInstallation
 	}
-	return fmt.Sprintf("apply config/rbac, and bind ClusterRole %s in namespace %s as config/namespaced/coder does", role, namespace)
+	return fmt.Sprintf("%s, with namespace %s in watchNamespaces: they bind ClusterRole %s there (docs/how-to/watch-some-namespaces.md)", applyInstallation, namespace, role)
 }
 
 // ChildResources returns the resources of which the operator creates objects for its custom

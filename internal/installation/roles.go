@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coder-k8s/coder-k8s/config"
+	"github.com/coder-k8s/coder-k8s/charts"
 )
 
 // need contains single permissions in one namespace, each with one verb, and one resource or path.
@@ -54,15 +54,15 @@ func what(single rbacv1.PolicyRule) string {
 
 // The paths of the generated roles.
 const (
-	controllerRoles = "rbac/controller/role.yaml"
-	apiserverRoles  = "rbac/apiserver/role.yaml"
-	mcpRoles        = "rbac/mcp/role.yaml"
+	controllerRoles = "coder-k8s/files/roles/controller.yaml"
+	apiserverRoles  = "coder-k8s/files/roles/apiserver.yaml"
+	mcpRoles        = "coder-k8s/files/roles/mcp.yaml"
 )
 
-// generatedRoles returns the roles in a file of config. Roles are read as ClusterRoles, because
+// generatedRoles returns the roles in a file of the chart. Roles are read as ClusterRoles, because
 // they have the same rules.
 func generatedRoles(path string) []rbacv1.ClusterRole {
-	raw, err := config.Roles.ReadFile(path)
+	raw, err := charts.Roles.ReadFile(path)
 	if err != nil {
 		panic(fmt.Sprintf("bug: reading the generated roles: %v", err))
 	}
@@ -83,7 +83,7 @@ func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status",
-		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
+		"codermirrorstates", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
 }
 
 // sentence lists permissions, for example "secrets (get, list), pods (get)". Resources and
@@ -126,18 +126,18 @@ func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Prob
 	err := c.kube.Get(ctx, client.ObjectKey{Name: generated.Name}, found)
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Problem{Object: object, What: "is missing", Do: applyRBAC}, nil
+		return &Problem{Object: object, What: "is missing", Do: applyInstallation}, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s: %w", object, err)
 	}
 	if covered, missing := validation.Covers(found.Rules, generated.Rules); !covered {
-		return &Problem{Object: object, What: "lacks permissions that this version needs: " + sentence(missing), Do: applyRBAC}, nil
+		return &Problem{Object: object, What: "lacks permissions that this version needs: " + sentence(missing), Do: applyInstallation}, nil
 	}
 	bound, err := c.bound(ctx, generated.Name)
 	if err != nil || bound {
 		return nil, err
 	}
-	return &Problem{Object: object, What: "has no binding", Do: applyRBAC}, nil
+	return &Problem{Object: object, What: "has no binding", Do: applyInstallation}, nil
 }
 
 // bound reports whether any binding with subjects references a ClusterRole.

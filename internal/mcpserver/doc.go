@@ -25,7 +25,7 @@
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
 //     SubjectAccessReviews, for listing the namespaces of control planes, and for the
 //     Secret that its replicas share. It may impersonate callers only for what tools, prompts
-//     and resources declare: hack/generate writes config/rbac/mcp from their declarations, so
+//     and resources declare: hack/generate writes the role from their declarations, so
 //     that the permissions of a new tool cannot be forgotten. Toolset inside has a role of its
 //     own, which an administrator must enable.
 //   - The first replica that needs the shared key creates its Secret. If that cannot be read

@@ -245,7 +245,7 @@ type namespace struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	cfg := kubetest.Shared(t, filepath.Join("..", "..", "config", "crd", "bases"))
+	cfg := kubetest.Shared(t, filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds"))
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme), metadatav1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)

@@ -23,9 +23,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
-// WorkspaceIDLabel is the label on the objects that Coder's templates create for a workspace.
-const WorkspaceIDLabel = "com.coder.workspace.id"
-
 // PodsOf returns the pods of a Deployment, selected by its own selector, the oldest first.
 func (c *Cluster) PodsOf(ctx context.Context, namespace, deployment string) ([]corev1.Pod, error) {
 	d := &appsv1.Deployment{}
@@ -49,7 +46,7 @@ func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.Cod
 	if len(namespaces) == 0 {
 		namespaces = c.workspaceNamespaces(ctx, ws.Namespace)
 	}
-	selector := labels.SelectorFromSet(labels.Set{WorkspaceIDLabel: ws.Status.ID})
+	selector := labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID})
 	var refused []error
 	for _, namespace := range namespaces {
 		found, err := c.pods(ctx, namespace, selector)
@@ -71,7 +68,7 @@ func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.Cod
 // PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
 // The error names the namespaces that could not be read.
 func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
-	labelled, err := labels.Parse(WorkspaceIDLabel)
+	labelled, err := labels.Parse(aggregationv1alpha1.LabelWorkspaceID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +80,7 @@ func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod,
 			failed = append(failed, fmt.Errorf("pods of workspaces in namespace %s: %w", namespace, err))
 		}
 		for i := range pods {
-			id := pods[i].Labels[WorkspaceIDLabel]
+			id := pods[i].Labels[aggregationv1alpha1.LabelWorkspaceID]
 			found[id] = append(found[id], pods[i])
 		}
 	}
@@ -98,7 +95,7 @@ func (c *Cluster) reportLeftovers(ctx context.Context, out io.Writer, all []aggr
 		for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
 			list := &metav1.PartialObjectMetadataList{}
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-			ours := client.MatchingLabels{WorkspaceIDLabel: ws.Status.ID}
+			ours := client.MatchingLabels{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
 			err := c.List(ctx, list, ours)
 			if apierrors.IsForbidden(err) {
 				err = c.List(ctx, list, ours, client.InNamespace(ws.Namespace))

@@ -31,17 +31,19 @@ type workspaceAction struct {
 	updates bool
 	// removes reports that the workspace is deleted.
 	removes bool
+	// starts reports that the action takes values for the start.
+	starts bool
 }
 
 // newWorkspaceCommands returns the commands start, stop, restart, update and orphan.
 func newWorkspaceCommands(s *Session) []*cobra.Command {
 	return []*cobra.Command{
 		newActionCommand(s, "Start workspaces", "Starts workspaces. Those that run already are left as they are.\n",
-			workspaceAction{verb: "start", done: "started", phase: "Running"}),
+			workspaceAction{verb: "start", done: "started", phase: "Running", starts: true}),
 		newActionCommand(s, "Stop workspaces", "Stops workspaces. Those that are stopped already are left as they are.\n",
 			workspaceAction{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
 		newActionCommand(s, "Stop workspaces and start them again", "Restarts workspaces. ",
-			workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
+			workspaceAction{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true, starts: true}),
 		newActionCommand(s, "Bring workspaces to the active version of their templates",
 			"Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n"+
 				"into spec.templateVersionID of the workspace. Workspaces that run are stopped first, and then started. Those that have\n"+
@@ -75,6 +77,10 @@ func newActionCommand(s *Session, short, what string, a workspaceAction) *cobra.
 	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")
 	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
+	if a.starts {
+		flags.StringArrayVar(&r.ephemeral, "ephemeral-parameter", nil,
+			"value of an ephemeral parameter of the template, as name=value, for this start only; can be repeated")
+	}
 	if a.ends {
 		flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
 	}

@@ -194,6 +194,23 @@ func TestUpdate(t *testing.T) {
 		want(t, 1, "", `template "gone" of workspace coder/coder.bo.dev was not found in organization "coder"; if it was renamed in Coder a moment ago, try again`)
 }
 
+// TestEphemeralParameter checks that the values are sent, also to a workspace that runs, whose server decides.
+func TestEphemeralParameter(t *testing.T) {
+	api := sampleAPI(t)
+	var body string
+	api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := io.ReadAll(r.Body)
+		body = string(sent)
+		refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "the workspace is already started")(w, r)
+	})
+	newHarness().run(t, api, "start", "-n", "coder", "ada.dev", "--ephemeral-parameter", "a=b,c=d", "--ephemeral-parameter", "e=").
+		want(t, 1, "", "the workspace is already started")
+	if want := `"ephemeralParameters":[{"name":"a","value":"b,c=d"},{"name":"e","value":""}]`; !strings.Contains(body, want) {
+		t.Errorf("the body is %s, want %s", body, want)
+	}
+	newHarness().run(t, api, "restart", "-n", "coder", "ada.dev", "--ephemeral-parameter", "a").want(t, 2, "", `"a": give name=value`)
+}
+
 // TestWorkspacePartly checks that the command continues after a refused workspace.
 func TestWorkspacePartly(t *testing.T) {
 	api := sampleAPI(t)

@@ -31,6 +31,8 @@ type workspaceRun struct {
 	timeout   time.Duration
 	dryRun    bool
 	yes       bool
+	// ephemeral are values for the start, as name=value.
+	ephemeral []string
 	// versions are the versions that update writes, by the UID of the workspace.
 	versions map[types.UID]string
 }
@@ -55,6 +57,11 @@ func (r *workspaceRun) do(ctx context.Context, names []string) error {
 	r.selection.names = names
 	if err := r.selection.validate(); err != nil {
 		return err
+	}
+	for _, p := range r.ephemeral {
+		if name, _, ok := strings.Cut(p, "="); !ok || name == "" {
+			return cli.Usage("--ephemeral-parameter %q: give name=value", p)
+		}
 	}
 	cluster, err := r.Cluster()
 	if err != nil {
@@ -129,7 +136,7 @@ func (r *workspaceRun) place(ctx context.Context, c *Cluster, found []aggregatio
 // change of it was requested or refused.
 func (r *workspaceRun) hasState(ws aggregationv1alpha1.CoderWorkspace) bool {
 	running, failed := ws.Spec.Running, stalled(ws.Status.Conditions)
-	return !r.anew && ws.Status.Phase == r.phase && running != nil && *running != r.ends &&
+	return !r.anew && len(r.ephemeral) == 0 && ws.Status.Phase == r.phase && running != nil && *running != r.ends &&
 		(failed == nil || failed.Reason != aggregationv1alpha1.ReasonChangeRefused)
 }
 
@@ -144,6 +151,10 @@ func (r *workspaceRun) ask(ctx context.Context, c *Cluster, ws *aggregationv1alp
 	}
 	// The workspace that the user confirmed, and not another one that has its name now.
 	body := &aggregationv1alpha1.CoderWorkspaceAction{ObjectMeta: metav1.ObjectMeta{UID: ws.UID}}
+	for _, p := range r.ephemeral {
+		name, value, _ := strings.Cut(p, "=")
+		body.EphemeralParameters = append(body.EphemeralParameters, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: value})
+	}
 	return c.SubResource(r.verb).Create(ctx, ws, body)
 }
 

@@ -47,7 +47,7 @@ func (b bundle) all() string {
 func run(t *testing.T, k *kubeAPI, args ...string) bundle {
 	t.Helper()
 	check := func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {
-		return []installation.Problem{{Object: "APIService v1alpha1.aggregation.coder.com", What: "is missing", Do: "apply config/apiserver"}}, nil
+		return []installation.Problem{{Object: "APIService v1alpha1.aggregation.coder.com", What: "is missing", Do: "apply install.yaml"}}, nil
 	}
 	return runChecked(t, k, check, args...)
 }

@@ -164,7 +164,7 @@ func (s *servers) startControllers() error {
 // schemaless returns the definitions without their schemas, which have no part in an uninstallation
 // and cost a kube-apiserver most of the time of these tests.
 var schemaless = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	read := envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}}
+	read := envtest.CRDInstallOptions{Paths: []string{"../../charts/coder-k8s/files/crds"}}
 	err := envtest.ReadCRDFiles(&read)
 	for _, definition := range read.CRDs {
 		for i := range definition.Spec.Versions {
@@ -174,10 +174,10 @@ var schemaless = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefini
 	return read.CRDs, err
 })
 
-// install applies config/default, and sets the status of a running operator.
+// install applies the default installation, and sets the status of a running operator.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	objects, err := kubetest.Kustomize(t.Context(), "../../config/default")
+	objects, err := kubetest.Installation(t.Context(), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: kind("", "Namespace")},
 		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
 		sweep{kind: installation.DefinitionKind(), names: []string{
-			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
+			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com",
 			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
 			"coderuserrecords.internal.coder.com", "coderworkspacerecords.internal.coder.com",
 		}})

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/discovery"
@@ -22,15 +20,18 @@ import (
 
 const operator = "system:serviceaccount:coder-system:coder-k8s"
 
-// TestNamespacedOverlay checks that with config/namespaced the operator has all permissions of its
+// TestNamespacedInstallation checks that with the installation for some namespaces the operator has all permissions of its
 // generated roles in the watched namespace, those for cluster-scoped objects, and none in another
 // namespace.
-func TestNamespacedOverlay(t *testing.T) {
+func TestNamespacedInstallation(t *testing.T) {
 	other := namespace(t)
 	if err := environment.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "coder"}}); err != nil {
 		t.Fatal(err)
 	}
-	objects := built(t, "namespaced")
+	objects, err := kubetest.Installation(t.Context(), "namespaced")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, o := range objects {
 		var options []client.CreateOption
 		switch o.GetKind() {
@@ -60,7 +61,7 @@ func TestNamespacedOverlay(t *testing.T) {
 			inside, known := namespaced[access.Group+"/"+access.Resource]
 			if known && !inside {
 				if !allowed(t, operator, access) {
-					t.Errorf("%s: may not %s, which is in no namespace; add it to config/namespaced/apiserver_cluster_role.yaml", role.Name, describe(access))
+					t.Errorf("%s: may not %s, which is in no namespace; add it to ClusterRole coder-k8s-apiserver-cluster in rbac.yaml of the chart", role.Name, describe(access))
 				}
 				continue
 			}
@@ -83,11 +84,12 @@ func TestNamespacedOverlay(t *testing.T) {
 // TestRolesOfPeople checks which user roles can read, scale and change objects.
 func TestRolesOfPeople(t *testing.T) {
 	ns := namespace(t)
-	for _, o := range built(t, "rbac") {
+	for _, o := range environment.installation {
 		if o.GetKind() != "ClusterRole" || !strings.HasPrefix(o.GetName(), "coder-k8s-") {
 			continue
 		}
 		// With other names than those of the other test.
+		o = o.DeepCopy()
 		o.SetName("people-" + o.GetName())
 		if err := environment.client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -227,14 +229,4 @@ func scopes(t *testing.T) map[string]bool {
 		}
 	}
 	return found
-}
-
-// built returns the objects that kubectl apply -k would apply for a directory of config.
-func built(t *testing.T, directory string) []*unstructured.Unstructured {
-	t.Helper()
-	objects, err := kubetest.Kustomize(t.Context(), filepath.Join("..", "..", "config", directory))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
 }

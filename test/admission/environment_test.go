@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,25 +23,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-// environment is the kube-apiserver of this package. TestMain sets it once.
+// environment is the kube-apiserver of this package, and the objects of the default installation. TestMain sets it
+// once.
 var environment struct {
-	config *rest.Config
-	client client.Client
+	config       *rest.Config
+	client       client.Client
+	installation []*unstructured.Unstructured
 }
 
 const (
 	controlPlane = "CoderControlPlane"
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
-	record       = "CoderObjectMetadata"
-	// someUID is the uid of the object in a record.
-	someUID = "0b1f6c1e-6d7d-4c5a-9d6f-3f2f0a7f1c11"
 )
 
 var (
 	allKinds     = []string{controlPlane, provisioner, proxy}
 	servingKinds = []string{controlPlane, proxy}
-	basesDir     = filepath.Join("..", "..", "config", "crd", "bases")
+	basesDir     = filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds")
 )
 
 // required is the minimal spec of each kind.
@@ -48,7 +48,6 @@ var required = map[string]string{
 	controlPlane: "{}",
 	provisioner:  "controlPlaneRef: {name: coder}",
 	proxy:        "controlPlaneRef: {name: coder}",
-	record:       "{kind: CoderWorkspace, name: coder.ada.dev, uid: " + someUID + "}",
 }
 
 func TestMain(m *testing.M) {
@@ -81,6 +80,10 @@ func run(m *testing.M) int {
 		}
 	}
 	environment.config = config
+	if environment.installation, err = kubetest.Installation(context.Background(), "default"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if environment.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		fmt.Fprintln(os.Stderr, "making a client:", err)
 		return 1
@@ -115,11 +118,7 @@ func object(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructure
 		}
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
-	group := "coder.com"
-	if kind == record {
-		group = "internal.coder.com"
-	}
-	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1alpha1", Kind: kind})
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "coder.com", Version: "v1alpha1", Kind: kind})
 	o.SetNamespace(ns)
 	o.SetName(name)
 	return o

@@ -22,7 +22,7 @@ import (
 // probeAuthor is the author that the operator's probe names.
 const probeAuthor = "coder-k8s:policy-probe"
 
-// policies applies config/policy, without some kinds, and waits until it is in force.
+// policies applies the admission policies of the installation, without some kinds, and waits until it is in force.
 func policies(t *testing.T, without string) {
 	t.Helper()
 	forged := noPolicies(t)
@@ -44,10 +44,14 @@ func policies(t *testing.T, without string) {
 	})
 }
 
-// apply applies config/policy, without some kinds and with changes, until the test ends.
+// apply applies the admission policies of the installation, without some kinds and with changes, until the test ends.
 func apply(t *testing.T, without string, change func(*unstructured.Unstructured)) {
 	t.Helper()
-	for _, o := range built(t, "policy") {
+	for _, o := range environment.installation {
+		if !strings.Contains(o.GetKind(), "AdmissionPolicy") {
+			continue
+		}
+		o = o.DeepCopy()
 		if without != "" && strings.HasPrefix(o.GetKind(), without) {
 			continue
 		}
@@ -196,7 +200,7 @@ func TestWithoutPoliciesNothingIsGranted(t *testing.T) {
 		}
 		var refused *author.RefusedError
 		err := (author.Checker{Client: environment.client}).Check(t.Context(), o, grantOf(t, o, ns))
-		if !errors.As(err, &refused) || !refused.Unknown || !strings.Contains(err.Error(), "config/policy") {
+		if !errors.As(err, &refused) || !refused.Unknown || !strings.Contains(err.Error(), "install.yaml") {
 			t.Errorf("with the annotations %v: %v", annotations, err)
 		}
 		if err := environment.client.Delete(t.Context(), o.DeepCopy()); err != nil {

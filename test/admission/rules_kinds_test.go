@@ -3,10 +3,6 @@ package admission
 import "strings"
 
 var kindRules = []rule{
-	{name: "a record that is not named after its object", kinds: []string{record}, at: "<nil>", says: "metadata.name must be ws- or tpl- and spec.uid",
-		badName: "coder", goodName: "ws-" + someUID},
-	{name: "a record of no object", kinds: []string{record}, at: "spec.uid", says: "must be a UUID in lower case",
-		badName: "ws-other", bad: "uid: other", goodName: "ws-" + someUID},
 	{name: "a name with a dot", kinds: []string{controlPlane}, at: "metadata.name", says: "must not contain a dot",
 		badName: "a.b", goodName: "a-b"},
 	{name: "a name that is too long", kinds: []string{controlPlane}, at: "metadata.name", says: "must have at most 63 characters",

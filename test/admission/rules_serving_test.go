@@ -83,10 +83,6 @@ var exposeRules = []rule{
 }
 
 var transitions = []transition{
-	{name: "a record of another kind", kinds: []string{record}, object: "ws-pending-a", at: "spec", says: "kind cannot be changed",
-		before: "uid: null", bad: "{uid: null, kind: CoderTemplate}", good: "{uid: null, name: coder.ada.other}"},
-	{name: "a record of another control plane", kinds: []string{record}, object: "ws-pending-b", at: "spec", says: "controlPlane cannot be changed",
-		before: "{uid: null, controlPlane: a}", bad: "{uid: null, controlPlane: b}", good: "{uid: null, controlPlane: a, name: coder.ada.other}"},
 	{name: "another load balancer class", kinds: servingKinds, at: "spec.service", says: "loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first",
 		before: "service: {type: LoadBalancer, loadBalancerClass: a}", bad: "service: {type: LoadBalancer, loadBalancerClass: b}", good: "service: {type: NodePort}"},
 	{name: "another first family", kinds: servingKinds, at: "spec.service", says: "the first family cannot change, because Kubernetes does not allow it; add the other one after it",

@@ -1,10 +1,10 @@
-// Package chart tests the Helm chart charts/coder-k8s by rendering it with the real
-// helm:
+// Package chart tests the Helm chart charts/coder-k8s as a release, by rendering it with the real helm:
 //
-//   - with the values that correspond to an overlay of config/ it renders the objects of that overlay;
-//   - for a table of values, what they change is in a golden file;
-//   - every value of the schema changes something;
+//   - every value of the schema changes something, and the arguments of the program are in a golden file for a table of
+//     values;
+//   - every binding binds an account of the release, and what hooks may do is in a golden file;
 //   - invalid values are rejected with an error message that explains why.
 //
-// hack/chart/cluster-test.sh installs it on a real cluster.
+// test/manifests tests what kubectl applies, which is rendered from the same templates. hack/helm/cluster-test.sh installs
+// the chart on a real cluster.
 package chart

@@ -35,8 +35,7 @@ func helm(t *testing.T, inNamespace, values string, args ...string) (objects, er
 	if dir == "" {
 		t.Skip("TOOLS_DIR does not say where helm is; make test does")
 	}
-	// The API versions of a supported cluster, which helm cannot discover without a
-	// cluster.
+	// The API versions of a supported cluster, which helm cannot discover without a cluster.
 	all := append([]string{
 		"template", "coder-k8s", chartDir, "--namespace", inNamespace,
 		"--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
@@ -59,19 +58,6 @@ func rendered(t *testing.T, values string) objects {
 		t.Fatal(err)
 	}
 	return o
-}
-
-// overlay returns the objects that kubectl renders for a directory of config.
-func overlay(t *testing.T, dir string) objects {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS does not say where kubectl is; make test does")
-	}
-	rendered, err := kubetest.Kustomize(t.Context(), filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return byName(t, rendered)
 }
 
 // run returns the standard output of a command, or its error message.

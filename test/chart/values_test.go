@@ -2,15 +2,18 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/app"
@@ -38,9 +41,9 @@ func (s schema) leaves(path string, definitions map[string]schema) []string {
 	return all
 }
 
-// TestEveryValueIsInAGolden checks that a file in testdata sets each value, so that a
-// golden file shows its effect.
-func TestEveryValueIsInAGolden(t *testing.T) {
+// TestEveryValueHasAnEffect checks that a file in testdata sets each value, and that less is rendered, or something else,
+// without it.
+func TestEveryValueHasAnEffect(t *testing.T) {
 	raw, err := os.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {
 		t.Fatal(err)
@@ -49,67 +52,104 @@ func TestEveryValueIsInAGolden(t *testing.T) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("testdata/*.values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := map[string]bool{}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		values := map[string]any{}
-		if err := yaml.Unmarshal(raw, &values); err != nil {
-			t.Fatal(err)
-		}
-		mark(set, "", values)
-	}
+	files, before := valuesFiles(t), map[string]objects{}
 	for _, path := range s.leaves("", s.Definitions) {
-		if rest, ok := strings.CutPrefix(path, "components."); ok {
-			// They have the same definition, so one is enough.
-			_, field, _ := strings.Cut(rest, ".")
-			set[path] = set["components.controller."+field] || set["components.apiserver."+field] || set["components.mcp."+field]
-		}
-		if !set[path] {
-			t.Errorf("no file in testdata sets %s", path)
+		if !slices.ContainsFunc(files, func(file string) bool { return matters(t, before, file, strings.Split(path, ".")) }) {
+			t.Errorf("no file in testdata sets %s with an effect", path)
 		}
 	}
 }
 
-// mark records the paths of all values.
-func mark(set map[string]bool, path string, value any) {
-	set[path] = true
-	fields, _ := value.(map[string]any)
-	for name, field := range fields {
-		mark(set, strings.TrimPrefix(path+"."+name, "."), field)
+// matters reports whether a file of values sets the value at a path, or for a value of a component that of any
+// component, and renders something else without it. before has what the files render.
+func matters(t *testing.T, before map[string]objects, file string, path []string) bool {
+	t.Helper()
+	with, rendering := read(t, file), file
+	if path[0] != "crds" {
+		with["crds"] = map[string]any{"install": false} // They take most of the time.
+		rendering += " without definitions"
 	}
+	without := runtime.DeepCopyJSON(with)
+	if path[0] == "components" {
+		components, _, _ := unstructured.NestedMap(without, "components")
+		for name := range components {
+			unstructured.RemoveNestedField(without, append([]string{"components", name}, path[2:]...)...)
+		}
+	} else {
+		unstructured.RemoveNestedField(without, path...)
+	}
+	if reflect.DeepEqual(with, without) {
+		return false
+	}
+	if before[rendering] == nil {
+		before[rendering] = rendered(t, write(t, with))
+	}
+	after, err := helm(t, namespace, write(t, without))
+	return err != nil || !reflect.DeepEqual(before[rendering], after)
 }
 
-// TestArguments checks that the program accepts the arguments from the chart.
-func TestArguments(t *testing.T) {
+// valuesFiles returns the files of testdata.
+func valuesFiles(t *testing.T) []string {
+	t.Helper()
 	files, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no values: %v", err)
+	}
+	return files
+}
+
+func read(t *testing.T, file string) map[string]any {
+	t.Helper()
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "") {
+	values := map[string]any{}
+	if err := yaml.Unmarshal(raw, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func write(t *testing.T, values map[string]any) string {
+	t.Helper()
+	raw, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestArguments checks that the program accepts the arguments from the chart, and compares them with a golden file.
+func TestArguments(t *testing.T) {
+	var all strings.Builder
+	for _, file := range valuesFiles(t) {
 		for _, deployment := range rendered(t, file).ofKind("Deployment") {
 			args, _, err := unstructured.NestedStringSlice(container(t, deployment), "args")
 			if err != nil {
 				t.Fatal(err)
 			}
-			options := app.NewOptions()
-			all := pflag.NewFlagSet("coder-k8s", pflag.ContinueOnError)
-			for _, set := range options.FlagSets().FlagSets {
-				all.AddFlagSet(set)
+			fmt.Fprintf(&all, "%s: %s\n", strings.TrimSuffix(filepath.Base(file), ".values.yaml"), deployment.GetName())
+			for _, arg := range args {
+				fmt.Fprintf(&all, "  %s\n", arg)
 			}
-			if err := all.Parse(args); err != nil {
+			options := app.NewOptions()
+			flags := pflag.NewFlagSet("coder-k8s", pflag.ContinueOnError)
+			for _, set := range options.FlagSets().FlagSets {
+				flags.AddFlagSet(set)
+			}
+			if err := flags.Parse(args); err != nil {
 				t.Errorf("%s: %s: %v", file, deployment.GetName(), err)
-			} else if err := options.Validate(all.Changed); err != nil {
+			} else if err := options.Validate(flags.Changed); err != nil {
 				t.Errorf("%s: %s %q: %v", file, deployment.GetName(), args, err)
 			}
 		}
 	}
+	golden(t, "testdata/arguments.txt", all.String())
 }
 
 // container returns the program's container in a Deployment's pods.

@@ -195,7 +195,7 @@ func sectionsOf(t *testing.T) map[string]string {
 func schemaOf(t *testing.T, file string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict([]byte(read(t, "config/crd/bases/"+file)), definition); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, "charts/coder-k8s/files/crds/"+file)), definition); err != nil {
 		t.Fatal(fmt.Errorf("%s: %w", file, err))
 	}
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema

@@ -5,7 +5,11 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +18,31 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// testWaysOfInstallation changes from one kustomization to another, while a Coder stays
+// manifests returns a file with the manifests of an installation, as a user applies them.
+func manifests(t *testing.T, installation string) string {
+	t.Helper()
+	return printed(t, exec.CommandContext(t.Context(), "../../hack/manifests.sh", installation))
+}
+
+// printed returns a file with what a command prints.
+func printed(t *testing.T, command *exec.Cmd) string {
+	t.Helper()
+	out, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("%s: %v", strings.Join(command.Args, " "), err)
+	}
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	if err := os.WriteFile(file, out, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// testWaysOfInstallation changes from one installation to another, while a Coder stays
 // unchanged.
 func testWaysOfInstallation(t *testing.T) {
 	runScript(t, "../../hack/install-test.sh")
@@ -22,7 +50,7 @@ func testWaysOfInstallation(t *testing.T) {
 
 // testHelmChart installs, changes and removes a release of the operator's chart.
 func testHelmChart(t *testing.T) {
-	runScript(t, "../../hack/chart/cluster-test.sh")
+	runScript(t, "../../hack/helm/cluster-test.sh")
 }
 
 // runScript runs one of the scripts that are tests themselves, and prints its output.
@@ -97,7 +125,7 @@ func testRemove(t *testing.T) {
 		t.Logf("namespace %s was gone after %.1f s more", ns, time.Since(start).Seconds())
 	}
 	// The deletion of the namespace may be faster than kubectl.
-	kubectl(t, "delete", "-k", "../../config/default", "--ignore-not-found", "--timeout=5m")
+	kubectl(t, "delete", "-f", manifests(t, "default"), "--ignore-not-found", "--timeout=5m")
 	out := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice", "-o", "name")
 	for _, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, "/coder-k8s-") || strings.Contains(line, "coder.com") {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -18,13 +19,25 @@ func testLiveMCP(t *testing.T, object string) {
 	if offered(t, maker.connect(t, modernProtocol, maker.throughService(t), newDeeds()))["run_in_workspace"] {
 		t.Error("toolset inside is on by default")
 	}
-	kubectl(t, "apply", "-k", "../../config/mcp-inside")
+	objects, err := kubetest.Installation(t.Context(), "mcp-inside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetName() == "coder-k8s-mcp-inside" {
+			raw, err := object.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply(t, string(raw))
+		}
+	}
 	kubectl(t, "-n", "coder-system", "patch", "deploy/coder-k8s", "--type=json", "-p",
 		`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--mcp-toolsets=controlplane,workspace,template,observe,inside"}]`)
 	t.Cleanup(func() {
 		cleanup("-n", "coder-system", "rollout", "undo", "deploy/coder-k8s")
 		cleanup("-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
-		cleanup("delete", "-k", "../../config/mcp-inside", "--ignore-not-found")
+		cleanup("delete", "clusterrole,clusterrolebinding", "coder-k8s-mcp-inside", "--ignore-not-found")
 	})
 	serving(t)
 	did := newDeeds()

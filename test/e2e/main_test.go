@@ -132,7 +132,7 @@ func parallel(test func(t *testing.T)) func(t *testing.T) {
 // one replica, and set the number that they need.
 func testInstall(t *testing.T) {
 	explain(t)
-	kubectl(t, "apply", "-k", "../../config/default")
+	kubectl(t, "apply", "-f", manifests(t, "default"))
 	// If a cache differs from the log, the process panics, which reportPanics detects.
 	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)

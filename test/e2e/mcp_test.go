@@ -202,7 +202,7 @@ func mcpPrompts(t *testing.T, a *assistant) {
 	}
 	for prompt, of := range map[string]struct{ name, want string }{
 		"diagnose_control_plane": {"coder", "CoderControlPlane coder/coder works"},
-		"diagnose_workspace":     {"coder.admin.hello", "BuildSucceeded"},
+		"diagnose_workspace":     {"coder.admin.hello", "CoderWorkspace coder/coder.admin.hello works"},
 		"review_template":        {"coder.hello", `resource "terraform_data" "hello"`},
 	} {
 		got, err := a.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: prompt, Arguments: map[string]string{"namespace": sampleNamespace, "name": of.name}})

@@ -85,7 +85,7 @@ func mcpLooks(t *testing.T, a *assistant) {
 		arguments map[string]any
 		want      []string
 	}{
-		{"check_health", nil, []string{a.user, `"status":"ok"`, `"aggregatedAPI":"available"`, `"notReady":[]`, `"version":"v1.`}},
+		{"check_health", nil, []string{a.user, `"status":"ok"`, `"aggregatedAPI":"available"`, `"notReady":0`, "CoderProvisioner/zone-a", `"version":"v1.`}},
 		{"list_control_planes", nil, []string{`"name":"coder"`, `"phase":"Ready"`, `"readyReplicas":1`}},
 		{"get_control_plane_status", map[string]any{"name": "coder"}, []string{`"phase":"Ready"`, coderImage, "OperatorAccess"}},
 		{"list_control_plane_pods", map[string]any{"name": "coder"}, []string{pod, `"phase":"Running"`, `"readyContainers":1`}},

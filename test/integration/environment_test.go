@@ -59,7 +59,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	environment.dir = dir
 	go func() { _, _ = binary() }() // Its users wait for it, and report its error.
-	server := kubetest.Environment(filepath.Join("..", "..", "config", "crd", "bases"))
+	server := kubetest.Environment(filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds"))
 	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
 		return fail("configuring the aggregation layer", err)
 	}

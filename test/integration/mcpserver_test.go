@@ -225,13 +225,13 @@ func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments m
 	return tries
 }
 
-// TestMCPIsInstalled checks that kubectl apply -k grants the server the same
+// TestMCPIsInstalled checks that an installation grants the server the same
 // permissions as the other tests, all of them to the ServiceAccount of its Deployment.
 func TestMCPIsInstalled(t *testing.T) {
 	t.Parallel()
-	for _, directory := range []string{"config/default", "config/namespaced"} {
+	for _, name := range []string{"default", "namespaced"} {
 		given := map[string]bool{}
-		for _, object := range rendered(t, directory) {
+		for _, object := range rendered(t, name) {
 			for _, subject := range field[[]any](t, object, "subjects") {
 				role := field[string](t, object, "roleRef", "name")
 				if s := subject.(map[string]any); s["name"] == "coder-k8s" && s["namespace"] == operatorNamespace {
@@ -246,7 +246,7 @@ func TestMCPIsInstalled(t *testing.T) {
 			"Service coder-k8s", "Deployment coder-k8s",
 		} {
 			if !given[want] {
-				t.Errorf("%s lacks %s", directory, want)
+				t.Errorf("%s lacks %s", name, want)
 			}
 		}
 	}

@@ -3,9 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -29,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -43,19 +41,30 @@ var install = sync.OnceValue(func() error {
 	if err := environment.client.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	if err := createAll(ctx, "../../config/policy/rbac_author.yaml"); err != nil {
+	objects, err := kubetest.Installation(ctx, "default")
+	if err != nil {
 		return err
 	}
-	if err := filepath.WalkDir("../../config/rbac", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
-			return err
+	for _, object := range objects {
+		if !isRightOrAuthorPolicy(object) {
+			continue
 		}
-		return createAll(ctx, path)
-	}); err != nil {
-		return err
+		if err := environment.client.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
 	}
 	return authorsAreRecorded(ctx)
 })
+
+// isRightOrAuthorPolicy reports whether an object grants permissions, holds the certificate of the metrics, or belongs to
+// the policies that record the author of spec.rbac.
+func isRightOrAuthorPolicy(object *unstructured.Unstructured) bool {
+	switch object.GetKind() {
+	case "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "Secret":
+		return true
+	}
+	return strings.Contains(object.GetKind(), "AdmissionPolicy") && object.GetName() == author.PolicyName
+}
 
 // authorsAreRecorded waits until the policies are in force, which takes a moment. The one that records
 // the author leaves that of the operator's probe to the one that denies forged authors.
@@ -70,31 +79,6 @@ func authorsAreRecorded(ctx context.Context) error {
 		probe.Annotations = map[string]string{coderv1alpha1.AnnotationRBACAuthor: "coder-k8s:policy-probe"}
 		return apierrors.IsForbidden(environment.client.Create(ctx, probe, client.DryRunAll)), nil
 	})
-}
-
-// createAll creates every object of a manifest.
-func createAll(ctx context.Context, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err != nil {
-			if err.Error() == "EOF" {
-				return nil
-			}
-			return fmt.Errorf("reading %s: %w", path, err)
-		}
-		if object.GetKind() == "" {
-			continue
-		}
-		if err := environment.client.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
 }
 
 // operatorConfig returns the client configuration of ServiceAccount coder-k8s.

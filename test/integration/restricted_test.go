@@ -1,35 +1,30 @@
 package integration
 
 import (
-	"errors"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const restrictedAccount = "coder-k8s-restricted"
 
 // restrictedConfig returns the client configuration of a ServiceAccount with the
-// permissions of config/namespaced in these namespaces, under separate names: the
+// permissions of the installation for some namespaces in these, under separate names: the
 // ServiceAccount of the other tests has permissions in the whole cluster.
 func restrictedConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	if err := install(); err != nil {
 		t.Fatalf("installing the RBAC: %v", err)
 	}
-	for _, object := range rendered(t, "config/namespaced") {
+	for _, object := range rendered(t, "namespaced") {
 		switch object.GetKind() {
 		case "RoleBinding", "ClusterRoleBinding", "ClusterRole", "Role":
 		default:
@@ -69,29 +64,18 @@ func field[T any](t *testing.T, object *unstructured.Unstructured, path ...strin
 	return got
 }
 
-// rendered returns the objects that kubectl apply -k applies for a directory.
-func rendered(t *testing.T, directory string) []*unstructured.Unstructured {
+// rendered returns the objects of an installation.
+func rendered(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
-	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join("..", "..", directory)).Output()
+	objects, err := kubetest.Installation(t.Context(), name)
 	if err != nil {
-		t.Fatalf("building %s: %v", directory, err)
+		t.Fatal(err)
 	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
-	}
+	return objects
 }
 
 // TestSomeNamespaces checks that with --watch-namespaces and only the permissions
-// of config/namespaced the operator works in those namespaces, and in no other,
+// of that installation the operator works in those namespaces, and in no other,
 // and that none of its requests is refused. It is not parallel: of the programs with the
 // aggregated API, only one mirrors.
 func TestSomeNamespaces(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,36 +19,40 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
-	configDir         = "../../config"
+	chartDir          = "../../charts/coder-k8s"
 	operatorNamespace = "coder-system"
 	labelName         = "app.kubernetes.io/name"
 	program           = "coder-k8s"
 )
 
-// installations returns the variants of the installation, by name, with their
-// directories. Those of testdata add components.
-func installations() map[string]string {
-	found := map[string]string{
-		"everything":        "testdata/everything",
-		"namespaced-closed": "testdata/namespaced-closed",
-		"private":           "testdata/private",
-		"host-network":      "testdata/host-network",
+// installations returns the arguments of hack/manifests.sh by the name of the installation: every file of
+// charts/coder-k8s/installations, and combinations.
+func installations() (map[string][]string, error) {
+	found := map[string][]string{
+		"everything":        {"split-ha", "network-policies", "cert-manager"},
+		"namespaced-closed": {"namespaced", "ha", "network-policies", "cert-manager"},
+		"private":           {"network-policies", "port-10250"},
+		"split-namespaced":  {"testdata/values/split-namespaced.yaml"},
 	}
-	for _, name := range []string{"default", "split", "namespaced", "ha", "split-ha", "network-policies", "cert-manager"} {
-		found[name] = filepath.Join(configDir, name)
+	files, err := filepath.Glob(chartDir + "/installations/*.yaml")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		found[name] = []string{name}
 	}
-	return found
+	return found, err
 }
 
-// rendering contains the objects that kubectl would apply for a directory.
+// rendering contains the objects that kubectl would apply for an installation.
 type rendering []*unstructured.Unstructured
 
-// renderAll calls kubectl kustomize for each installation, which takes a second each.
 func renderAll(ctx context.Context) (map[string]rendering, error) {
+	names, err := installations()
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]rendering{}
-	for name, directory := range installations() {
-		var err error
-		if found[name], err = kubetest.Kustomize(ctx, directory); err != nil {
+	for name, arguments := range names {
+		if found[name], err = kubetest.Installation(ctx, arguments...); err != nil {
 			return nil, err
 		}
 	}

@@ -10,11 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 func difference(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }
+
+// metricsReader is the ServiceAccount as which Prometheus reads the metrics.
+const metricsReader = "coder-k8s-metrics-reader"
 
 // rights are the permissions of the ServiceAccounts, one per line: scope, resource,
 // verbs.
@@ -89,7 +94,7 @@ func TestRights(t *testing.T) {
 		base := map[string]string{
 			"ha": "default", "network-policies": "default", "cert-manager": "default",
 			"split-ha": "split", "everything": "split", "namespaced-closed": "namespaced",
-			"private": "default", "host-network": "split",
+			"private": "default", "port-10250": "default", "host-network": "split",
 		}
 		file := name
 		if same, ok := base[name]; ok {
@@ -193,7 +198,8 @@ func TestEveryAccountIsUsed(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		var accounts []string
 		for _, object := range objects {
-			if object.GetKind() == "ServiceAccount" {
+			// Prometheus uses its account, and TestRights checks that it may only read the metrics.
+			if object.GetKind() == "ServiceAccount" && object.GetName() != metricsReader {
 				accounts = append(accounts, object.GetName())
 			}
 		}
@@ -203,11 +209,35 @@ func TestEveryAccountIsUsed(t *testing.T) {
 		}
 		slices.Sort(accounts)
 		slices.Sort(used)
+		having := slices.DeleteFunc(slices.Sorted(maps.Keys(rightsOf(t, objects))), func(account string) bool { return account == metricsReader })
 		if diff := cmp.Diff(accounts, used); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff(accounts, slices.Sorted(maps.Keys(rightsOf(t, objects)))); diff != "" {
+		if diff := cmp.Diff(accounts, having); diff != "" {
 			t.Errorf("accounts and those with rights: %s", diff)
 		}
 	})
+}
+
+// TestWithoutMCP checks that an installation without the MCP server has none of its objects and none of its permissions.
+func TestWithoutMCP(t *testing.T) {
+	for _, mode := range []string{"default", "split"} {
+		objects, err := kubetest.Installation(t.Context(), mode, "testdata/values/without-mcp.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			// The role is for people.
+			if strings.HasPrefix(object.GetName(), "coder-k8s-mcp") && object.GetName() != "coder-k8s-mcp-user" {
+				t.Errorf("%s: there is %s", mode, describe(object))
+			}
+		}
+		for account, lines := range rightsOf(t, objects) {
+			for _, line := range lines {
+				if account == "coder-k8s-mcp" || strings.Contains(line, "impersonate") {
+					t.Errorf("%s: %s may %s", mode, account, line)
+				}
+			}
+		}
+	}
 }

@@ -51,7 +51,7 @@ func parts(split bool) (all, apiserver, mcp []string) {
 }
 
 func isSplit(name string) bool {
-	return slices.Contains([]string{"split", "split-ha", "everything", "host-network"}, name)
+	return slices.Contains([]string{"split", "split-ha", "everything", "host-network", "split-namespaced"}, name)
 }
 
 // TestServices checks that each Service selects exactly the pods of its component, and
@@ -177,7 +177,7 @@ func TestServingPort(t *testing.T) {
 
 // apiserverPort returns the port of the aggregated API of an installation.
 func apiserverPort(name string) int32 {
-	if name == "private" {
+	if name == "private" || name == "port-10250" {
 		return 10250
 	}
 	return 6443

@@ -15,8 +15,9 @@ import (
 	"time"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -45,18 +46,32 @@ func watch(t *testing.T, args ...string) {
 	t.Cleanup(func() { _ = command.Wait() })
 }
 
-// serviceMonitor reads the generated ServiceMonitor.
-func serviceMonitor(t *testing.T) monitoringv1.ServiceMonitor {
+// installMonitoring applies what Prometheus reads the metrics with until the test ends, and returns the ServiceMonitor.
+func installMonitoring(t *testing.T) monitoringv1.ServiceMonitor {
 	t.Helper()
-	content, err := os.ReadFile("../../config/monitoring/servicemonitor.yaml")
+	objects, err := kubetest.Installation(t.Context(), "monitoring")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object monitoringv1.ServiceMonitor
-	if err := yaml.UnmarshalStrict(content, &object); err != nil {
-		t.Fatal(err)
+	var monitor monitoringv1.ServiceMonitor
+	for _, object := range objects {
+		switch kind := object.GetKind(); {
+		case kind == "ServiceMonitor":
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &monitor); err != nil {
+				t.Fatal(err)
+			}
+		// The ClusterRole of this name is also for people.
+		case object.GetName() == "coder-k8s-metrics-reader" && kind != "ClusterRole":
+			file := writeYAML(t, t.TempDir(), "object.yaml", object.Object)
+			kubectl(t, "apply", "-f", file)
+			t.Cleanup(func() {
+				if out, err := exec.Command("kubectl", "delete", "-f", file, "--ignore-not-found").CombinedOutput(); err != nil {
+					t.Errorf("kubectl delete: %v\n%s", err, out)
+				}
+			})
+		}
 	}
-	return object
+	return monitor
 }
 
 // scrapeConfig returns the scrape configuration that the Prometheus Operator generates
@@ -105,20 +120,13 @@ func secretValue(t *testing.T, namespace, name, key string) string {
 	return value
 }
 
-// A Prometheus that scrapes the operator according to config/monitoring can run every
+// A Prometheus that scrapes the operator according to the ServiceMonitor can run every
 // query of the alerts and of the dashboard, and queries that always have data return
 // data.
 func TestQueriesOnTheCluster(t *testing.T) {
-	kubectl(t, "apply", "-f", "../../config/monitoring/reader.yaml")
-	t.Cleanup(func() {
-		out, err := exec.Command("kubectl", "delete", "-f", "../../config/monitoring/reader.yaml", "--ignore-not-found").CombinedOutput()
-		if err != nil {
-			t.Errorf("kubectl delete: %v\n%s", err, out)
-		}
-	})
+	monitor := installMonitoring(t)
 	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
 	watch(t, "-n", "coder", "get", "codertemplates.aggregation.coder.com", "--watch")
-	monitor := serviceMonitor(t)
 	prometheus := startPrometheus(t, map[string]any{
 		"global":         map[string]any{"evaluation_interval": "2s"},
 		"scrape_configs": []any{scrapeConfig(t, monitor)},

@@ -1,4 +1,4 @@
-// Package monitoring has the tests of the alerts and the dashboard in config/monitoring:
+// Package monitoring has the tests of the alerts and the dashboard of the chart:
 // promtool checks when an alert fires, a Prometheus parses the queries, and on the real
 // cluster (build tag e2e) a Prometheus that scrapes the operator runs them.
 //

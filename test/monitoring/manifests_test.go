@@ -10,18 +10,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rules returns the rules of config/monitoring.
+// rules returns the rules of the chart.
 func rules(t *testing.T) monitoringv1.PrometheusRuleSpec {
 	t.Helper()
-	content, err := os.ReadFile("../../config/monitoring/prometheusrule.yaml")
+	content, err := os.ReadFile("../../charts/coder-k8s/files/monitoring/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object monitoringv1.PrometheusRule
-	if err := yaml.UnmarshalStrict(content, &object); err != nil {
+	var spec monitoringv1.PrometheusRuleSpec
+	if err := yaml.UnmarshalStrict(content, &spec); err != nil {
 		t.Fatal(err)
 	}
-	return object.Spec
+	return spec
 }
 
 // alerts returns the rules of all groups.
@@ -47,7 +47,7 @@ type panel struct {
 // panels returns the panels of the dashboard, without the row titles.
 func panels(t *testing.T) []panel {
 	t.Helper()
-	content, err := os.ReadFile("../../config/monitoring/dashboard.json")
+	content, err := os.ReadFile("../../charts/coder-k8s/files/monitoring/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,22 +152,21 @@ func TestLintersSeeWhatIsBuilt(t *testing.T) {
 
 // TestManifestsNameTheRelease renders the manifests as the release does.
 func TestManifestsNameTheRelease(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set: make test says where kubectl is")
+	if os.Getenv("TOOLS_DIR") == "" {
+		t.Skip("TOOLS_DIR is not set: make test says where helm is")
 	}
 	digest := "sha256:" + strings.Repeat("ab", 32)
-	path := "PATH=" + os.Getenv("KUBEBUILDER_ASSETS") + ":" + os.Getenv("PATH")
 	for _, test := range []struct {
 		name        string
 		environment []string
 		want        string
 	}{
-		{"tag", []string{path, "VERSION=" + version, "DIGEST="}, "image: ghcr.io/coder-k8s/coder-k8s:" + version},
-		{"digest", []string{path, "VERSION=" + version, "DIGEST=" + digest}, "image: ghcr.io/coder-k8s/coder-k8s@" + digest},
+		{"tag", []string{"VERSION=" + version, "DIGEST="}, `image: "ghcr.io/coder-k8s/coder-k8s:` + version + `"`},
+		{"digest", []string{"VERSION=" + version, "DIGEST=" + digest}, `image: "ghcr.io/coder-k8s/coder-k8s:` + version + "@" + digest + `"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			out := t.TempDir()
-			command(t, root, test.environment, "hack/manifests.sh", out)
+			command(t, root, test.environment, "hack/manifests.sh", "--all", out)
 			files, err := filepath.Glob(out + "/install*.yaml")
 			if err != nil {
 				t.Fatal(err)

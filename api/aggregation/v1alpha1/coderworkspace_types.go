@@ -55,7 +55,8 @@ type CoderWorkspaceSpec struct {
 	// parameters are values for the parameters of the template version. Parameters that are not
 	// listed keep their values in Coder and are not shown. Listed parameters show the value of the
 	// newest build. A change rebuilds the workspace: one that runs is stopped and started again.
-	// Ephemeral parameters are rejected, because their values apply to a single build.
+	// Ephemeral parameters are rejected, because their values apply to a single build: the subresources start and
+	// restart take them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

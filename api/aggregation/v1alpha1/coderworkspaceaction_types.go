@@ -16,6 +16,14 @@ type CoderWorkspaceAction struct {
 	// Standard object's metadata. If a name or a UID is set, it must be that of the workspace.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// ephemeralParameters are values for ephemeral parameters of the template version, for the
+	// subresources start and restart. They apply to the build that starts the workspace, and are not
+	// kept. start refuses them if the workspace runs.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	EphemeralParameters []WorkspaceParameter `json:"ephemeralParameters,omitempty"`
 }
 
 // CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of

@@ -8,6 +8,10 @@ const (
 	LabelControlPlaneNamespace = "aggregation.coder.com/control-plane-namespace"
 )
 
+// LabelWorkspaceID is the label that Coder's templates for Kubernetes set on the objects of a
+// workspace. Its value is the ID of the workspace.
+const LabelWorkspaceID = "com.coder.workspace.id"
+
 // ControlPlaneLabels returns the labels that the server sets on each object. Clients cannot change
 // them.
 func ControlPlaneLabels() []string {

@@ -3,12 +3,14 @@ The part of metadata that all objects share: labels and annotations. Takes root,
 object's own.
 */}}
 {{- define "coder-k8s.metadata" -}}
-{{- $labels := dict
-  "app.kubernetes.io/name" "coder-k8s"
+{{- $labels := dict "app.kubernetes.io/name" "coder-k8s" -}}
+{{- if not .root.Values.forKubectl -}}
+{{- $labels = merge $labels (dict
   "app.kubernetes.io/instance" .root.Release.Name
   "app.kubernetes.io/version" .root.Chart.AppVersion
   "app.kubernetes.io/managed-by" .root.Release.Service
-  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63) -}}
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63)) -}}
+{{- end -}}
 labels:
   {{- mergeOverwrite (deepCopy .root.Values.labels) $labels (.labels | default dict) | toYaml | nindent 2 }}
 {{- with mergeOverwrite (deepCopy .root.Values.annotations) (.annotations | default dict) }}

@@ -100,7 +100,7 @@ containers:
 {{- end }}
 
 {{- define "coder-k8s.jobPolicy" -}}
-{{- if .Values.networkPolicy.enabled }}
+{{- if and .Values.networkPolicy.enabled (not .Values.forKubectl) }}
 # What Helm runs asks kube-apiserver, and nobody else.
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

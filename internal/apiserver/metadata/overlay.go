@@ -84,9 +84,6 @@ func Overlay(obj metav1.Object, record *Record) {
 	if record == nil {
 		return
 	}
-	if record.ObjectUID != "" {
-		obj.SetUID(record.ObjectUID)
-	}
 	if labels := withoutOwn(record.Labels); labels != nil {
 		obj.SetLabels(merged(obj.GetLabels(), labels))
 	}

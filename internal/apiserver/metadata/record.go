@@ -23,9 +23,6 @@ type Record struct {
 	Name string `json:"-"`
 	// UID is the id of the object in Coder. It is empty while the object is being created in Coder.
 	UID types.UID `json:"-"`
-	// ObjectUID is metadata.uid of an object of a version without records, which had the id in Coder. It is
-	// empty for all other objects.
-	ObjectUID types.UID `json:"uid,omitempty"`
 
 	Labels                     map[string]string           `json:"labels,omitempty"`
 	Annotations                map[string]string           `json:"annotations,omitempty"`

@@ -31,9 +31,11 @@ type Config struct {
 	Connections connections.Provider
 	Records     metadata.Records
 	Board       *syncstatus.Board
-	Workspaces  Resource[coderd.Workspace]
-	Templates   Resource[coderd.Template]
-	Users       Resource[coderd.User]
+	// Hints report the objects that must be read again.
+	Hints      *Hints
+	Workspaces Resource[coderd.Workspace]
+	Templates  Resource[coderd.Template]
+	Users      Resource[coderd.User]
 	// Released reports whether a namespace is being deleted. The objects of such a namespace are
 	// removed from the records without requests to Coder.
 	Released func(namespace string) bool

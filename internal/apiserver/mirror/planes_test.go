@@ -520,9 +520,9 @@ func TestHint(t *testing.T) {
 	changed := c.templates[template]
 	changed.DisplayName = "2"
 	c.templates[template] = changed
-	s.mirror.Hint("CoderWorkspace", c.name, c.ids()[0])
-	s.mirror.Hint("CoderTemplate", c.name, template)
-	s.mirror.Hint("CoderTemplate", types.NamespacedName{Name: "nobody"}, template)
+	s.mirror.config.Hints.Object("CoderWorkspace", c.name, c.ids()[0])
+	s.mirror.config.Hints.Object("CoderTemplate", c.name, template)
+	s.mirror.config.Hints.Object("CoderTemplate", types.NamespacedName{Name: "nobody"}, template)
 	s.run(300 * time.Millisecond)
 	s.equal(c)
 }
@@ -538,7 +538,7 @@ func TestDisplacedNames(t *testing.T) {
 		w := c.items[id]
 		w.OwnerName, w.Name = fmt.Sprintf("user%d", (i+1)%3), fmt.Sprintf("ws%d", (i+1)%3)
 		w.LatestBuild.Number++
-		s.mirror.Hint("CoderWorkspace", c.name, id)
+		s.mirror.config.Hints.Object("CoderWorkspace", c.name, id)
 	}
 	head := s.workspaces.Head()
 	s.run(5 * time.Second)

@@ -572,7 +572,7 @@ func TestAClaimedCreation(t *testing.T) {
 		if w.ID == id {
 			built++
 			// The kind of templates requests another read.
-			s.mirror.Hint("CoderWorkspace", c.name, id)
+			s.mirror.config.Hints.Object("CoderWorkspace", c.name, id)
 		}
 		return nil
 	}
@@ -599,7 +599,7 @@ func TestAClaimedDeletion(t *testing.T) {
 		"unannounced": func(s *sim, c *fakeCoder, id uuid.UUID) {
 			s.claim(s.recordOf(id))
 			c.drop(id)
-			s.mirror.Hint("CoderWorkspace", c.name, id)
+			s.mirror.config.Hints.Object("CoderWorkspace", c.name, id)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,6 +87,7 @@ func newSim(t testing.TB, seed uint64) *sim {
 // BaseConfig returns a Config with the default timing, and with callbacks that do nothing.
 func BaseConfig() Config {
 	return Config{
+		Hints:     &Hints{},
 		Released:  func(string) bool { return false },
 		Members:   func([]connections.Member) {},
 		Unsettled: func(types.NamespacedName, coderd.Workspace) bool { return false },
@@ -118,7 +119,7 @@ func (s *sim) lead() {
 	s.mirror, s.running, s.ticked = m, nil, time.Time{}
 	s.epoch = newEpoch(&m.config)
 	s.epoch.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }
-	m.set(s.epoch)
+	m.config.Hints.deliverTo(s.epoch)
 }
 
 // add creates a control plane with its own Coder.

@@ -39,11 +39,15 @@ func (u *unread) forget(id uuid.UUID) {
 
 // unreadable records that an object could not be read, built or stored. If that lasts twice as long as Coder may be
 // unreachable, it sets the condition Synced of the object to False. The condition becomes True again when the object is
-// brought up to date. It does nothing if the cause concerns the whole control plane.
+// brought up to date. It does nothing if the cause concerns the whole control plane, as in an outage.
 func (f *feed[Item]) unreadable(ctx context.Context, id uuid.UUID, cause error) {
 	entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
 	if entry == nil || ctx.Err() != nil || coderd.IsRateLimited(cause) ||
 		errors.Is(cause, errBlind) || errors.Is(cause, errNotHeld) || errors.Is(cause, errReleased) {
+		return
+	}
+	if _, _, outage := f.plane.outage(); outage {
+		// The objects show that Coder is not available.
 		return
 	}
 	now := f.plane.config.Clock.Now()

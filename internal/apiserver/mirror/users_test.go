@@ -116,7 +116,7 @@ func TestUsers(t *testing.T) {
 	s.wantUsers(time.Minute, map[string]string{"ada": "3", "eve": "1", "new": "1"})
 	// A hint causes an immediate read.
 	c.changeUser(ada, func(u *coderd.User) { u.Name = "4" })
-	s.mirror.Hint("CoderUser", c.name, ada)
+	s.mirror.config.Hints.Object("CoderUser", c.name, ada)
 	s.wantUsers(2*time.Second, map[string]string{"ada": "4", "eve": "1", "new": "1"})
 	// If Coder shows no user any more, no user is removed.
 	c.blind, c.roles = true, nil

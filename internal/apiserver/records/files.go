@@ -11,12 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
@@ -32,6 +36,9 @@ const (
 	maxFiles = 16 << 20
 	// unusedFor is how long a part is kept that no record refers to.
 	unusedFor = time.Hour
+	// failsFor is the time after which a part that kube-apiserver answers with 500 counts as missing, so
+	// that all other templates are served. A shorter failure is one of etcd or of kube-apiserver.
+	failsFor = 15 * time.Second
 	// repairing is the state of a record while its parts are written again.
 	repairing = "Repairing"
 )
@@ -43,10 +50,19 @@ var errNoPart = errors.New("a part of the files of the template is missing")
 // named by the hash of their content. Parts that do not change are written and stored once.
 type Files struct {
 	cluster Cluster
+	clock   clock.PassiveClock
+	mu      sync.Mutex
+	// failing are the parts for which kube-apiserver answers with 500.
+	failing map[types.NamespacedName]failing
 }
 
+// failing holds the times of the first and of the last of several failures in a row.
+type failing struct{ since, last time.Time }
+
 // NewFiles returns Files that stores parts in the cluster.
-func NewFiles(cluster Cluster) *Files { return &Files{cluster: cluster} }
+func NewFiles(cluster Cluster, c clock.PassiveClock) *Files {
+	return &Files{cluster: cluster, clock: c, failing: map[types.NamespacedName]failing{}}
+}
 
 // detach removes the files from an object, sets their names in the record, and returns the parts.
 func (f *Files) detach(object Object, record *Record) (map[string]string, error) {
@@ -113,7 +129,7 @@ func (f *Files) attach(ctx context.Context, object Object, record *Record, known
 	}
 	files, err := f.load(ctx, record)
 	if errors.Is(err, errNoPart) {
-		// The part was deleted. Without status.source, the mirror reads the files from Coder again. All
+		// The part was deleted, or cannot be read. Without status.source, the mirror reads the files from Coder again. All
 		// parts are stored again then.
 		tmpl.Status.Source = nil
 		record.Files, record.lost = "", true
@@ -127,7 +143,12 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 	var packed []byte
 	for _, name := range strings.Fields(record.Files) {
 		part, err := f.cluster.Get(ctx, record.Namespace, name, "")
-		if isAbsent(err) {
+		tooLong := f.fails(types.NamespacedName{Namespace: record.Namespace, Name: name}, apierrors.IsInternalError(err))
+		if tooLong {
+			klog.FromContext(ctx).Error(err, "A part of the files of a template cannot be read; serving the template without files until they are read from Coder again",
+				"kind", "CoderTemplate", "namespace", record.Namespace, "name", record.Name)
+		}
+		if tooLong || isAbsent(err) {
 			return nil, errNoPart
 		}
 		if err != nil {
@@ -152,6 +173,26 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 		return nil, errNoPart
 	}
 	return files, nil
+}
+
+// fails records whether a request for a part was answered with 500, and reports whether that lasts too long.
+func (f *Files) fails(part types.NamespacedName, fails bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !fails {
+		delete(f.failing, part)
+		return false
+	}
+	now := f.clock.Now()
+	// Parts that nobody reads any more are forgotten.
+	maps.DeleteFunc(f.failing, func(_ types.NamespacedName, other failing) bool { return now.Sub(other.last) >= unusedFor })
+	this, known := f.failing[part]
+	if !known {
+		this.since = now
+	}
+	this.last = now
+	f.failing[part] = this
+	return now.Sub(this.since) >= failsFor
 }
 
 // Sweep deletes parts that no record of the Store has referred to for unusedFor, and writes parts

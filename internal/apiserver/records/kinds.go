@@ -22,7 +22,7 @@ func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock
 // Templates returns the configuration for the records of templates, and the parts of their files.
 func Templates(cluster, parts Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
-	config.Files = NewFiles(parts)
+	config.Files = NewFiles(parts, c)
 	config.Kind, config.Prefix = "CoderTemplate", KeyPrefix("codertemplates")
 	config.NewObject = func() Object { return &aggregationv1alpha1.CoderTemplate{} }
 	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderTemplate).Status.ActiveVersionID }

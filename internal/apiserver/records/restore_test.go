@@ -25,7 +25,7 @@ func TestRestoredEtcd(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
 	}
-	e := kubetest.Environment(filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	e := kubetest.Environment(filepath.Join("..", "..", "..", "charts", "coder-k8s", "files", "crds"))
 	etcd := &envtest.Etcd{DataDir: filepath.Join(t.TempDir(), "data")}
 	e.ControlPlane.Etcd = etcd
 	must := func(err error) {

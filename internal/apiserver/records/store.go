@@ -72,7 +72,6 @@ type Store struct {
 	writer Writer
 	keys   atomic.Pointer[storage.KeysFunc]
 	sizes  sizes
-	sharer *sharer
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -86,7 +85,7 @@ func NewStore(config Config) *Store {
 		config.Clock = clock.RealClock{}
 	}
 	return &Store{
-		config: config, Table: NewTable(config.Clock), sharer: newSharer(),
+		config: config, Table: NewTable(config.Clock),
 		heartbeat: newHeartbeat(config.Cluster, config.Clock, config.HeartbeatNamespace, config.Replica),
 	}
 }
@@ -265,7 +264,6 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 		if err := s.decode(ctx, record, object); err != nil {
 			return nil, err
 		}
-		s.sharer.object(object)
 	}
 	return s.holdWith(record, object)
 }
@@ -274,17 +272,16 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h := &held{
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec, lost: record.lost,
-		controlPlane: types.NamespacedName{Namespace: s.sharer.text(record.Namespace), Name: s.sharer.text(record.ControlPlane)},
+		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},
 	}
-	h.spec.Object, h.spec.ControlPlane = "", h.controlPlane.Name
-	h.spec.ID, h.spec.State = s.sharer.text(record.ID), s.sharer.text(record.State)
+	h.spec.Object = ""
 	if object != nil {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		h.hash = s.hashOf(record)
 		h.entry = &Entry{Key: h.key, Revision: record.Revision, Object: object, Natural: record.CoderName}
 		h.truncated = truncatedCondition(object) != nil
 		// A replica of an earlier version takes the UID for the id, and writes it into the record.
-		h.spec.ID = s.sharer.text(cmp.Or(string(IDOf(object)), record.ID))
+		h.spec.ID = cmp.Or(string(IDOf(object)), record.ID)
 		s.sizes.note(len(record.Object))
 	}
 	if record.Kept == "" && record.Object != "" {

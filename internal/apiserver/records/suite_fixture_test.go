@@ -44,7 +44,7 @@ const (
 // cluster is the kube-apiserver of this package's tests. They count revisions, so no other test may
 // write to it.
 var cluster = sync.OnceValues(func() (*envtest.Environment, error) {
-	e := kubetest.Environment(filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	e := kubetest.Environment(filepath.Join("..", "..", "..", "charts", "coder-k8s", "files", "crds"))
 	// The suite uses many namespaces, and creates none.
 	e.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "NamespaceLifecycle")
 	_, err := e.Start()

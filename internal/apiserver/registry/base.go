@@ -37,10 +37,16 @@ type Config struct {
 	Clock       clock.PassiveClock
 	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
 	Actors *impersonation.Actors
-	// Hint notifies the mirror that an object of a kind changes. It may be nil.
-	Hint func(kind string, controlPlane types.NamespacedName, id uuid.UUID)
+	// Hints notify the mirror of objects that change. It may be nil.
+	Hints Hints
 	// Workspaces returns the known workspaces of a control plane. It may be nil.
 	Workspaces func(controlPlane types.NamespacedName) []*aggregationv1alpha1.CoderWorkspace
+}
+
+// Hints notify the mirror.
+type Hints interface {
+	// Object reports that an object of a kind changes.
+	Object(kind string, controlPlane types.NamespacedName, id uuid.UUID)
 }
 
 // Base is the part of the implementation that all kinds share.
@@ -56,8 +62,8 @@ func NewBase[T Object](info *ResourceInfo[T], config Config) Base[T] {
 
 // Hint notifies the mirror that an object changes.
 func (b *Base[T]) Hint(controlPlane types.NamespacedName, id uuid.UUID) {
-	if b.Config.Hint != nil {
-		b.Config.Hint(b.Kind, controlPlane, id)
+	if b.Hints != nil {
+		b.Hints.Object(b.Kind, controlPlane, id)
 	}
 }
 

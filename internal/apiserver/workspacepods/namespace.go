@@ -99,7 +99,7 @@ func (g *group) broken() *record {
 // put stores the current state of a pod. It returns the workspaces to report, or none if nothing
 // relevant changed.
 func (n *namespace) put(pod *corev1.Pod, now time.Time) []uuid.UUID {
-	id, err := uuid.Parse(pod.Labels[Label])
+	id, err := uuid.Parse(pod.Labels[aggregationv1alpha1.LabelWorkspaceID])
 	if err != nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
 		why := "is gone"
 		if pod.Status.Phase == corev1.PodSucceeded {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
 // askAgain is the interval of checks for permission to read the pods of a namespace.
@@ -43,7 +45,7 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 // error every few seconds instead.
 func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
 	for reported := false; ; {
-		_, err := w.config.Client.CoreV1().Pods(n.name).List(ctx, metav1.ListOptions{LabelSelector: Label, Limit: 1})
+		_, err := w.config.Client.CoreV1().Pods(n.name).List(ctx, metav1.ListOptions{LabelSelector: aggregationv1alpha1.LabelWorkspaceID, Limit: 1})
 		if !apierrors.IsForbidden(err) {
 			return ctx.Err() == nil
 		}
@@ -64,11 +66,11 @@ func (w *Watcher) listerWatcher(name string) cache.ListerWatcher {
 	pods := w.config.Client.CoreV1().Pods(name)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = Label
+			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
 			return pods.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = Label
+			options.LabelSelector = aggregationv1alpha1.LabelWorkspaceID
 			return pods.Watch(ctx, options)
 		},
 	}, w.config.Client)
@@ -81,7 +83,7 @@ func stripped(pod *corev1.Pod) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels: map[string]string{Label: pod.Labels[Label]},
+			Labels: map[string]string{aggregationv1alpha1.LabelWorkspaceID: pod.Labels[aggregationv1alpha1.LabelWorkspaceID]},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: pod.Spec.NodeName, Containers: images(pod.Spec.Containers), InitContainers: images(pod.Spec.InitContainers),

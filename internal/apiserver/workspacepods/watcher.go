@@ -16,10 +16,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Label is on the pods that Coder's Kubernetes templates create. Its value is the ID of the
-// workspace.
-const Label = "com.coder.workspace.id"
-
 const (
 	// replacedWithin is how long a workspace may be without a pod before the pod counts as gone. A
 	// Deployment creates the next pod sooner.

@@ -20,6 +20,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -117,7 +118,7 @@ func (f *fixture) put(pod *corev1.Pod) {
 
 func pod(namespace, name string, state corev1.ContainerState) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{Label: dev.String()}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{aggregationv1alpha1.LabelWorkspaceID: dev.String()}},
 		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "ws:1"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: state}}},
 	}
@@ -190,7 +191,7 @@ func TestNamespacesAreLimited(t *testing.T) {
 func TestPodsElsewhereDoNotCount(t *testing.T) {
 	forged := pod("elsewhere", "ws", waits("ErrImagePull", ""))
 	noID := pod("work", "other", waits("ErrImagePull", ""))
-	noID.Labels[Label] = "no id"
+	noID.Labels[aggregationv1alpha1.LabelWorkspaceID] = "no id"
 	f := newFixture(t, forged, noID, pod("work", "ws", runs()))
 	f.run()
 	f.eventually("the pod is known", func() bool {

@@ -19,7 +19,7 @@ import (
 )
 
 // CRDs is the directory of the CRDs as seen from the package of a controller.
-var CRDs = filepath.Join("..", "..", "..", "config", "crd", "bases")
+var CRDs = filepath.Join("..", "..", "..", "charts", "coder-k8s", "files", "crds")
 
 // APIServer is a real kube-apiserver, with a real manager that runs a controller with its watches,
 // its cache without annotations, and server-side apply.

@@ -53,7 +53,7 @@ func (s *scope) databaseTrouble(words string) *workload.Problem {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
-		"Coder cannot use its database: %s; %s, %s", workload.Quote(found.Cause), podproblem.SeeDatabase, s.databaseURL())}
+		"Coder cannot use its database: %s; %s; the connection URL is %s", workload.Quote(found.Cause), found.Do, s.databaseURL())}
 }
 
 // databaseURL describes where a user finds the connection URL of the database.

@@ -91,11 +91,11 @@ func TestPodTrouble(t *testing.T) {
 		},
 		"the URL is in spec.extraEnv": {
 			status: runningContainer(), current: logRetrying,
-			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (CODER_PG_CONNECTION_URL in spec.extraEnv)`,
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check that PostgreSQL runs, and correct host and port in the connection URL; the connection URL is key "url" of Secret "db" (CODER_PG_CONNECTION_URL in spec.extraEnv)`,
 		},
 		"the URL is in spec.database": {
 			status: runningContainer(), current: logRetrying, database: &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db"}},
-			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check the database and its connection URL, key "url" of Secret "db" (spec.database)`,
+			reason: coderv1alpha1.ReasonDatabaseUnreachable, message: `; check that PostgreSQL runs, and correct host and port in the connection URL; the connection URL is key "url" of Secret "db" (spec.database)`,
 		},
 		"database refuses, coderd ended": {
 			status: crashedContainer(1, "Error", logEnded),
@@ -196,7 +196,7 @@ func TestARolloutThatKubernetesGaveUpStalls(t *testing.T) {
 	f.UpdateStatus(d)
 	f.Settle()
 	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
-	if want := "the API server rejects the pods: exceeded quota: q"; condition.Message != want {
+	if want := "the API server rejects the pods: exceeded quota: q; raise the ResourceQuota of the namespace, remove other pods, or set or lower the requests and limits in the spec"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
 }

@@ -149,7 +149,8 @@ func coderReachable(s *scope) metav1.Condition {
 	case s.coderErr != nil && s.justReady && coderd.IsUnreachable(s.coderErr):
 		return workload.ConditionFalse(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waiting until the Service routes to them")
 	case s.coderErr != nil:
-		return workload.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
+		return workload.ConditionFalse(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error())+
+			"; see the log of Coder, and check that NetworkPolicies allow the operator to reach its pods")
 	case s.ServiceForeign, s.DeploymentForeign:
 		return workload.ConditionUnknown(kind, coderv1alpha1.ReasonNotChecked,
 			"not checked, because the Service or the Deployment belongs to another owner; see the condition ResourcesApplied")

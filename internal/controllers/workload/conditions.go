@@ -176,7 +176,7 @@ func refusedBy(parent *gatewayv1.RouteParentStatus) *Problem {
 	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 		condition := meta.FindStatusCondition(parent.Conditions, string(kind))
 		if condition != nil && condition.Status == metav1.ConditionFalse {
-			return &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s",
+			return &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s; configure it to accept routes of this namespace and host, or correct spec.expose",
 				parent.ParentRef.Name, condition.Reason, Quote(condition.Message))}
 		}
 	}

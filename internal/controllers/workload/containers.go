@@ -76,7 +76,8 @@ func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Proble
 	if lastLine != "" {
 		message += ": " + lastLine
 	}
-	return &Problem{coderv1alpha1.ReasonCrashLooping, message}
+	remedy := (&podproblem.Problem{Kind: podproblem.Crash, ExitCode: ended.ExitCode}).Remedy("the spec")
+	return &Problem{coderv1alpha1.ReasonCrashLooping, message + "; " + remedy}
 }
 
 // lastOutput returns the last lines of a container that exited: the termination message if the

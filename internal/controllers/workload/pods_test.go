@@ -151,7 +151,7 @@ func TestARefusedPodAndADeadline(t *testing.T) {
 	f.UpdateStatus(d)
 	f.Settle()
 	condition := f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonPodsRefused)
-	if want := "the API server rejects the pods: exceeded quota: q"; condition.Message != want {
+	if want := "the API server rejects the pods: exceeded quota: q; raise the ResourceQuota of the namespace, remove other pods, or set or lower the requests and limits in the spec"; condition.Message != want {
 		t.Errorf("message is %q, want %q", condition.Message, want)
 	}
 

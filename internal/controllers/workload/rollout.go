@@ -138,7 +138,7 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 		}
 	}
 	if found := podproblem.FindRefused(p.Deployment); found != nil {
-		return &Problem{coderv1alpha1.ReasonPodsRefused, found.Sentence(Quote)}, nil
+		return &Problem{coderv1alpha1.ReasonPodsRefused, describe(found)}, nil
 	}
 	return nil, nil
 }
@@ -196,10 +196,15 @@ func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error)
 func troubleOf(find func(*corev1.Pod) *podproblem.Problem, reason string) func(*corev1.Pod) *Problem {
 	return func(pod *corev1.Pod) *Problem {
 		if found := find(pod); found != nil {
-			return &Problem{reason, found.Sentence(Quote)}
+			return &Problem{reason, describe(found)}
 		}
 		return nil
 	}
+}
+
+// describe returns what keeps a pod from running, and what to do.
+func describe(found *podproblem.Problem) string {
+	return found.Sentence(Quote) + "; " + found.Remedy("the spec")
 }
 
 // imageTrouble reports an image that a node cannot pull. It leaves out the reason of the kubelet,

@@ -47,7 +47,7 @@ func examples(namespace string) map[string]client.Object {
 // and rejects the same request if the object exists.
 func TestAgainstAnAPIServer(t *testing.T) {
 	t.Parallel()
-	config := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	config := kubetest.Shared(t, filepath.Join("..", "..", "..", "charts", "coder-k8s", "files", "crds"))
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

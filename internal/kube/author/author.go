@@ -17,7 +17,7 @@ import (
 const PolicyName = "coder-k8s-workspace-namespaces"
 
 // applyPolicy is the remedy if the author cannot be known.
-const applyPolicy = "apply the policies of this version (kubectl apply -k config/policy, or upgrade the Helm release)"
+const applyPolicy = "apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), or upgrade the Helm release"
 
 // Grant describes a Role that will be granted to a workload's ServiceAccount.
 type Grant struct {

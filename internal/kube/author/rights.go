@@ -141,8 +141,8 @@ func (c Checker) allowed(ctx context.Context, author user, spec authorizationv1.
 	switch {
 	case apierrors.IsForbidden(err):
 		return false, &RefusedError{Unknown: true, Message: "the operator may not create SubjectAccessReviews, so the rights of the author of " +
-			"spec.rbac are not known, and nothing is granted; apply the roles and bindings of this version: kubectl apply -k config/rbac, or " +
-			"upgrade the Helm release"}
+			"spec.rbac are not known, and nothing is granted; apply the manifests of this version (kubectl apply -f install.yaml, or your variant of it), " +
+			"or upgrade the Helm release"}
 	case err != nil:
 		return false, fmt.Errorf("asking for the rights of user %q, who wrote spec.rbac: %w", author.name, err)
 	}

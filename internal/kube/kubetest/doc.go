@@ -10,5 +10,5 @@
 //     other packages.
 //   - FreePort: a port for a program that a test starts.
 //   - RaceEnabled and SkipWithRace: what a test leaves out with the race detector.
-//   - Objects and Kustomize: the objects in manifests.
+//   - Objects, Installation and Kustomize: the objects in manifests.
 package kubetest

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -31,15 +32,47 @@ func Objects(manifests []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
+// Installation returns the objects of an installation, of which each name is a file of
+// charts/coder-k8s/installations: those that a user of hack/manifests.sh applies.
+func Installation(ctx context.Context, names ...string) ([]*unstructured.Unstructured, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	return rendered(exec.CommandContext(ctx, filepath.Join(root, "hack", "manifests.sh"), names...))
+}
+
+// repository returns the directory with go.mod.
+func repository() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory, nil
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", errors.New("no directory above this one has a go.mod")
+		}
+		directory = parent
+	}
+}
+
 // Kustomize returns the objects that "kubectl apply -k" applies for a directory. kubectl is in the
 // directory KUBEBUILDER_ASSETS.
 func Kustomize(ctx context.Context, directory string) ([]*unstructured.Unstructured, error) {
+	return rendered(exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", directory))
+}
+
+// rendered returns the objects that a command prints.
+func rendered(command *exec.Cmd) ([]*unstructured.Unstructured, error) {
 	var messages bytes.Buffer
-	command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", directory)
 	command.Stderr = &messages
 	out, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("kubectl kustomize %s: %w: %s", directory, err, messages.String())
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, messages.String())
 	}
 	return Objects(out)
 }

@@ -1,12 +1,12 @@
-// Package diagnosis finds out why a control plane or a workspace does not work, and what to
-// do.
+// Package diagnosis reads, with the permissions of the caller, what shows why a control plane
+// or a workspace does not work: its unhealthy conditions and those of the objects that it
+// depends on, what keeps its pods from running, the Warning Events about them, the last lines
+// of the logs of failing containers and builds, and the newest build.
 //
-// It first gathers data (conditions, pods, events, logs, builds) with the caller's
-// permissions and with limits on size and time. Pure functions then derive the findings
-// from that data.
+// It draws no conclusions of its own: the conditions and package podproblem say what is wrong
+// and what to do.
 //
-// Invariants: data that the caller may not read is reported as a gap, not as an error, and
-// is not read with other permissions. Each finding says what is wrong, where, on which
-// evidence, and what to do next. The most likely cause comes first. The data of Secrets is
-// never read.
+// Invariants: data that the caller may not read is named as a gap, not reported as an error,
+// and is not read with other permissions. Requests, time and the size of a report are limited.
+// The data of Secrets is never read, and all text of others is redacted.
 package diagnosis

@@ -7,18 +7,17 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // timeLimit limits the time for gathering. Data that was not read by then is a gap.
@@ -32,6 +31,13 @@ type gathering struct {
 
 	mu   sync.Mutex
 	gaps []gap
+}
+
+// gap is something that could not be read.
+type gap struct {
+	resource string
+	// sentence names the object and the reason.
+	sentence string
 }
 
 // wait waits for all parts, which end at the latest when their context ends, and returns
@@ -60,20 +66,6 @@ func (g *gathering) note(missing gap) {
 	g.gaps = append(g.gaps, missing)
 }
 
-// get reads an object and returns it. It returns nil if the object does not exist or could
-// not be read. A missing object is not a gap.
-func get[T client.Object](ctx context.Context, g *gathering, obj T, resource string, key client.ObjectKey) (found T, missing bool) {
-	err := g.kube.Get(ctx, key, obj)
-	switch {
-	case err == nil:
-		return obj, false
-	case apierrors.IsNotFound(err):
-		return found, true
-	}
-	g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: key.Namespace, Name: key.Name, Err: err})
-	return found, false
-}
-
 // list reads the first objects of a list. An empty namespace means all namespaces.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, resource, namespace string, most int64, options ...client.ListOption) {
 	options = append(options, client.InNamespace(namespace), client.Limit(most))
@@ -92,7 +84,6 @@ const (
 	provisioners  = "coderprovisioners"
 	workspaces    = "coderworkspaces"
 	templates     = "codertemplates"
-	deployments   = "deployments"
 	replicaSets   = "replicasets"
 	pods          = "pods"
 	podLogs       = "pods/log"
@@ -105,7 +96,6 @@ const (
 // its report more complete.
 func ControlPlaneRights() (needs, uses []callers.Right) {
 	return []callers.Right{callers.CoderRight("get", controlPlanes)}, append(podRights(),
-		callers.Right{Verb: "get", Group: "apps", Resource: deployments},
 		callers.CoderRight("list", provisioners), callers.AggregatedRight("list", templates), callers.AggregatedRight("get", templateLogs))
 }
 
@@ -126,93 +116,64 @@ func podRights() []callers.Right {
 	}
 }
 
-func isTrue(all []metav1.Condition, kind string) bool { return meta.IsStatusConditionTrue(all, kind) }
+const mostProvisioners = 50
 
-// findCondition returns the condition, or an empty one if there is none.
-func findCondition(all []metav1.Condition, kind string) metav1.Condition {
-	if c := meta.FindStatusCondition(all, kind); c != nil {
-		return *c
+// provisionersOf returns the first problem of each of the CoderProvisioners in a namespace that reference the
+// control plane.
+func (g *gathering) provisionersOf(ctx context.Context, namespace, controlPlane string) []Problem {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	g.list(ctx, list, provisioners, namespace, mostProvisioners)
+	var found []Problem
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Spec.ControlPlaneRef != nil && p.Spec.ControlPlaneRef.Name == controlPlane {
+			problems := Unhealthy("CoderProvisioner", p, p.Status.ObservedGeneration, p.Status.Conditions)
+			found = append(found, problems[:min(len(problems), 1)]...)
+		}
 	}
-	return metav1.Condition{Type: kind}
-}
-
-// proof formats a condition as evidence.
-func proof(c metav1.Condition) string {
-	return evidence("condition " + c.Type + "=" + string(c.Status) + ", " + c.Reason + ": " + c.Message)
-}
-
-func describeConditions(all []metav1.Condition) []Condition {
-	described := make([]Condition, 0, len(all))
-	for _, c := range all {
-		described = append(described, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: oneLine(c.Message, longestMessage)})
-	}
-	return described
+	return found
 }
 
 const (
-	containerLogLines = 40
-	buildLogLines     = 60
-	// logBytes limits the size of a log that is kept.
-	logBytes = 16 << 10
-	// containerLogBytes limits the size of the kubelet's response. The kubelet cuts off the
-	// newest lines at this limit, so it is far above the size of containerLogLines lines.
-	containerLogBytes = 1 << 20
-	// mostLogs is the maximum number of containers whose logs are read.
-	mostLogs = 3
+	readLogLines  = 60
+	shownLogLines = 15
+	// logBytes limits the size of a log that is read, and shownLogBytes of one in a report.
+	logBytes      = 16 << 10
+	shownLogBytes = 2 << 10
 )
 
-type containerLog struct {
-	pod, container string
-	// previous reports that this is the log of the container before its last restart.
-	previous bool
-	text     string
-}
-
-// containerLogs reads the logs of the suspects: of the present container and of the
-// previous one.
-func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []containerLog {
-	suspects = suspects[:min(len(suspects), mostLogs)]
-	logs := make([]containerLog, 0, 2*len(suspects))
-	for _, s := range suspects {
-		for _, previous := range []bool{false, true} {
-			if previous && !hasPrevious(s) || !previous && !hasStarted(s) {
-				continue
+// buildLog returns the error in the build log of a workspace or template, or the last lines of a
+// log without an error of Terraform. A missing log is a gap, because buildLog is only called if
+// there was a build.
+func (g *gathering) buildLog(ctx context.Context, where, resource, namespace, name string, query url.Values) []Log {
+	text, _, err := toolset.Aggregated(resource, namespace, name, "log", query).Tail(ctx, g.kube, readLogLines, logBytes)
+	g.miss(ctx, err)
+	if text == "" {
+		return nil
+	}
+	block := redaction.TerraformError(func(yield func(stage, line string) bool) {
+		for line := range strings.Lines(text) {
+			// A line begins with its time and its stage: 2026-11-20T12:00:00Z [Planning].
+			stage, output, found := strings.Cut(line, "] ")
+			if _, name, isBuild := strings.Cut(stage, " ["); found && isBuild {
+				stage, line = name, output
 			}
-			if words := g.containerLog(ctx, s, previous); words != "" {
-				logs = append(logs, containerLog{pod: s.Pod.Name, container: s.Status.Name, previous: previous, text: words})
+			if !yield(stage, line) {
+				return
 			}
 		}
-	}
-	return logs
-}
-
-func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) string {
-	log := toolset.PodLog(s.Pod.Namespace, s.Pod.Name, &corev1.PodLogOptions{
-		Container: s.Status.Name, Previous: previous,
-		TailLines: ptr.To[int64](containerLogLines), LimitBytes: ptr.To[int64](containerLogBytes),
 	})
-	text, _, err := log.Tail(ctx, g.kube, containerLogLines, logBytes)
-	// 400 means that there is no such log yet or any more, 404 that the pod was deleted.
-	if !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
-		g.miss(ctx, err)
+	if len(block) > 0 {
+		return []Log{{Where: where, Text: redaction.Truncate(strings.Join(block, "\n"), shownLogBytes)}}
 	}
-	return text
+	return []Log{{Where: where, Text: lastLines(text)}}
 }
 
-// buildLog returns the end of the build log of a workspace or template. A missing log is a
-// gap, because buildLog is only called if there was a build.
-func (g *gathering) buildLog(ctx context.Context, resource, namespace, name string, query url.Values) string {
-	text, _, err := toolset.Aggregated(resource, namespace, name, "log", query).Tail(ctx, g.kube, buildLogLines, logBytes)
-	g.miss(ctx, err)
-	return text
+// lastLines returns the end of a log.
+func lastLines(text string) string {
+	end, _, _ := toolset.ReadTail(strings.NewReader(text), shownLogLines, shownLogBytes)
+	return strings.TrimSpace(end)
 }
 
-// hasStarted reports whether the current container has started, so that it has a log.
-func hasStarted(s suspect) bool {
-	return s.Status.State.Running != nil || s.Status.State.Terminated != nil
-}
-
-// hasPrevious reports whether the container was restarted, so that there is a previous log.
-func hasPrevious(s suspect) bool {
-	return s.Status.LastTerminationState.Terminated != nil && s.Status.RestartCount > 0
-}
+// isNoLog reports whether there is no such log yet or any more, or the pod was deleted.
+func isNoLog(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) }

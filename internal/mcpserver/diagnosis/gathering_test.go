@@ -105,8 +105,6 @@ func kindOf(obj any) string {
 		return templates
 	case *aggregationv1alpha1.CoderTemplateList:
 		return listOfTemplates
-	case *appsv1.Deployment:
-		return deployments
 	case *appsv1.ReplicaSetList:
 		return replicaSets
 	case *corev1.PodList:
@@ -155,6 +153,7 @@ func (w *fixture) kube(t *testing.T) *callers.Kube {
 			return []string{value(o.(*aggregationv1alpha1.CoderTemplate).Status)}
 		})
 	}
+	builder.WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} })
 	return &callers.Kube{WithWatch: builder.Build(), Raw: w.Get}
 }
 
@@ -181,17 +180,17 @@ func (w *fixture) workspace(t *testing.T) *Report {
 	return r
 }
 
-const podLog = "/api/v1/namespaces/coder/pods/coder-r1-x/log"
+const podLog = "/api/v1/namespaces/coder/pods/coder-r4-xxxxx/log"
 
 // crashFixture returns a control plane whose coderd crashes repeatedly.
 func crashFixture() *fixture {
-	set := aReplicaSet("1", 1, 1)
+	set := aReplicaSet("4", 1, 1)
 	return &fixture{
 		objects: []client.Object{
 			aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" exited with code 1: create oidc config`)...),
-			aDeployment(), set, aReplicaSet("0", 0, 0), aPod("1", crashed(1, "Error", 4)),
-			anEvent("Pod", "coder-r1-x", "BackOff", "Back-off restarting failed container coder"),
-			anEvent("Pod", "coder-r1-gone", "Killing", "Stopping container"),
+			set, aReplicaSet("2", 0, 0), aPod("4", crashed(1, "Error", 4)),
+			anEvent("Pod", "coder-r4-xxxxx", "BackOff", "Back-off restarting failed container coder"),
+			anEvent("Pod", "coder-r4-ddddd", "Killing", "Stopping container"),
 			anEvent("Pod", "coder-other-x", "BackOff", "of another Deployment"),
 		},
 		raw: map[string]string{podLog + "?previous": "Started HTTP listener\n" + crashLine + "\n"},
@@ -201,14 +200,11 @@ func crashFixture() *fixture {
 func TestGatheredControlPlane(t *testing.T) {
 	w := crashFixture()
 	r := w.controlPlane(t)
-	if len(r.Gaps) > 0 || len(r.Pods) != 1 || len(r.Events) != 2 || len(r.Logs) != 1 || len(r.Conditions) != 3 {
-		t.Errorf("%d gaps, %d pods, %d events, %d logs, %d conditions: %+v", len(r.Gaps), len(r.Pods), len(r.Events), len(r.Logs), len(r.Conditions), r)
+	if len(r.Gaps) > 0 || len(r.Pods) != 1 || len(r.Events) != 2 || len(r.Logs) != 1 || len(r.Problems) != 2 {
+		t.Errorf("%d gaps, %d pods, %d events, %d logs, %d problems: %+v", len(r.Gaps), len(r.Pods), len(r.Events), len(r.Logs), len(r.Problems), r)
 	}
 	if !r.Logs[0].Previous || !strings.Contains(r.Logs[0].Text, crashLine) || r.Pods[0].State != "CrashLoopBackOff" || r.Pods[0].Restarts != 4 || r.Pods[0].Ready != "0/1" {
 		t.Errorf("log %+v, pod %+v", r.Logs[0], r.Pods[0])
-	}
-	if len(r.NextTools) == 0 || r.NextTools[0].Tool != "get_pod_logs" || r.NextTools[0].Arguments["previous"] != true {
-		t.Errorf("next: %+v", r.NextTools)
 	}
 }
 
@@ -217,9 +213,8 @@ func TestGatheredControlPlane(t *testing.T) {
 func TestForbiddenParts(t *testing.T) {
 	for forbidden, want := range map[string]string{
 		pods:         `could not read pods in namespace coder: user "alice" may not list pods`,
-		"log":        `could not read pods/log coder/coder-r1-x: user "alice" may not get pods/log`,
+		"log":        `could not read pods/log coder/coder-r4-xxxxx: user "alice" may not get pods/log`,
 		events:       `could not read events in namespace coder: user "alice" may not list events`,
-		deployments:  `could not read deployments coder/coder: user "alice" may not get deployments`,
 		replicaSets:  `could not read replicasets in namespace coder: user "alice" may not list replicasets`,
 		provisioners: `could not read coderprovisioners in namespace coder: user "alice" may not list coderprovisioners`,
 	} {
@@ -230,8 +225,8 @@ func TestForbiddenParts(t *testing.T) {
 			t.Errorf("gaps %q, want %q", r.Gaps, want)
 		}
 		// The operator's conditions contain what this caller cannot read.
-		if len(r.Findings) == 0 || !strings.Contains(r.Summary+r.Findings[0].Evidence, "code 1") {
-			t.Errorf("without %s: %s %+v", forbidden, r.Summary, r.Findings)
+		if !strings.Contains(r.Summary, "code 1") {
+			t.Errorf("without %s: %s", forbidden, r.Summary)
 		}
 	}
 }
@@ -240,7 +235,7 @@ func TestForbiddenParts(t *testing.T) {
 func TestLogsAreBounded(t *testing.T) {
 	w := crashFixture()
 	for _, name := range []string{"b", "c", "d", "e"} {
-		pod := aPod("1", crashed(1, "Error", 4))
+		pod := aPod("4", crashed(1, "Error", 4))
 		pod.Name = name
 		w.objects = append(w.objects, pod)
 	}
@@ -254,7 +249,7 @@ func TestLogsAreBounded(t *testing.T) {
 func TestLogOfReadyPods(t *testing.T) {
 	w := &fixture{
 		objects: []client.Object{
-			aControlPlane(brokenPart("CoderReachable", "Unreachable", "no answer")...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)),
+			aControlPlane(brokenPart("CoderReachable", "Unreachable", "no answer")...), aReplicaSet("4", 1, 1), aPod("4", runs(true)),
 		},
 		raw: map[string]string{podLog: databaseLog},
 	}
@@ -275,7 +270,7 @@ func TestWordsOfOthersAreClean(t *testing.T) {
 	status := crashed(1, "Error", 4)
 	status.LastTerminationState.Terminated.Message = "error: kept by the kubelet " + dirty
 	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", dirty)...)
-	w.objects = append(w.objects[:4:4], aPod("1", status), anEvent("Pod", "coder-r1-x", "BackOff", dirty))
+	w.objects = append(w.objects[:3:3], aPod("4", status), anEvent("Pod", "coder-r4-xxxxx", "BackOff", dirty))
 	w.raw[podLog+"?previous"] = "error: in the log " + dirty
 	ws := failedWorkspace(dirty)
 	w.objects = append(w.objects, ws, aTemplate())
@@ -297,7 +292,7 @@ func TestCauseInGap(t *testing.T) {
 	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...)
 	w.forbidden = []string{pods, events}
 	r := w.controlPlane(t)
-	if want := "The cause may be in what could not be read (events, pods): see gaps, and try again with an account that has permission to read it."; !strings.HasSuffix(r.Summary, want) || r.Healthy {
+	if want := "Some causes may be in what could not be read (events, pods): see gaps, and try again with an account that may read it."; !strings.HasSuffix(r.Summary, want) || r.Healthy {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 }
@@ -370,31 +365,32 @@ func TestNoSecretIsRead(t *testing.T) {
 	}
 }
 
-// TestOldPods checks that pods of an earlier revision are distinguished from the new ones.
+// TestOldPods checks that the problems are those of the newest revision.
 func TestOldPods(t *testing.T) {
-	old := aPod("0", crashed(1, "Error", 9))
+	old := aPod("2", crashed(1, "Error", 9))
 	w := &fixture{objects: []client.Object{
-		aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be fetched")...), aDeployment(),
-		aReplicaSet("0", 1, 1), aReplicaSet("1", 1, 1), old, aPod("1", waits("ErrImagePull", "manifest unknown")),
+		aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be pulled")...),
+		aReplicaSet("2", 1, 1), aReplicaSet("4", 1, 1), old, aPod("4", waits("ErrImagePull", "manifest unknown")),
 	}}
 	r := w.controlPlane(t)
-	if r.Findings[0].Where != coderPod || !strings.Contains(r.Findings[0].What, "no such image") {
-		t.Errorf("%+v", r.Findings)
-	}
-	for _, f := range r.Findings {
-		if strings.Contains(f.Where, old.Name) {
-			t.Errorf("a finding about an old pod: %+v", f)
+	expectation{object: coderPod, says: "no such image"}.check(t, r)
+	for _, p := range r.Problems {
+		if strings.Contains(p.Object, old.Name) {
+			t.Errorf("a problem of an old pod: %+v", p)
 		}
+	}
+	if len(r.Pods) != 2 {
+		t.Errorf("pods %+v", r.Pods)
 	}
 }
 
 // TestFailedTemplates checks that the diagnosis of a control plane reports templates that
-// failed to build.
+// failed to build, with the error in the log if the template has only the exit status.
 func TestFailedTemplates(t *testing.T) {
-	w := templateFixture()
-	r := w.controlPlane(t)
-	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "version v4 failed: Error: Invalid block definition") || !r.Healthy || len(r.Logs) != 1 {
-		t.Errorf("%+v", r)
+	r := templateFixture().controlPlane(t)
+	expectation{healthy: true, object: "CoderTemplate/coder.k8s", says: "on broken.tf line 1:", do: `version "v3" stays active; correct the template`}.check(t, r)
+	if len(r.Logs) != 1 || !strings.HasPrefix(r.Logs[0].Text, "Error: Invalid block definition") {
+		t.Errorf("%+v", r.Logs)
 	}
 }
 
@@ -402,10 +398,10 @@ func TestFailedTemplates(t *testing.T) {
 func workspaceFixture() *fixture {
 	ws := lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")
 	pod := unschedulable("0/1 nodes are available: 1 Insufficient memory.")
-	pod.Namespace, pod.Labels = "work", map[string]string{labelWorkspaceID: ws.Status.ID}
-	other := aPod("1", crashed(1, "Error", 1))
-	other.Namespace, other.Name, other.Labels = "work", "other", map[string]string{labelWorkspaceID: "another"}
-	event := anEvent("Pod", "coder-r1-x", "FailedScheduling", "0/1 nodes are available")
+	pod.Namespace, pod.Labels = "work", map[string]string{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
+	other := aPod("4", crashed(1, "Error", 1))
+	other.Namespace, other.Name, other.Labels = "work", "other", map[string]string{aggregationv1alpha1.LabelWorkspaceID: "another"}
+	event := anEvent("Pod", "coder-r4-xxxxx", "FailedScheduling", "0/1 nodes are available")
 	event.Namespace, event.InvolvedObject.Namespace = "work", "work"
 	foreign := event.DeepCopy()
 	foreign.Name, foreign.InvolvedObject.Name = "other", "other"
@@ -422,8 +418,8 @@ func TestGatheredWorkspace(t *testing.T) {
 		if len(r.Gaps) > 0 || len(r.Pods) != 1 || r.Pods[0].Namespace != "work" || len(r.Events) != 1 || r.Build == nil || r.Build.Number != 4 {
 			t.Errorf("%+v", r)
 		}
-		if !strings.Contains(r.Findings[0].What, "Insufficient memory") {
-			t.Errorf("%+v", r.Findings)
+		if !strings.Contains(r.Summary, "Insufficient memory") {
+			t.Errorf("%+v", r.Problems)
 		}
 	}
 }
@@ -443,7 +439,7 @@ func TestGapsOfWorkspace(t *testing.T) {
 	if strings.Join(r.Gaps, "\n") != strings.Join(want, "\n") {
 		t.Errorf("gaps:\n%s", strings.Join(r.Gaps, "\n"))
 	}
-	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "The cause may be in what could not be read") {
+	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "Some causes may be in what could not be read") {
 		t.Errorf("the summary is %q", r.Summary)
 	}
 }
@@ -452,21 +448,18 @@ func TestGapsOfWorkspace(t *testing.T) {
 // name in Coder: of a workspace that was made before the template was renamed, and after that.
 func TestRenamedTemplate(t *testing.T) {
 	theirs := aTemplate()
-	theirs.Status.TemplateName, theirs.Status.Deprecated = "k9s", true
+	theirs.Status.TemplateName = "k9s"
 	other := aTemplate()
 	other.Name = "coder.k9s"
 	for made, first := range map[string]string{"before": "k8s", "after": "k9s"} {
 		ws := failedWorkspace("terraform apply: exit status 1")
 		ws.Spec.TemplateName, ws.Status.TemplateName = first, "k9s"
 		w := &fixture{objects: []client.Object{ws, aControlPlane(working()...), theirs, other}}
-		r := w.workspace(t)
-		if len(r.Findings) != 2 || r.Findings[1].Where != "CoderTemplate/coder.k8s" || !strings.Contains(r.Findings[0].What, "from template coder.k8s,") {
-			t.Errorf("made %s: %+v", made, r.Findings)
+		if r := w.workspace(t); r.Build.Template != "coder.k8s" {
+			t.Errorf("made %s: %+v", made, r.Build)
 		}
 		w.objects = w.objects[:2]
-		if r := w.workspace(t); !strings.Contains(r.Findings[1].What, "the template no longer exists") {
-			t.Errorf("made %s, without the template: %+v", made, r.Findings)
-		}
+		expectation{object: "CoderTemplate/coder." + first, says: "it does not exist"}.check(t, w.workspace(t))
 	}
 }
 
@@ -479,8 +472,8 @@ func TestTemplateWithoutList(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	template.Status.TemplateName = "k9s"
-	if r := w.workspace(t); len(r.Findings) > 0 || len(r.Gaps) != 1 || !strings.HasSuffix(r.Gaps[0], "may not list codertemplates") {
-		t.Errorf("%+v, gaps %q", r.Findings, r.Gaps)
+	if r := w.workspace(t); len(r.Problems) > 0 || len(r.Gaps) != 1 || !strings.HasSuffix(r.Gaps[0], "may not list codertemplates") {
+		t.Errorf("%+v, gaps %q", r.Problems, r.Gaps)
 	}
 }
 
@@ -492,12 +485,10 @@ func TestAggregatedAPIAway(t *testing.T) {
 		errs:    map[string]error{workspaces: apierrors.NewServiceUnavailable("CoderControlPlane coder/coder is not available (Syncing since x): no answer")},
 	}
 	r := w.workspace(t)
-	if r.Healthy || len(r.Findings) != 2 || r.Findings[0].Where != "CoderControlPlane/coder" || !strings.Contains(r.Summary, "cannot use its database") ||
-		!strings.Contains(r.Findings[1].What, "is not available") {
-		t.Errorf("%+v", r)
-	}
+	expectation{object: ourself, says: "cannot use its database"}.check(t, r)
+	expectation{object: "CoderWorkspace/coder.ada.dev", says: "CoderControlPlane coder/coder is not available", do: "diagnose_control_plane"}.check(t, r)
 	w.objects = nil
-	if r := w.workspace(t); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Do, "check_health") {
+	if r := w.workspace(t); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Do, "check_health") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -512,8 +503,10 @@ func TestNewestEvents(t *testing.T) {
 	series := anEvent("Pod", "p", "Series", "m")
 	series.LastTimestamp, series.Series = metav1.Time{}, &corev1.EventSeries{Count: 7, LastObservedTime: metav1.NewMicroTime(now.Add(time.Hour))}
 	all = append(all, *series)
-	got := describeEvents(concerning(all, func(corev1.ObjectReference) bool { return true }))
-	if len(got) != mostEvents || got[0].Reason != "Series" || got[0].Count != 7 || got[0].Time != "2026-11-20T13:00:00Z" || got[1].Time != "2026-11-20T12:00:59Z" {
+	facts, r := podFacts{events: newest(all, mostEvents, func(corev1.ObjectReference) bool { return true })}, &Report{}
+	facts.describe(r)
+	got := r.Events
+	if len(got) != mostEvents || got[0].Reason != "Series" || got[0].Count != 7 || got[0].Time != "2026-11-20T13:00:00Z" || got[1].Time != "2026-11-20T12:00:29Z" {
 		t.Errorf("%d events, the first two are %+v", len(got), got[:2])
 	}
 }

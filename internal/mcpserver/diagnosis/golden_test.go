@@ -37,10 +37,10 @@ func golden() map[string]struct {
 		examine func(*fixture, *testing.T) *Report
 		cause   string
 	}{
-		"crash-looping-control-plane": {crashFixture(), (*fixture).controlPlane, "configure oidc provider"},
-		"bad-image":                   {imageFixture(), (*fixture).controlPlane, `image "registry.invalid/coder:none"`},
-		"unreachable-database":        {databaseFixture(), (*fixture).controlPlane, "no server listens at the host and port of the database"},
-		"failed-template-build":       {templateFixture(), (*fixture).controlPlane, "Error: Invalid block definition on broken.tf line 1"},
+		"crash-looping-control-plane": {crashFixture(), (*fixture).controlPlane, "create oidc config"},
+		"bad-image":                   {imageFixture(), (*fixture).controlPlane, "the registry's name does not resolve; check spec.image"},
+		"unreachable-database":        {databaseFixture(), (*fixture).controlPlane, "check that PostgreSQL runs"},
+		"failed-template-build":       {templateFixture(), (*fixture).controlPlane, "the log says: Error: Invalid block definition on broken.tf line 1:"},
 		"workspace-that-cannot-start": {forbiddenBuildFixture(), (*fixture).workspace, `namespaces "team-a" not found`},
 		"caller-without-rights":       {blindFixture(), (*fixture).controlPlane, "could not be read (events, pods, replicasets)"},
 	}
@@ -76,14 +76,14 @@ func TestGoldenReports(t *testing.T) {
 
 func imageFixture() *fixture {
 	const image = "registry.invalid/coder:none"
-	pod := aPod("1", waits("ImagePullBackOff", `Back-off pulling image "registry.invalid/coder:none": ErrImagePull: no such host`))
+	pod := aPod("4", waits("ImagePullBackOff", `Back-off pulling image "registry.invalid/coder:none": ErrImagePull: no such host`))
 	pod.Spec.Containers[0].Image = image
 	cp := aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed",
 		`image "registry.invalid/coder:none" of container "coder" cannot be fetched: the registry's name does not resolve; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets`)...)
 	cp.Spec.Image = image
 	return &fixture{objects: []client.Object{
-		cp, aDeployment(), aReplicaSet("1", 1, 1), pod,
-		anEvent("Pod", "coder-r1-x", "Failed", `Failed to pull image "registry.invalid/coder:none": rpc error: code = Unknown desc = failed to pull and unpack image `+
+		cp, aReplicaSet("4", 1, 1), pod,
+		anEvent("Pod", "coder-r4-xxxxx", "Failed", `Failed to pull image "registry.invalid/coder:none": rpc error: code = Unknown desc = failed to pull and unpack image `+
 			`"registry.invalid/coder:none": failed to resolve reference "registry.invalid/coder:none": failed to do request: Head "https://registry.invalid/v2/coder/manifests/none": `+
 			`dial tcp: lookup registry.invalid on 10.0.0.2:53: no such host`),
 		anEvent("CoderControlPlane", "coder", "ImagePullFailed", "the image cannot be fetched"),
@@ -98,9 +98,9 @@ func databaseFixture() *fixture {
 	return &fixture{
 		objects: []client.Object{
 			aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable",
-				"Coder cannot use its database: "+cause+"; check the database, and the value of CODER_PG_CONNECTION_URL")...),
-			aDeployment(), aReplicaSet("1", 1, 1), aPod("1", status),
-			anEvent("Pod", "coder-r1-x", "Unhealthy", "Readiness probe failed: Get \"http://10.244.0.9:8080/healthz\": context deadline exceeded"),
+				"Coder cannot use its database: "+cause+"; check that PostgreSQL runs, and correct host and port in the connection URL")...),
+			aReplicaSet("4", 1, 1), aPod("4", status),
+			anEvent("Pod", "coder-r4-xxxxx", "Unhealthy", "Readiness probe failed: Get \"http://10.244.0.9:8080/healthz\": context deadline exceeded"),
 		},
 		raw: map[string]string{
 			podLog: "Started HTTP listener at http://0.0.0.0:8080\n" +
@@ -116,16 +116,17 @@ func templateFixture() *fixture {
 	broken := aTemplate()
 	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
 	broken.Status.LatestVersionID, broken.Status.LatestVersionName = "b", "v4"
+	const message = `building version "v4" failed: template import init error: initialize terraform: exit status 1; version "v3" stays active`
+	broken.Status.Conditions = []metav1.Condition{no("Ready", "BuildFailed", message), yes("Stalled", "BuildFailed", message+"; correct the template, and push it again")}
 	status := runs(true)
 	return &fixture{
-		objects: []client.Object{aControlPlane(working()...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", status), broken},
+		objects: []client.Object{aControlPlane(working()...), aReplicaSet("4", 1, 1), aPod("4", status), broken},
 		raw:     map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s/log": initError},
 	}
 }
 
 func forbiddenBuildFixture() *fixture {
-	ws := failedWorkspace("terraform apply: exit status 1")
-	ws.Status.Agents = []aggregationv1alpha1.WorkspaceAgent{}
+	ws := failedWorkspace(`Error: Failed to create deployment: namespaces "team-a" not found on main.tf line 228`)
 	return &fixture{
 		objects: []client.Object{ws, aControlPlane(working()...), aTemplate()},
 		raw: map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/coder.ada.dev/log": logged("Starting workspace",
@@ -138,11 +139,8 @@ func forbiddenBuildFixture() *fixture {
 // blindFixture returns an API in which the operator knows no cause, and the caller may not
 // read the object that shows it.
 func blindFixture() *fixture {
-	d := aDeployment()
-	d.Status.Conditions = []appsv1.DeploymentCondition{}
-	d.Spec.Replicas = ptr.To[int32](1)
 	return &fixture{
-		objects:   []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...), d},
+		objects:   []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...)},
 		forbidden: []string{pods, "log", events, replicaSets},
 	}
 }
@@ -186,13 +184,6 @@ func working() []metav1.Condition {
 	}
 }
 
-func aDeployment() *appsv1.Deployment {
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", Generation: 1, UID: "deployment"},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)},
-	}
-}
-
 var ourLabels = map[string]string{
 	coderv1alpha1.LabelName: coderv1alpha1.ControlPlaneName, coderv1alpha1.LabelInstance: "coder", coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
 }
@@ -214,7 +205,7 @@ func aPod(revision string, status corev1.ContainerStatus) *corev1.Pod {
 	status.Name = "coder"
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "coder", Name: "coder-r" + revision + "-x", Labels: ourLabels,
+			Namespace: "coder", Name: "coder-r" + revision + "-xxxxx", Labels: ourLabels,
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "coder-r" + revision, UID: types.UID("set" + revision), Controller: ptr.To(true)}},
 		},
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: "ghcr.io/coder/coder:v2.30.0"}}},
@@ -246,7 +237,7 @@ func crashed(code int32, reason string, times int32) corev1.ContainerStatus {
 }
 
 func unschedulable(message string) *corev1.Pod {
-	pod := aPod("1", corev1.ContainerStatus{})
+	pod := aPod("4", corev1.ContainerStatus{})
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message},
 	}}
@@ -259,30 +250,6 @@ func anEvent(kind, name, reason, message string) *corev1.Event {
 		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "coder", Name: name},
 		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, LastTimestamp: now, Count: 3,
 	}
-}
-
-func aLog(text string, previous bool) containerLog {
-	return containerLog{pod: "coder-r1-x", container: "coder", previous: previous, text: text}
-}
-
-// factsOf returns the facts about a control plane with one pod.
-func factsOf(cp *coderv1alpha1.CoderControlPlane, pod *corev1.Pod, events ...*corev1.Event) *controlPlaneFacts {
-	f := &controlPlaneFacts{object: cp, deployment: aDeployment()}
-	f.remedy = controlPlaneRemedies()
-	f.sets = []appsv1.ReplicaSet{*aReplicaSet("1", 1, 1)}
-	if pod != nil {
-		f.pods = []corev1.Pod{*pod}
-		f.current = f.pods
-	}
-	for _, e := range events {
-		f.events = append(f.events, *e)
-	}
-	return f
-}
-
-func withLog(f *controlPlaneFacts, log containerLog) *controlPlaneFacts {
-	f.logs = append(f.logs, log)
-	return f
 }
 
 // aWorkspace returns coder/coder.ada.dev, whose newest build has this status.
@@ -307,15 +274,14 @@ func aTemplate() *aggregationv1alpha1.CoderTemplate {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s", Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: "coder"}},
 		Status: aggregationv1alpha1.CoderTemplateStatus{
 			OrganizationName: "coder", TemplateName: "k8s",
-			ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
+			Conditions: []metav1.Condition{yes("Ready", "Active", `version "v3" is active`)}, ActiveVersionID: "a", ActiveVersionName: "v3", LatestVersionID: "a", LatestVersionName: "v3", LatestVersionStatus: "succeeded",
 		},
 	}
 }
 
-func aProvisioner(ready bool, tags map[string]string) coderv1alpha1.CoderProvisioner {
-	p := coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "builders"}}
+func aProvisioner(ready bool) *coderv1alpha1.CoderProvisioner {
+	p := &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "builders"}}
 	p.Spec.ControlPlaneRef = &coderv1alpha1.ControlPlaneReference{Name: "coder"}
-	p.Spec.Tags = tags
 	p.Status.Conditions = []metav1.Condition{yes("Ready", "Ready", "the daemons run")}
 	if !ready {
 		p.Status.Conditions = []metav1.Condition{no("Ready", "NotEntitled", "no license allows external provisioners")}

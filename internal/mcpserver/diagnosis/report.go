@@ -1,7 +1,7 @@
 package diagnosis
 
 import (
-	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,31 +9,40 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// The severities of findings.
-const (
-	severityError   = "error"
-	severityWarning = "warning"
-	severityInfo    = "info"
-)
-
-// Finding is a problem, or a possible problem, and what to do next. Severity is error, warning
-// or info.
-type Finding struct {
-	Severity string `json:"severity"`
-	// Where names the object as kind/name, and the container if there is one.
-	Where string `json:"where"`
-	What  string `json:"what"`
-	// Evidence shows the problem: a condition, an event or lines of a log, at most 600 bytes.
-	Evidence string `json:"evidence,omitempty"`
-	Do       string `json:"do,omitempty"`
+// Report is the diagnosis of one object. It has at most 16 KiB as JSON.
+type Report struct {
+	// Summary says whether the object works, and describes the first problems.
+	Summary string `json:"summary"`
+	// Healthy reports that the object is Ready, in sync with Coder, and that its control plane exists.
+	Healthy bool `json:"healthy"`
+	// Problems are those of the object first, then those of its pods and of the objects that it
+	// depends on.
+	Problems []Problem `json:"problems"`
+	// Build is the newest build of a workspace.
+	Build *Build `json:"build,omitempty"`
+	// Pods are the pods of the object. Those that are not ready come first.
+	Pods []Pod `json:"pods,omitempty"`
+	// Events are the newest Warning Events about the object and its pods, newest first.
+	Events []Event `json:"events,omitempty"`
+	// Logs are the last lines of failing containers, and the errors of failed builds.
+	Logs []Log `json:"logs,omitempty"`
+	// Gaps name what could not be read, and why.
+	Gaps []string `json:"gaps,omitempty"`
+	// Truncated reports that something was left out to limit the size of the report.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
-// Condition is a condition of the diagnosed object.
-type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+// Problem is a condition that is not as it should be, or what keeps a pod from running.
+type Problem struct {
+	Namespace string `json:"namespace"`
+	// Object is the kind and the name of the object, as kind/name.
+	Object string `json:"object"`
+	// Condition is the type of the condition. It is empty for a pod.
+	Condition string `json:"condition,omitempty"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+	// Do says what to do. It is empty if the message says it.
+	Do string `json:"do,omitempty"`
 }
 
 // Pod is a pod in one line.
@@ -44,13 +53,12 @@ type Pod struct {
 	// Ready is the number of its containers that are ready: "1/2".
 	Ready    string `json:"ready"`
 	Restarts int32  `json:"restarts"`
-	// State is the reason why it is not ready, as Kubernetes reports it: ImagePullBackOff,
+	// State is the reason why it does not run, as Kubernetes reports it: ImagePullBackOff,
 	// Unschedulable, Terminating.
 	State string `json:"state,omitempty"`
 }
 
-// Event is an Event about the diagnosed object or one of its pods. Time is that of the last
-// occurrence.
+// Event is an Event about an object. Time is that of the last occurrence.
 type Event struct {
 	Time    string `json:"time"`
 	Type    string `json:"type"`
@@ -60,7 +68,7 @@ type Event struct {
 	Count   int32  `json:"count"`
 }
 
-// Log is the end of a container log or of a build log.
+// Log is a part of a container log or of a build log.
 type Log struct {
 	// Where names the source: pod and container, or a build.
 	Where string `json:"where"`
@@ -74,160 +82,97 @@ type Build struct {
 	Number     int32  `json:"number"`
 	Transition string `json:"transition"`
 	Status     string `json:"status"`
+	Template   string `json:"template,omitempty"`
 	Version    string `json:"version,omitempty"`
-	// Error is Terraform's error if the build log contains one, and Coder's error
-	// otherwise.
-	Error string `json:"error,omitempty"`
+	Error      string `json:"error,omitempty"`
 }
 
-// Next is a tool call that shows or does more.
-type Next struct {
-	Tool      string         `json:"tool"`
-	Arguments map[string]any `json:"arguments"`
-}
+const (
+	mostProblems = 12
+	// mostSentences is the maximum number of problems in the summary.
+	mostSentences = 4
+	// longestReport is the maximum size of a report as JSON, in bytes.
+	longestReport = 16 << 10
+	// longestMessage and longestSentence limit external text, in bytes.
+	longestMessage  = 700
+	longestSentence = 400
+)
 
-// about returns a call of a tool about an object.
-func about(tool, namespace, name string) Next {
-	return inNamespace(tool, namespace).with("name", name)
-}
-
-// inNamespace returns a call of a tool about the objects of a namespace.
-func inNamespace(tool, namespace string) Next {
-	return Next{Tool: tool, Arguments: map[string]any{"namespace": namespace}}
-}
-
-// with adds an argument to the call and returns the call.
-func (n Next) with(argument string, value any) Next {
-	n.Arguments[argument] = value
-	return n
-}
-
-// checkHealth returns the call that shows whether the operator and the APIs respond.
-func checkHealth() Next { return Next{Tool: "check_health", Arguments: map[string]any{}} }
-
-// Report is the diagnosis of one object. It has at most 16 KiB as JSON.
-type Report struct {
-	// Summary is the result in a few sentences. The most likely cause comes first.
-	Summary string `json:"summary"`
-	// Healthy reports that the object is Ready and that there is no finding of severity
-	// error.
-	Healthy bool `json:"healthy"`
-	// Findings are sorted by severity, and then from causes to effects.
-	Findings   []Finding   `json:"findings"`
-	Conditions []Condition `json:"conditions"`
-	Build      *Build      `json:"build,omitempty"`
-	// Pods are the pods of the object. Those that are not ready come first.
-	Pods []Pod `json:"pods,omitempty"`
-	// Events are the newest Events of the object and its pods, newest first.
-	Events []Event `json:"events,omitempty"`
-	// Logs are the ends of the logs of failing containers and failed builds.
-	Logs      []Log    `json:"logs,omitempty"`
-	Gaps      []string `json:"gaps,omitempty"`
-	NextTools []Next   `json:"nextTools,omitempty"`
-	// Truncated reports that something was left out to limit the size of the report.
-	Truncated bool `json:"truncated,omitempty"`
-}
-
-// conclusion is a finding with the data that decides its place in the report.
-type conclusion struct {
-	Finding
-	// symptom reports that the finding must have another cause, which may be in a gap.
-	symptom bool
-	// fallback reports that the finding is dropped if another error was found.
-	fallback bool
-	next     []Next
-}
-
-// rule derives conclusions from facts. It is a pure function: it has no side effects and
-// does not read the clock.
-type rule[F any] func(facts F) []conclusion
-
-// ranked sorts the conclusions by severity. They are in the order of the rules, which are
-// ordered from causes to effects, so within a severity an earlier finding explains later ones.
-func ranked(all []conclusion) []conclusion {
-	if slices.ContainsFunc(all, func(c conclusion) bool { return c.Severity == severityError && !c.fallback }) {
-		all = slices.DeleteFunc(all, func(c conclusion) bool { return c.fallback })
+// finish writes the summary and limits the size. subject names the object, state says whether it
+// works, and ready is the message of its condition Ready.
+func (r *Report) finish(subject, state, ready string, gaps []gap) *Report {
+	says := []string{fmt.Sprintf("%s %s", subject, state)}
+	if r.Healthy && ready != "" {
+		says[0] += ": " + oneLine(ready, longestSentence)
 	}
-	slices.SortStableFunc(all, func(a, b conclusion) int {
-		return cmp.Or(cmp.Compare(weight(a.Severity), weight(b.Severity)), cmp.Compare(rank(a.isSymptom()), rank(b.isSymptom())))
-	})
-	return all
-}
-
-// apply returns the conclusions of the rules, in the order of the rules.
-func apply[F any](facts F, rules []rule[F]) []conclusion {
-	var all []conclusion
-	for _, look := range rules {
-		all = append(all, look(facts)...)
-	}
-	return all
-}
-
-// isSymptom reports whether the conclusion is an error that another error explains.
-func (c conclusion) isSymptom() bool { return c.symptom && c.Severity == severityError }
-
-func weight(severity string) int {
-	return slices.Index([]string{severityError, severityWarning, severityInfo}, severity)
-}
-
-func one(f Finding, next ...Next) []conclusion { return []conclusion{{Finding: f, next: next}} }
-
-// aFallback returns a conclusion for the case that no other error was found.
-func aFallback(f Finding, next ...Next) []conclusion {
-	return []conclusion{{Finding: f, symptom: true, fallback: true, next: next}}
-}
-
-// aSymptom returns a conclusion that does not contain the cause.
-func aSymptom(f Finding, next ...Next) []conclusion {
-	return []conclusion{{Finding: f, symptom: true, next: next}}
-}
-
-// gap is something that could not be read.
-type gap struct {
-	resource string
-	// sentence names the object and the reason.
-	sentence string
-}
-
-// missing returns the resources of the gaps without duplicates.
-func missing(gaps []gap) []string {
-	var all []string
-	for _, g := range gaps {
-		if !slices.Contains(all, g.resource) {
-			all = append(all, g.resource)
+	for i, p := range r.Problems[:min(len(r.Problems), mostSentences)] {
+		message := p.Message
+		if p.Do != "" {
+			message += "; what to do: " + p.Do
+		}
+		if i == 0 && !r.Healthy {
+			says[0] += ": " + message
+		} else {
+			says = append(says, p.Object+": "+message)
 		}
 	}
-	return all
+	var unread []string
+	for _, g := range gaps {
+		r.Gaps = append(r.Gaps, g.sentence)
+		if !slices.Contains(unread, g.resource) {
+			unread = append(unread, g.resource)
+		}
+	}
+	if len(unread) > 0 {
+		says = append(says, fmt.Sprintf("Some causes may be in what could not be read (%s): see gaps, and try again with an account that may read it", strings.Join(unread, ", ")))
+	}
+	for i := range says {
+		says[i] = strings.TrimRight(says[i], ".") + "."
+	}
+	r.Summary = strings.Join(says, " ")
+	r.fit()
+	return r
 }
 
-// Limits for external text in a report, in bytes.
-const (
-	longestEvidence = 600
-	longestSentence = 300
-	longestMessage  = 250
-)
+// fit shortens the report until it is small enough. It first removes what other tools also return.
+func (r *Report) fit() {
+	const fewEvents, fewPods = 5, 5
+	if len(r.Problems) > mostProblems {
+		r.Problems, r.Truncated = r.Problems[:mostProblems], true
+	}
+	for r.size() > longestReport {
+		r.Truncated = true
+		switch {
+		case len(r.Events) > fewEvents:
+			r.Events = r.Events[:len(r.Events)/2]
+		case len(r.Pods) > fewPods:
+			r.Pods = r.Pods[:fewPods]
+		case len(r.Logs) > 1:
+			r.Logs = r.Logs[:len(r.Logs)-1]
+		case len(r.Problems) > mostSentences:
+			r.Problems = r.Problems[:len(r.Problems)-1]
+		case len(r.Events) > 0:
+			r.Events = r.Events[:len(r.Events)-1]
+		case len(r.Logs) > 0:
+			r.Logs = nil
+		case len(r.Gaps) > 0:
+			r.Gaps = r.Gaps[:len(r.Gaps)-1]
+		default:
+			return
+		}
+	}
+}
+
+func (r *Report) size() int {
+	// A report contains only values that can be encoded as JSON.
+	raw, _ := toolset.JSON(r)
+	return len(raw)
+}
 
 // oneLine returns the beginning of an external text as one line.
 func oneLine(words string, most int) string {
 	return redaction.Truncate(redaction.OneLine(toolset.CleanMessage(words)), most)
 }
 
-// evidence returns the end of an external text, in lines. The newest lines and the errors
-// of a log are at its end.
-func evidence(words string) string {
-	return tail(strings.TrimSpace(toolset.CleanMessage(words)), longestEvidence)
-}
-
-// tail returns the end of a text that may be too long. If possible, it starts at the
-// beginning of a line.
-func tail(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	const more = redaction.Ellipsis
-	s = s[len(s)-most+len(more):]
-	if _, lines, found := strings.Cut(s, "\n"); found && strings.TrimSpace(lines) != "" {
-		s = lines
-	}
-	return more + strings.ToValidUTF8(s, "")
-}
+// shown is oneLine for the text of a problem.
+func shown(words string) string { return oneLine(words, longestMessage) }

@@ -3,9 +3,7 @@ package resources
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
@@ -77,7 +75,7 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 	if failed != nil {
 		return nil, failed
 	}
-	about := slices.DeleteFunc(all, func(e corev1.Event) bool { return !isAbout(e.InvolvedObject, a) })
+	about := slices.DeleteFunc(all, func(e corev1.Event) bool { return !diagnosis.IsOfControlPlane(e.InvolvedObject, a.name) })
 	slices.SortFunc(about, podproblem.CompareEvents)
 	items := make([]diagnosis.Event, 0, min(len(about), mostEvents))
 	for i := range about[:min(len(about), mostEvents)] {
@@ -89,29 +87,4 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 		}
 		return noticeIf(shown < len(about), "older events are left out; get_events returns more")
 	})
-}
-
-// The suffixes that a Deployment appends to its name for its ReplicaSets, and a ReplicaSet
-// for its pods. Kubernetes generates them from these characters.
-var (
-	replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}$`)
-	podSuffix        = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
-)
-
-// isAbout reports whether an object is the control plane or belongs to it. It compares
-// names, so that it also recognizes pods that no longer exist.
-func isAbout(object corev1.ObjectReference, a address) bool {
-	suffix, ok := strings.CutPrefix(object.Name, a.name)
-	if !ok {
-		return false
-	}
-	switch object.Kind {
-	case a.collection.kind.Kind, "Deployment", "Service":
-		return suffix == ""
-	case "ReplicaSet":
-		return replicaSetSuffix.MatchString(suffix)
-	case "Pod":
-		return podSuffix.MatchString(suffix)
-	}
-	return false
 }

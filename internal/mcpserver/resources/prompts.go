@@ -31,12 +31,12 @@ func prompts() []prompt {
 	return []prompt{
 		{
 			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane", collection: "controlplanes",
-			description: "Fetches conditions, pods, events and log lines of a control plane, and asks what is wrong and what to do.",
+			description: "Fetches unhealthy conditions, pods, events and failing log lines of a control plane, and asks what is wrong and what to do.",
 			write:       diagnose("CoderControlPlane", diagnosis.ControlPlane),
 		},
 		{
 			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace", collection: "workspaces",
-			description: "Fetches the build, its log, the template, agents and pods of a workspace, and asks what is wrong and what to do.",
+			description: "Fetches unhealthy conditions, the build, pods and failing log lines of a workspace, and asks what is wrong and what to do.",
 			write:       diagnose("CoderWorkspace", diagnosis.Workspace),
 		},
 		{
@@ -95,9 +95,9 @@ func handler(p prompt, kube *callers.Kube) mcp.PromptHandler {
 }
 
 const diagnosisTask = `%s %s/%s was examined with the rights of the person who asks. The report follows.
-Say in a few sentences what is most likely wrong, which evidence shows it, and what to do, in order. Check the conclusion of the
-report against its conditions, events and log lines. Where its gaps may hide the cause, say which right is missing. Where more must
-be known, call the tools that nextTools names. Propose each change before you make it.
+Say in a few sentences what is most likely wrong, which evidence shows it, and what to do, in order. Its problems come from conditions
+and pods; its events and log lines may show a cause that they do not name. Where its gaps may hide the cause, say which right is missing.
+Where more must be known, call tools. Propose each change before you make it.
 
 %s`
 

@@ -106,8 +106,8 @@ func TestDiagnosisPrompts(t *testing.T) {
 	ws.Status.LatestBuild = &aggregationv1alpha1.WorkspaceBuild{Number: 1, Transition: "start", Status: "failed", Error: "insufficient quota"}
 	session := connectPrompts(t, nil, cp, ws)
 	for _, c := range []struct{ prompt, name, want string }{
-		{"diagnose_control_plane", "coder", "belongs to another owner"},
-		{"diagnose_workspace", "coder.ada.dev", "quota in Coder does not allow it"},
+		{"diagnose_control_plane", "coder", "reason\": \"NotOwned"},
+		{"diagnose_workspace", "coder.ada.dev", "insufficient quota"},
 	} {
 		words, err := get(t, session, c.prompt, "coder", c.name)
 		if err != nil {

@@ -16,12 +16,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/yaml"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -346,15 +347,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestReadersMayDoAllThatIsUsed(t *testing.T) {
-	raw, err := os.ReadFile("../../../config/rbac/user_roles.yaml")
+// viewRole returns ClusterRole coder-k8s-view of an installation.
+func viewRole(t *testing.T) rbacv1.ClusterRole {
+	t.Helper()
+	if os.Getenv("TOOLS_DIR") == "" {
+		t.Skip("TOOLS_DIR does not say where helm is; make test does")
+	}
+	objects, err := kubetest.Installation(t.Context(), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var view rbacv1.ClusterRole
-	if err := yaml.Unmarshal([]byte(strings.Split(string(raw), "\n---\n")[0]), &view); err != nil || view.Name != "coder-k8s-view" {
-		t.Fatalf("%s: %v", view.Name, err)
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" || o.GetName() != "coder-k8s-view" {
+			continue
+		}
+		var view rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &view); err != nil {
+			t.Fatal(err)
+		}
+		return view
 	}
+	t.Fatal("the installation has no ClusterRole coder-k8s-view")
+	return rbacv1.ClusterRole{}
+}
+
+func TestReadersMayDoAllThatIsUsed(t *testing.T) {
+	view := viewRole(t)
 	granted := map[callers.Right]bool{
 		// The built-in role view grants these.
 		{Verb: "list", Resource: "events"}: true, {Verb: "list", Resource: "pods"}: true,

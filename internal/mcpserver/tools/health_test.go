@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -35,6 +37,14 @@ func asAlice(ctx context.Context) context.Context {
 func TestCheckHealth(t *testing.T) {
 	broken := newControlPlane("broken")
 	settle(broken, metav1.ConditionFalse, "CrashLooping", hostile)
+	provisioner := &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "builders"}}
+	template := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s"}}
+	template.Status.LatestVersionStatus = "failed"
+	workspace, running := devWorkspace("Failed"), devWorkspace("Running")
+	running.Name = "coder.ada.other"
+	for _, conditions := range []*[]metav1.Condition{&provisioner.Status.Conditions, &template.Status.Conditions, &workspace.Status.Conditions} {
+		*conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "Broken", Message: "it is broken"}}
+	}
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		raw     rawTexts
@@ -44,7 +54,14 @@ func TestCheckHealth(t *testing.T) {
 		"nothing there": {nil, wellTexts, func(h *health) { h.Status = "unknown" }},
 		"one is not ready": {[]client.Object{newControlPlane("coder"), broken}, wellTexts, func(h *health) {
 			h.Status, h.ControlPlanes.Seen = "degraded", 2
-			h.ControlPlanes.NotReady = []controlPlane{describeControlPlane(broken)}
+			h.ControlPlanes.NotReady = 1
+			h.Problems = diagnosis.Unhealthy("CoderControlPlane", broken, 0, broken.Status.Conditions)[:1]
+		}},
+		"others are unhealthy": {[]client.Object{newControlPlane("coder"), provisioner, template, workspace, running}, wellTexts, func(h *health) {
+			h.ControlPlanes.Seen = 1
+			for _, object := range []string{"CoderProvisioner/builders", "CoderTemplate/coder.k8s", "CoderWorkspace/" + devName} {
+				h.Problems = append(h.Problems, diagnosis.Problem{Namespace: "coder", Object: object, Condition: "Ready", Reason: "Broken", Message: "it is broken"})
+			}
 		}},
 		"the aggregated API is not there": {nil, rawTexts{"/version": wellTexts["/version"]}, func(h *health) {
 			h.Status, h.Cluster.AggregatedAPI = "degraded", "not installed"
@@ -59,8 +76,8 @@ func TestCheckHealth(t *testing.T) {
 		got, err := checkHealth(asAlice(t.Context()), &toolset.Call{Kube: fakeKube(t, interceptor.Funcs{}, tc.raw, tc.objects...)}, checkHealthInput{})
 		want := health{
 			Status: "ok", Version: version.Version(), Caller: caller{User: "alice", Groups: []string{"devs"}},
-			Cluster:       clusterHealth{Version: "v1.37.0", AggregatedAPI: "available"},
-			ControlPlanes: controlPlanesHealth{NotReady: []controlPlane{}}, Gaps: []string{},
+			Cluster:  clusterHealth{Version: "v1.37.0", AggregatedAPI: "available"},
+			Problems: []diagnosis.Problem{}, Gaps: []string{},
 		}
 		if tc.objects == nil {
 			want.Gaps = []string{"there is no control plane in any namespace"}
@@ -103,9 +120,15 @@ func TestCheckHealthLooksAtABoundedNumber(t *testing.T) {
 	for i := range 60 {
 		all = append(all, *newControlPlane(fmt.Sprint("cp", i)))
 	}
-	kube := fakeKube(t, pagedList(all, func(l client.ObjectList) *[]coderv1alpha1.CoderControlPlane {
+	paged := pagedList(all, func(l client.ObjectList) *[]coderv1alpha1.CoderControlPlane {
 		return &l.(*coderv1alpha1.CoderControlPlaneList).Items
-	}), wellTexts)
+	})
+	kube := fakeKube(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+		if _, ok := l.(*coderv1alpha1.CoderControlPlaneList); ok {
+			return paged.List(ctx, c, l, options...)
+		}
+		return c.List(ctx, l, options...)
+	}}, wellTexts)
 	got, err := checkHealth(t.Context(), &toolset.Call{Kube: kube}, checkHealthInput{})
 	if err != nil || got.ControlPlanes.Seen != 50 || !got.ControlPlanes.Truncated || got.Status != "ok" {
 		t.Errorf("%+v, %v", got, err)
@@ -117,5 +140,27 @@ func TestCheckHealthEndsWithItsCall(t *testing.T) {
 	cancel()
 	if _, err := checkHealth(ctx, &toolset.Call{Kube: denyAll(t)}, checkHealthInput{}); err == nil {
 		t.Error("a call that was cancelled gets an answer")
+	}
+}
+
+func TestCheckHealthNamesWhatItLeavesOut(t *testing.T) {
+	objects := []client.Object{newControlPlane("coder")}
+	for i := range maxProblems + 1 {
+		objects = append(objects, &coderv1alpha1.CoderProvisioner{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: fmt.Sprintf("p%d", i)}})
+	}
+	continued := interceptor.Funcs{List: func(ctx context.Context, kube client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := kube.List(ctx, list, options...)
+		if _, ok := list.(*coderv1alpha1.CoderWorkspaceProxyList); ok {
+			list.SetContinue("more")
+		}
+		return err
+	}}
+	got, err := checkHealth(asAlice(t.Context()), &toolset.Call{Kube: fakeKube(t, continued, wellTexts, objects...)}, checkHealthInput{})
+	want := []string{
+		"only the first 50 coderworkspaceproxies were checked, and there are more",
+		"only the first 20 of 21 unhealthy objects are listed; try a namespace",
+	}
+	if diff := cmp.Diff(want, got.Gaps); diff != "" || err != nil || len(got.Problems) != maxProblems {
+		t.Errorf("%v, %d problems (-want +got):\n%s", err, len(got.Problems), diff)
 	}
 }

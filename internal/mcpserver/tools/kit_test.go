@@ -40,6 +40,9 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 			return []string{value(obj.(*aggregationv1alpha1.CoderTemplate))}
 		})
 	}
+	builder.WithIndex(&aggregationv1alpha1.CoderWorkspace{}, "status.phase", func(obj client.Object) []string {
+		return []string{obj.(*aggregationv1alpha1.CoderWorkspace).Status.Phase}
+	})
 	for field, value := range eventFields {
 		builder.WithIndex(&corev1.Event{}, field, func(obj client.Object) []string { return []string{value(obj.(*corev1.Event))} })
 	}
@@ -48,8 +51,9 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 
 // templateFields are the field selectors of templates.
 var templateFields = map[string]func(*aggregationv1alpha1.CoderTemplate) string{
-	"status.organizationName": func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.OrganizationName },
-	"status.templateName":     func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.TemplateName },
+	"status.organizationName":    func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.OrganizationName },
+	"status.templateName":        func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.TemplateName },
+	"status.latestVersionStatus": func(t *aggregationv1alpha1.CoderTemplate) string { return t.Status.LatestVersionStatus },
 }
 
 // ofCoder are the labels of the objects of control plane coder.

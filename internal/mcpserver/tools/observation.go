@@ -43,9 +43,10 @@ func addObservation(s *toolset.Set) {
 	}, getPodLogs)
 	toolset.Add(s, toolset.Definition{
 		Name: "check_health", Title: "Health",
-		Description: "Says who you are, which APIs answer and which control planes are not ready.",
+		Description: "Says who you are, which APIs answer and which objects are unhealthy.",
 		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
-		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
+		Uses: []callers.Right{callers.CoderRight("list", controlPlanePlural), callers.CoderRight("list", provisionerPlural), callers.CoderRight("list", workspaceProxyPlural),
+			callers.AggregatedRight("list", templatePlural), callers.AggregatedRight("list", workspacePlural), {Verb: "get", Resource: versionPath}, {Verb: "get", Resource: aggregatedPath}},
 	}, checkHealth)
 }
 

@@ -19,9 +19,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// workspaceIDLabel is the label that Coder's templates for Kubernetes set on their objects.
-const workspaceIDLabel = "com.coder.workspace.id"
-
 type deleteWorkspaceInput struct {
 	Namespace      string `json:"namespace"`
 	Name           string `json:"name"`
@@ -108,7 +105,7 @@ func leftovers(ctx context.Context, kube *callers.Kube, ws *aggregationv1alpha1.
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim"} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-		options := []client.ListOption{client.MatchingLabels{workspaceIDLabel: ws.Status.ID}, client.Limit(mostLeftovers)}
+		options := []client.ListOption{client.MatchingLabels{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}, client.Limit(mostLeftovers)}
 		err := kube.List(ctx, list, options...)
 		if apierrors.IsForbidden(err) {
 			err = kube.List(ctx, list, append(options, client.InNamespace(ws.Namespace))...)

@@ -442,7 +442,7 @@ func TestOrphanWorkspace(t *testing.T) {
 	ws := devWorkspace("Pending")
 	ws.Status.ID = "11111111-0000-4000-8000-000000000000"
 	ws.Status.LatestBuild.UnmatchedTags = "region=mars"
-	labels := map[string]string{workspaceIDLabel: ws.Status.ID}
+	labels := map[string]string{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "dev-0", Labels: labels}}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "home", Labels: labels}}
 	api := &steps{t: t, after: []func(client.Object){nil}}

@@ -87,11 +87,15 @@ func (k *kube) ready(ctx context.Context, want int) error {
 	})
 }
 
-// forget deletes all records. Meanwhile it removes the binding of the admission
-// policy that allows only the operator to do this.
+// forget deletes all records. Meanwhile the admission policy that allows only the operator to do
+// this denies nothing.
 func (k *kube) forget(ctx context.Context) error {
-	const binding, policy = "validatingadmissionpolicybinding/coder-k8s-records", "config/policy/records.yaml"
-	if _, err := k.kubectl(ctx, "delete", binding); err != nil {
+	enforce := func(action string) error {
+		_, err := k.kubectl(ctx, "patch", "validatingadmissionpolicybinding", "coder-k8s-records", "--type=merge", "-p",
+			`{"spec":{"validationActions":["`+action+`"]}}`)
+		return err
+	}
+	if err := enforce("Audit"); err != nil {
 		return err
 	}
 	for _, resource := range []string{"coderworkspacerecords", "codertemplaterecords", "codermirrorstates"} {
@@ -103,8 +107,7 @@ func (k *kube) forget(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := k.kubectl(ctx, "apply", "-f", policy)
-	return err
+	return enforce("Deny")
 }
 
 // mirroring returns the time when the operator became the writer, according to its

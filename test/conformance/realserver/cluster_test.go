@@ -8,10 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,9 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -53,7 +47,7 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	setting(t, "KUBEBUILDER_ASSETS") // The library reads it.
 	ctrl.SetLogger(logr.Discard())
-	server := kubetest.Environment("../../../config/crd/bases")
+	server := kubetest.Environment("../../../charts/coder-k8s/files/crds")
 	configureAggregation(t, server.ControlPlane.GetAPIServer())
 	config, err := server.Start()
 	// If kube-apiserver fails to start, etcd may be running.
@@ -121,40 +115,16 @@ func writeFile(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// applyRoles creates the operator's ServiceAccount and every object of config/rbac.
+// applyRoles creates the operator's ServiceAccount, its roles and their bindings.
 func (c *cluster) applyRoles(t *testing.T) {
 	t.Helper()
-	if err := c.createAll(t, "../../../config/process/service_account.yaml"); err != nil {
-		t.Fatalf("making the operator's account: %v", err)
-	}
-	err := filepath.WalkDir("../../../config/rbac", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
-			return err
-		}
-		return c.createAll(t, path)
-	})
+	objects, err := kubetest.Installation(t.Context(), "default")
 	if err != nil {
-		t.Fatalf("applying the roles: %v", err)
+		t.Fatal(err)
 	}
-}
-
-func (c *cluster) createAll(t *testing.T, path string) error {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("reading %s: %w", path, err)
-		case object.GetKind() != "":
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "Secret":
 			c.create(t, object)
 		}
 	}

@@ -1863,11 +1863,32 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
+					"ephemeralParameters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "ephemeralParameters are values for ephemeral parameters of the template version, for the subresources start and restart. They apply to the build that starts the workspace, and are not kept. start refuses them if the workspace runs.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceParameter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceParameter{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 
@@ -2170,7 +2191,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parameters are values for the parameters of the template version. Parameters that are not listed keep their values in Coder and are not shown. Listed parameters show the value of the newest build. A change rebuilds the workspace: one that runs is stopped and started again. Ephemeral parameters are rejected, because their values apply to a single build.",
+							Description: "parameters are values for the parameters of the template version. Parameters that are not listed keep their values in Coder and are not shown. Listed parameters show the value of the newest build. A change rebuilds the workspace: one that runs is stopped and started again. Ephemeral parameters are rejected, because their values apply to a single build: the subresources start and restart take them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

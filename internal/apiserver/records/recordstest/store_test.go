@@ -671,6 +671,44 @@ func TestAPartCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestAPartCannotBeReadForLong checks that one template whose files cannot be read does not keep the others
+// from lists, and is served with its files again afterwards.
+func TestAPartCannotBeReadForLong(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 28, 12, 0, 0, 0, time.UTC))
+	r := recordstest.NewWithClock(t, clock)
+	r.Templates.WriteWith(&coder{})
+	if err := r.Templates.Create(t.Context(), dockerKey, docker(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	parts := r.Cluster("CoderTemplateSource")
+	parts.Away(apierrors.NewInternalError(errors.New("unable to transform the value")))
+	other := records.NewStore(records.Templates(r.Cluster("CoderTemplate"), parts, "other", "coder-system", clock))
+	list := func() ([]aggregationv1alpha1.CoderTemplate, error) {
+		found := &aggregationv1alpha1.CoderTemplateList{}
+		err := other.GetList(t.Context(), "/aggregation.coder.com/codertemplates/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, found)
+		return found.Items, err
+	}
+	for range 2 {
+		if _, err := list(); !apierrors.IsServiceUnavailable(err) {
+			t.Fatalf("at first the error is %v", err)
+		}
+		clock.SetTime(clock.Now().Add(7 * time.Second))
+	}
+	clock.SetTime(clock.Now().Add(2 * time.Second))
+	found, err := list()
+	if err != nil || len(found) != 1 || len(found[0].Spec.Files) > 0 || found[0].Status.Source != nil {
+		t.Errorf("after 16 s: %v %+v", err, found)
+	}
+	parts.Away(nil)
+	if found, err = list(); err != nil || len(found) != 1 || len(found[0].Spec.Files) != 1 {
+		t.Errorf("when it can be read again: %v %+v", err, found)
+	}
+	parts.Away(apierrors.NewInternalError(errors.New("etcdserver: leader changed")))
+	if _, err := list(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a later failure counts from its own beginning: %v", err)
+	}
+}
+
 // lateGet is a Cluster that calls during between the answer to a Get and its arrival.
 type lateGet struct {
 	records.Cluster

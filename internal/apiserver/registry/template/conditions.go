@@ -23,7 +23,7 @@ func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now ti
 	}
 	stalled := registry.False(ready.Reason, "no action needed")
 	if build.Status == metav1.ConditionFalse {
-		stalled = registry.True(build.Reason, build.Message)
+		stalled = registry.True(build.Reason, ready.Message+"; correct the template, and push it again")
 	}
 	if before == nil && !s.shown.UpdatedAt.IsZero() {
 		now = s.shown.UpdatedAt

@@ -60,8 +60,14 @@ type fixture struct {
 	token   string
 	// starter is a template that was created in Coder.
 	starter uuid.UUID
-	hints   int
+	hints   hints
 }
+
+// hints counts the hints.
+type hints int
+
+// Object implements registry.Hints.
+func (h *hints) Object(string, types.NamespacedName, uuid.UUID) { *h++ }
 
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
@@ -97,7 +103,7 @@ func (f *fixture) restart() {
 		Records:     recordstest.Mortal{Records: f.records, Fault: f.fault},
 		Typer:       runtime.NewScheme(),
 		Clock:       f.clock,
-		Hint:        func(string, types.NamespacedName, uuid.UUID) { f.hints++ },
+		Hints:       &f.hints,
 	}, Secrets: registry.Secrets{
 		Read: f.readSecret,
 		MayRead: func(_ context.Context, who user.Info, ns, name string) error {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,11 +12,10 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 )
 
-// actionAnnotation transports an action from the replica that received the request to the replica
-// that writes. Only a subresource may set it, and it is never stored.
+// actionAnnotation contains the order of a subresource, as JSON, on its way to the update. Only a
+// subresource may set it, and it is never stored.
 const actionAnnotation = "aggregation.coder.com/action"
 
 // action is an operation on a workspace that is executed at once.
@@ -29,6 +29,13 @@ const (
 	actionOrphan action = "orphan"
 )
 
+// order is what a request to a subresource asks for.
+type order struct {
+	Action action `json:"action"`
+	// Ephemeral are values for the build that starts the workspace.
+	Ephemeral []value `json:"ephemeral,omitempty"`
+}
+
 type actionKey struct{}
 
 // withAction returns a context that allows an update to contain an action.
@@ -41,15 +48,15 @@ func requestedAction(ctx context.Context) action {
 	return a
 }
 
-// takeAction returns the action of an object, and the object without it.
-func takeAction(wanted object) (action, object) {
-	a := action(wanted.Annotations[actionAnnotation])
-	if a == "" {
-		return "", wanted
+// takeOrder returns the order of an object, and the object without it.
+func takeOrder(wanted object) (o order, without object, err error) {
+	text, ok := wanted.Annotations[actionAnnotation]
+	if !ok {
+		return o, wanted, nil
 	}
-	out := wanted.DeepCopy()
-	delete(out.Annotations, actionAnnotation)
-	return a, out
+	without = wanted.DeepCopy()
+	delete(without.Annotations, actionAnnotation)
+	return o, without, json.Unmarshal([]byte(text), &o)
 }
 
 // running returns the value of spec.running after the action.
@@ -63,11 +70,15 @@ func setRunning(ws object, running bool) {
 	}
 }
 
-// into adds an action to a difference. It also repeats a build that failed.
-func (a action) into(d *difference) {
-	d.restart, d.orphan = a == actionRestart, a == actionOrphan
-	if a == actionStart || a == actionStop {
-		d.change.Running, d.change.Force = ptr.To(a.running()), true
+// into adds an order to a difference. It also repeats a build that failed.
+func (o order) into(d *difference) {
+	d.restart, d.orphan = o.Action == actionRestart, o.Action == actionOrphan
+	if o.Action == actionStart || o.Action == actionStop {
+		d.change.Running, d.change.Force = ptr.To(o.Action.running()), true
+	}
+	if len(o.Ephemeral) > 0 {
+		// Also after a restart whose stop another user made: the values are for a start.
+		d.change.Running, d.change.Ephemeral = ptr.To(true), o.Ephemeral
 	}
 }
 
@@ -99,7 +110,10 @@ func (r *actionREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	change := changeOf{change: r.change}
+	if err := invalid(name, validateEphemeral(r.action, asked.EphemeralParameters)...); err != nil {
+		return nil, err
+	}
+	change := changeOf{change: func(_ context.Context, ws object) error { return r.change(ws, asked.EphemeralParameters) }}
 	if asked.UID != "" {
 		change.preconditions = func() *metav1.Preconditions { return &metav1.Preconditions{UID: &asked.UID} }
 	}
@@ -113,20 +127,27 @@ func (r *actionREST) Create(
 		return nil, err
 	}
 	// In a dry run, the annotation is still there.
-	_, ws = takeAction(ws)
+	if _, ws, err = takeOrder(ws); err != nil {
+		return nil, err
+	}
 	if r.action == actionOrphan {
 		warning.AddWarning(ctx, "", "the workspace is deleted in Coder only. What its template created stays; kubectl get pods,persistentvolumeclaims -A -l "+
-			workspacepods.Label+"="+ws.Status.ID+" lists what has Coder's label in this cluster")
+			aggregationv1alpha1.LabelWorkspaceID+"="+ws.Status.ID+" lists what has Coder's label in this cluster")
 	}
 	return ws, nil
 }
 
-// change adds the action to the workspace, and sets its spec accordingly.
-func (r *actionREST) change(_ context.Context, ws object) error {
-	if ws.Annotations == nil {
-		ws.Annotations = map[string]string{}
+// change adds the order to the workspace, and sets its spec accordingly.
+func (r *actionREST) change(ws object, ephemeral []aggregationv1alpha1.WorkspaceParameter) error {
+	o := order{Action: r.action}
+	for _, p := range ephemeral {
+		o.Ephemeral = append(o.Ephemeral, value{p.Name, p.Value})
 	}
-	ws.Annotations[actionAnnotation] = string(r.action)
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&ws.ObjectMeta, actionAnnotation, string(text))
 	if r.action != actionOrphan {
 		setRunning(ws, r.action.running())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,7 +39,7 @@ func (k *Kind) planBuild(ctx context.Context, s subject, n intent, c change) (bu
 		t.request.Transition = coderd.TransitionStart
 		t.request.Wake = s.workspace.Dormant
 	}
-	t.needed = t.request.Transition != b.Transition || c.Force && hasFailed(b)
+	t.needed = t.request.Transition != b.Transition || c.Force && hasFailed(b) || len(c.Ephemeral) > 0
 	if n.Values != nil {
 		t.values = n.Values.Values
 	}
@@ -47,7 +48,7 @@ func (k *Kind) planBuild(ctx context.Context, s subject, n intent, c change) (bu
 		return buildPlan{}, err
 	}
 	moved := version != b.TemplateVersionID
-	if len(c.Parameters) == 0 && c.Preset == nil && (!moved || len(n.Parameters) == 0 && n.Preset == "") {
+	if len(c.Parameters) == 0 && len(c.Ephemeral) == 0 && c.Preset == nil && (!moved || len(n.Parameters) == 0 && n.Preset == "") {
 		return t, nil
 	}
 	return t, k.fill(ctx, s, n, c, version, &t)
@@ -111,7 +112,7 @@ func (k *Kind) fill(ctx context.Context, s subject, n intent, c change, version 
 		return err
 	}
 	all := set.appliedTo(now)
-	if !maps.Equal(all, now) {
+	if len(c.Ephemeral) > 0 || !maps.Equal(all, now) {
 		t.needed, t.request.PresetID = true, set.presetID
 		for _, v := range set.values {
 			t.request.Parameters = append(t.request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
@@ -129,6 +130,8 @@ type parameterSet struct {
 	// named are the parameters of the spec, and changed are the new values among them.
 	named   []string
 	changed []value
+	// ephemeral are the values for the next build only.
+	ephemeral []value
 	// values and presetID are sent to Coder.
 	values   []value
 	presetID uuid.UUID
@@ -162,7 +165,7 @@ func (a parameterSet) appliedTo(now map[string]string) map[string]string {
 // and is nil for a new one. An error of the evaluation is not converted to an API status, so that
 // refuse recognizes a token that Coder does not accept.
 func (s subject) readParameters(ctx context.Context, n intent, c change, version uuid.UUID, now map[string]string) (parameterSet, error) {
-	a := parameterSet{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
+	a := parameterSet{named: n.Parameters, changed: c.Parameters, ephemeral: c.Ephemeral, values: c.Parameters}
 	var unknown []*field.Error
 	if n.Preset != "" {
 		presets, err := s.connection.Client.VersionPresets(ctx, version)
@@ -179,6 +182,7 @@ func (s subject) readParameters(ctx context.Context, n intent, c change, version
 		}
 		a.presetID, a.values = withPreset(preset, named, c.Parameters)
 	}
+	a.values = slices.Concat(a.values, c.Ephemeral)
 	// While a version is being built, it has no presets yet, and define returns the reason.
 	if err := s.define(ctx, version, now, &a); err != nil {
 		return a, err

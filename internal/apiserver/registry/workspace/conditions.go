@@ -145,7 +145,8 @@ func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) registry.Ver
 	}
 	switch {
 	case len(lost) > 0:
-		return registry.False(aggregationv1alpha1.ReasonAgentsUnavailable, strings.Join(lost, ", "))
+		return registry.False(aggregationv1alpha1.ReasonAgentsUnavailable, strings.Join(lost, ", ")+
+			"; check that the pod or machine of the workspace runs the script of the agent, and can reach the access URL of Coder")
 	case len(connecting) > 0:
 		return registry.False(aggregationv1alpha1.ReasonAgentsConnecting, "agents that have not connected yet: "+strings.Join(connecting, ", "))
 	default:
@@ -329,11 +330,23 @@ func (s situation) stalled(ready, build registry.Verdict) registry.Verdict {
 		}
 		return registry.True(ready.Reason, message)
 	case build.Status == metav1.ConditionFalse && !s.intent.waits():
-		return registry.True(build.Reason, build.Message)
+		return registry.True(build.Reason, build.Message+"; "+buildRemedy(s.build))
 	case ready.Reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
 		return registry.True(ready.Reason, ready.Message)
 	}
 	return registry.False(ready.Reason, "no action needed")
+}
+
+// buildRemedy returns what to do about a build that did not succeed.
+func buildRemedy(b coderd.Build) string {
+	switch {
+	case b.Status == statusCanceled:
+		return fmt.Sprintf("request the %s again", b.Transition)
+	case b.Transition == coderd.TransitionDelete:
+		return "remove the cause; if the resources of the workspace no longer exist, delete it without a build (kubectl coder orphan)"
+	default:
+		return fmt.Sprintf("see the log of the build (kubectl coder logs), correct the template or the parameters, and request the %s again", b.Transition)
+	}
 }
 
 // podRemedies maps the problems of pods that a user must solve to what to do. The others may resolve

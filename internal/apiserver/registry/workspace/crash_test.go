@@ -71,7 +71,7 @@ func thereAnd(change edit) func(w *fixture) {
 func act(a action) func(w *fixture) error {
 	return func(w *fixture) error {
 		_, err := w.update(withAction(context.Background(), a), devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
-			_ = (&actionREST{action: a}).change(context.Background(), ws)
+			_ = (&actionREST{action: a}).change(ws, nil)
 		})
 		return err
 	}

@@ -39,14 +39,19 @@ type decision struct {
 // validates the update. It only reads. The returned context makes the update as the caller's Coder
 // user. Errors are API statuses.
 func (k *Kind) decide(ctx context.Context, current, wanted object) (context.Context, *decision, error) {
-	action, wanted := takeAction(wanted)
-	d := &decision{subject: subject{name: current.Name}, current: current, wanted: wanted, difference: differenceOf(current.Spec, wanted.Spec)}
-	if action.into(&d.difference); d.orphan {
-		d.wanted = k.Deleted(wanted)
-	}
-	ctx, err := k.authorize(ctx, d)
+	o, wanted, err := takeOrder(wanted)
 	if err != nil {
 		return ctx, nil, err
+	}
+	d := &decision{subject: subject{name: current.Name}, current: current, wanted: wanted, difference: differenceOf(current.Spec, wanted.Spec)}
+	if o.into(&d.difference); d.orphan {
+		d.wanted = k.Deleted(wanted)
+	}
+	if ctx, err = k.authorize(ctx, d); err != nil {
+		return ctx, nil, err
+	}
+	if b := d.workspace.LatestBuild; o.Action == actionStart && len(o.Ephemeral) > 0 && isStarted(d.workspace) && !hasFailed(b) {
+		return ctx, nil, invalid(d.name, field.Forbidden(ephemeralPath, "the workspace is already started, and the values apply to a start: restart it with them, or stop it first"))
 	}
 	if d.intent, err = intentOf(k.RecordOf(current)); err != nil {
 		return ctx, nil, unrecorded(d.name, err)

@@ -55,6 +55,8 @@ type change struct {
 	Preset     *string `json:"preset,omitempty"`
 	Dormant    *bool   `json:"dormant,omitempty"`
 	Parameters []value `json:"parameters,omitempty"`
+	// Ephemeral are values that only the build that starts the workspace gets.
+	Ephemeral []value `json:"ephemeral,omitempty"`
 	// Force repeats the newest build if it had the same transition and failed.
 	Force bool `json:"force,omitempty"`
 	// Observed is the observedGeneration while the change waits.
@@ -117,7 +119,7 @@ func (n intent) refused() string {
 
 // empty reports whether the change has no effect.
 func (c change) empty() bool {
-	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && len(c.Parameters) == 0 && !c.Force
+	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && len(c.Parameters) == 0 && len(c.Ephemeral) == 0 && !c.Force
 }
 
 // merge returns the earlier change with this one on top. The result counts as not refused.
@@ -131,6 +133,9 @@ func (c change) merge(earlier *change) change {
 	out.Version = cmp.Or(c.Version, out.Version)
 	out.Preset = cmp.Or(c.Preset, out.Preset)
 	out.Dormant = cmp.Or(c.Dormant, out.Dormant)
+	if c.Ephemeral != nil || earlier.Refused != "" || out.Running != nil && !*out.Running {
+		out.Ephemeral = c.Ephemeral
+	}
 	out.Parameters = slices.Clone(earlier.Parameters)
 	for _, v := range c.Parameters {
 		if i := slices.IndexFunc(out.Parameters, func(o value) bool { return o.Name == v.Name }); i >= 0 {

@@ -28,7 +28,7 @@ func TestNamesThatCoderRefuses(t *testing.T) {
 	if errs := validateChange(old, old); len(errs) != 0 {
 		t.Errorf("a change: %v", errs)
 	}
-	errs := validateParameterNames([]aggregationv1alpha1.WorkspaceParameter{{Name: "a", Value: "s3cret\x00"}})
+	errs := validateParameterNames(parametersPath, []aggregationv1alpha1.WorkspaceParameter{{Name: "a", Value: "s3cret\x00"}})
 	if len(errs) != 1 || errs[0].Field != "spec.parameters[0].value" || strings.Contains(errs[0].Error(), "s3cret") {
 		t.Errorf("a NUL: %v", errs)
 	}

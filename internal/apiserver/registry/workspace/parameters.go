@@ -18,9 +18,9 @@ import (
 // one.
 func (a parameterSet) problems(now map[string]string) []*field.Error {
 	given := a.specValues(now)
-	errs := checkParameters(a.defined, given, now)
+	errs := append(checkParameters(a.defined, given, now), checkEphemeral(a.defined, a.ephemeral)...)
 	if now == nil || a.evaluated {
-		errs = append(errs, checkOthers(a.defined, given, a.appliedTo(now))...)
+		errs = append(errs, checkOthers(a.defined, slices.Concat(given, a.ephemeral), a.appliedTo(now))...)
 	}
 	return errs
 }
@@ -31,25 +31,54 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 	var errs []*field.Error
 	for _, v := range given {
 		path := parametersPath.Key(v.Name)
-		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
-		if i < 0 {
-			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined))))
-			continue
-		}
-		p := defined[i]
+		p, unknown := parameterOf(defined, path, v)
 		was, exists := before[v.Name]
 		switch {
+		case unknown != nil:
+			errs = append(errs, unknown)
 		case p.Ephemeral:
-			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so it cannot be part of a spec"))
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value applies to one build only, so give it to the subresource start or restart, and not in a spec"))
 		case exists && was != v.Value && !p.Mutable:
 			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the parameter is immutable in the template", was)))
 		default:
-			refused := checkValue(path, p, v.Value, was, exists)
-			if len(refused) == 0 && p.Problem != "" {
-				refused = append(refused, field.Invalid(path, v.Value, p.Fill(p.Problem, v.Value)))
-			}
-			errs = append(errs, refused...)
+			errs = append(errs, checkGiven(path, p, v.Value, was, exists)...)
 		}
+	}
+	return errs
+}
+
+// checkEphemeral validates values for one build.
+func checkEphemeral(defined []coderd.VersionParameter, given []value) []*field.Error {
+	var errs []*field.Error
+	for _, v := range given {
+		path := ephemeralPath.Key(v.Name)
+		p, unknown := parameterOf(defined, path, v)
+		switch {
+		case unknown != nil:
+			errs = append(errs, unknown)
+		case !p.Ephemeral:
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is not ephemeral: its value is kept, so set it in spec.parameters"))
+		default:
+			errs = append(errs, checkGiven(path, p, v.Value, "", false)...)
+		}
+	}
+	return errs
+}
+
+// parameterOf returns the parameter of a value, or an error that lists those of the template version.
+func parameterOf(defined []coderd.VersionParameter, path *field.Path, v value) (coderd.VersionParameter, *field.Error) {
+	i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
+	if i < 0 {
+		return coderd.VersionParameter{}, field.Invalid(path, v.Value, "the template version has no such parameter with these values; it has "+listed(parameterNames(defined)))
+	}
+	return defined[i], nil
+}
+
+// checkGiven validates a value against its parameter, and adds what the evaluation found.
+func checkGiven(path *field.Path, p coderd.VersionParameter, v, was string, exists bool) []*field.Error {
+	errs := checkValue(path, p, v, was, exists)
+	if len(errs) == 0 && p.Problem != "" {
+		errs = append(errs, field.Invalid(path, v, p.Fill(p.Problem, v)))
 	}
 	return errs
 }

@@ -217,7 +217,7 @@ func TestOrphanIsRefused(t *testing.T) {
 	}
 	ctx := withAction(w.asAda(), actionOrphan)
 	_, err := w.update(ctx, devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
-		w.must((&actionREST{action: actionOrphan}).change(ctx, ws))
+		w.must((&actionREST{action: actionOrphan}).change(ws, nil))
 	})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("a member of Coder: %v", err)

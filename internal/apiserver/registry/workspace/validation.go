@@ -25,6 +25,7 @@ var (
 	parametersPath = specPath.Child("parameters")
 	presetPath     = specPath.Child("templateVersionPreset")
 	versionPath    = specPath.Child("templateVersionID")
+	ephemeralPath  = field.NewPath("ephemeralParameters")
 )
 
 // validateNew validates a new workspace, without requests to Coder.
@@ -99,21 +100,29 @@ func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorL
 		errs = append(errs, field.Invalid(specPath.Child("running"), true,
 			"a dormant workspace is stopped: set dormant to false to let it run, or running to false"))
 	}
-	return append(errs, validateParameterNames(spec.Parameters)...)
+	return append(errs, validateParameterNames(parametersPath, spec.Parameters)...)
 }
 
-func validateParameterNames(parameters []aggregationv1alpha1.WorkspaceParameter) field.ErrorList {
+// validateEphemeral validates the values for one build.
+func validateEphemeral(a action, parameters []aggregationv1alpha1.WorkspaceParameter) field.ErrorList {
+	if len(parameters) > 0 && a != actionStart && a != actionRestart {
+		return field.ErrorList{field.Forbidden(ephemeralPath, "only start and restart take values for one build")}
+	}
+	return validateParameterNames(ephemeralPath, parameters)
+}
+
+func validateParameterNames(in *field.Path, parameters []aggregationv1alpha1.WorkspaceParameter) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, p := range parameters {
-		switch path := parametersPath.Index(i).Child("name"); {
+		switch path := in.Index(i).Child("name"); {
 		case p.Name == "":
 			errs = append(errs, field.Required(path, "name the parameter of the template"))
 		case seen[p.Name]:
 			errs = append(errs, field.Duplicate(path, p.Name))
 		}
 		seen[p.Name] = true
-		errs = append(errs, registry.ValidateValue(parametersPath.Index(i).Child("value"), p.Value)...)
+		errs = append(errs, registry.ValidateValue(in.Index(i).Child("value"), p.Value)...)
 	}
 	return errs
 }

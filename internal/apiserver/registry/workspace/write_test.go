@@ -337,7 +337,7 @@ func TestDeletedTokenIsReplaced(t *testing.T) {
 			w.mustUpdate(devName, c.first)
 			ctx := withAction(w.asAda(), asked)
 			_, err := w.update(ctx, devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
-				_ = (&actionREST{action: asked}).change(ctx, ws)
+				_ = (&actionREST{action: asked}).change(ws, nil)
 			})
 			w.must(err)
 			w.deleteTokensOfAda()

@@ -70,7 +70,7 @@ func (p *pass) load(ctx context.Context) error {
 		return err
 	}
 	if secret != nil && !p.secrets.Mine(secret) {
-		taken := p.secrets.Taken("Secret", secret, retryFailed, "choose another spec.key.secretName")
+		taken := p.secrets.Taken("Secret", secret, retryFailed, "choose another spec.key.secretName (not possible once a key was created)")
 		p.result.Secret = workload.ConditionFalse(typeSecret, taken.Reason, taken.Message)
 		p.result.Stalled = taken.State == ensure.Failed
 		return p.stop(workload.ConditionUnknown(typeKey, taken.Reason, "waiting for the Secret: "+taken.Message), taken.After)

@@ -60,7 +60,7 @@ func (p *pass) load(ctx context.Context) (*record, error) {
 	}
 	if secret != nil && !p.secrets.Mine(secret) {
 		p.result.SecretForeign = true
-		return nil, p.secrets.Taken("Secret", secret, retryFailed, "give another name in spec.bootstrap.generatedTokenSecretName")
+		return nil, p.secrets.Taken("Secret", secret, retryFailed, "give another name in spec.bootstrap.generatedTokenSecretName (not possible once the proxy was registered)")
 	}
 	return readRecord(secret), nil
 }

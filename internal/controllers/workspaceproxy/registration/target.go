@@ -49,7 +49,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	case cp.Spec.OperatorAccess.Disabled:
 		return nil, ensure.Unavailable(coderv1alpha1.ReasonOperatorAccessDisabled, retryFailed,
 			"the operator has no access to CoderControlPlane %q, because spec.operatorAccess.disabled is set there; "+
-				"unset it, or set spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
+				"unset it, or, before the proxy is registered, set spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
 	case cp.Status.URL == "", cp.Status.OperatorTokenSecretRef == nil, !toRemove && !cp.Status.OperatorAccessReady:
 		return nil, ensure.Waits(coderv1alpha1.ReasonWaiting, 0, "waiting until the operator has access to CoderControlPlane %q", name)
 	case !toRemove && !cp.DeletionTimestamp.IsZero():

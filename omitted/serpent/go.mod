@@ -1,3 +1,0 @@
-module github.com/coder/serpent
-
-go 1.26.0
