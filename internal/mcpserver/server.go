@@ -70,13 +70,11 @@ const (
 	namespacesTTL = 30 * time.Second
 	// namespacesTimeout limits a list request.
 	namespacesTimeout = 5 * time.Second
-	// reachableTimeout limits a check of the API server.
-	reachableTimeout = 5 * time.Second
-	// reachableTTL is how long a successful check of the API server is valid.
-	reachableTTL = 5 * time.Second
-	// unreachableTTL is how long a failed check is valid. It prevents probes from adding to
-	// the load of an overloaded API server.
-	unreachableTTL = time.Second
+	// readyTimeout limits the checks of Ready, whose results are valid for all probes.
+	readyTimeout = 5 * time.Second
+	// readyTTL is how long a successful check is valid, unreadyTTL a failed one. This prevents
+	// probes from adding to the load of an overloaded API server.
+	readyTTL, unreadyTTL = 5 * time.Second, time.Second
 )
 
 // Server is the MCP server. It is a manager.Runnable.
@@ -87,12 +85,12 @@ type Server struct {
 	protocol      *protocol.Server
 	metrics       *protocol.Metrics
 	key           *sharedKey
-	// api requests the version of the API server, for probe.
+	// api requests the version of the API server, for Ready.
 	api     rest.Interface
-	probe   *callers.Probe
+	ready   *callers.TTLCache[readiness]
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
-	// after which open connections are closed. check limits the checks of Ready.
+	// after which open connections are closed. check is how long Ready waits for the checks.
 	drain, stop, check time.Duration
 }
 
@@ -129,7 +127,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	s := &Server{
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
 		api:   reviews.Discovery().RESTClient(),
-		probe: callers.NewProbe(cfg.Clock, reachableTimeout, reachableTTL, unreachableTTL),
+		ready: callers.NewTTLCache[readiness](1, readyTimeout, cfg.Clock),
 	}
 	// Without authentication, the server runs on a user's machine: it has no replicas, and
 	// must not create Secrets in the clusters of the kubeconfig.
@@ -145,18 +143,16 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if s.metrics, err = protocol.NewMetrics(cfg.Registerer, names); err != nil {
 		return nil, err
 	}
-	reviewer := callers.NewReviewer(reviews, kube, namespaces, cfg.Clock)
+	reviewer := callers.NewReviewer(kube, namespaces, cfg.Clock)
 	s.authenticator, err = callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
 		InCluster:   cfg.InCluster,
-		Reviews:     reviews.AuthenticationV1().TokenReviews(),
-		MayEnter:    reviewer.MayEnter,
+		Kube:        reviews,
 		Observe: func(ctx context.Context, outcome, user string) {
 			s.metrics.Authentications.WithLabelValues(outcome).Inc()
 			noteUser(ctx, user)
 		},
-		Clock: cfg.Clock,
 	})
 	if err != nil {
 		return nil, err

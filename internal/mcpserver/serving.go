@@ -155,11 +155,27 @@ func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server is not listening")
 	}
-	// The results are cached for later probes, so a check continues after the end of ctx.
+	// The result is cached for later probes, so a check continues after the end of ctx.
 	ctx, cancel := context.WithTimeout(r.Context(), s.check)
 	defer cancel()
-	err := s.probe.Check(ctx, func(ctx context.Context) error { return s.api.Get().AbsPath("/version").Do(ctx).Error() })
+	result, err := s.ready.Get(ctx, "", func(ctx context.Context) (readiness, time.Duration, error) {
+		found, ttl := readiness{s.checkServers(ctx)}, readyTTL
+		if found.err != nil {
+			ttl = unreadyTTL
+		}
+		return found, ttl, nil
+	})
 	if err != nil {
+		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
+	}
+	return result.err
+}
+
+// readiness is the result of the checks; err is nil if calls can be answered.
+type readiness struct{ err error }
+
+func (s *Server) checkServers(ctx context.Context) error {
+	if err := s.api.Get().AbsPath("/version").Do(ctx).Error(); err != nil {
 		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
 	}
 	return s.authenticator.Check(ctx)

@@ -1,18 +1,22 @@
 package callers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -31,22 +35,12 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-// tokenOwner is the authenticated sender of a request.
-type tokenOwner struct {
-	user user.Info
-	// expires is the expiry of the token; zero if it is unknown.
-	expires time.Time
-}
-
-// tokenAuthenticator checks tokens in one of the modes.
-type tokenAuthenticator interface {
-	// authenticate returns the caller that the token belongs to. It returns false if the
-	// token is not valid here, and an error if it cannot be checked now.
-	authenticate(ctx context.Context, token string) (tokenOwner, bool, error)
+// tokenSource checks the tokens of one mode. AuthenticateToken returns false for a token that is
+// not valid here, and an error if the token cannot be checked now.
+type tokenSource interface {
+	authenticator.Token
 	// check returns an error if tokens cannot be checked now.
 	check(ctx context.Context) error
-	// refused returns why a caller with a valid token may not use the server, or "".
-	refused(u user.Info) string
 	// advice describes how a user gets a token.
 	advice() string
 }
@@ -58,68 +52,88 @@ type AuthenticatorConfig struct {
 	BindAddress string
 	// InCluster reports that the process runs in a pod.
 	InCluster bool
-	// Reviews creates TokenReviews, with the server's own identity.
-	Reviews authenticationclient.TokenReviewInterface
-	// MayEnter reports whether the user may use the server.
-	MayEnter func(context.Context, user.Info) (bool, error)
+	// Kube creates TokenReviews and SubjectAccessReviews, with the server's own identity. It is
+	// not used in ModeNone.
+	Kube kubernetes.Interface
 	// Observe is called once for each request with the outcome, and the name of the caller
 	// if it is known. It may be nil.
 	Observe func(ctx context.Context, outcome, user string)
-	// Clock defaults to the real clock.
-	Clock clock.PassiveClock
 }
 
 // Authenticator authenticates and authorizes callers.
 type Authenticator struct {
 	cfg AuthenticatorConfig
-	// authenticator is nil in ModeNone.
-	authenticator tokenAuthenticator
-	known         *knownTokens
+	// source, tokens and entry are nil in ModeNone. tokens caches the results of source.
+	source tokenSource
+	tokens authenticator.Token
+	entry  authorizer.Authorizer
 }
+
+const (
+	// goodTTL is how long a revoked token, or a revoked permission to use the server, is still
+	// accepted.
+	goodTTL = 10 * time.Second
+	// badTTL is how long an invalid token, or a missing permission, is rejected without a new
+	// check.
+	badTTL = 5 * time.Second
+	// askTimeout limits a review.
+	askTimeout = 5 * time.Second
+)
 
 // NewAuthenticator creates an Authenticator for the configured mode. It sends no requests.
 func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 	if err := errors.Join(cfg.Options.Validate(cfg.BindAddress)...); err != nil {
 		return nil, err
 	}
-	cfg.Clock = cmp.Or[clock.PassiveClock](cfg.Clock, clock.RealClock{})
 	if cfg.Observe == nil {
 		cfg.Observe = func(context.Context, string, string) {}
 	}
-	a := &Authenticator{cfg: cfg, known: newKnownTokens(cfg.Clock)}
+	a := &Authenticator{cfg: cfg}
 	switch cfg.Options.Mode {
 	case ModeNone:
 		if cfg.InCluster {
 			return nil, errors.New("--mcp-auth=none is refused in a pod, also on a loopback address: `kubectl port-forward` reaches it, " +
 				"and so do all web pages and processes on that machine; use --mcp-auth=tokenreview")
 		}
+		return a, nil
 	case ModeOIDC:
 		issuer, err := newIssuer(cfg.Options)
 		if err != nil {
 			return nil, err
 		}
-		a.authenticator = issuer
+		a.source = issuer
 	default:
-		a.authenticator = newTokenReviewer(cfg.Reviews, a.known, cfg.Clock)
+		a.source = newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews())
+	}
+	a.tokens = tokencache.New(a.source, false, goodTTL, badTTL)
+	var err error
+	a.entry, err = authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: cfg.Kube.AuthorizationV1(),
+		AllowCacheTTL:             goodTTL,
+		DenyCacheTTL:              badTTL,
+		// The client repeats a request that failed.
+		WebhookRetryBackoff: &wait.Backoff{Steps: 1},
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("preparing to authorize callers: %w", err)
 	}
 	return a, nil
 }
 
 // Start starts the background work of ModeOIDC, which ends with ctx.
 func (a *Authenticator) Start(ctx context.Context) error {
-	if issuer, ok := a.authenticator.(*issuer); ok {
+	if issuer, ok := a.source.(*issuer); ok {
 		return issuer.start(ctx)
 	}
 	return nil
 }
 
-// Check returns an error if tokens cannot be checked now. It may send a request, at most
-// once in ten seconds, which ctx limits. The result is cached for all callers.
+// Check returns an error if tokens cannot be checked now. It may send a request, which ctx limits.
 func (a *Authenticator) Check(ctx context.Context) error {
-	if a.authenticator == nil {
+	if a.source == nil {
 		return nil
 	}
-	return a.authenticator.check(ctx)
+	return a.source.check(ctx)
 }
 
 // maxRequestTime limits the duration of a request, so that the stream of a user whose
@@ -135,84 +149,102 @@ const retryAfter = "2"
 // cancels the request's context when the token expires, or after an hour.
 func (a *Authenticator) Authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, outcome := a.admit(w, r)
+		caller, expires, outcome := a.admit(w, r)
 		name := ""
-		if c.user != nil {
-			name = c.user.GetName()
+		if caller != nil {
+			name = caller.GetName()
 		}
 		a.cfg.Observe(r.Context(), outcome, name)
 		if outcome == outcomeOK {
-			a.serveAs(c, next, w, r)
+			serveAs(caller, expires, next, w, r)
 		}
 	})
 }
 
-// admit authenticates and authorizes the request. Unless the outcome is outcomeOK, it has
-// sent the response.
-func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (c tokenOwner, outcome string) {
-	if a.authenticator == nil {
-		return tokenOwner{user: Local{}}, outcomeOK
+// admit authenticates and authorizes the request. expires is the expiry of the token; zero if
+// it is unknown. Unless the outcome is outcomeOK, admit has sent the response.
+func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (caller user.Info, expires time.Time, outcome string) {
+	if a.source == nil {
+		return Local{}, time.Time{}, outcomeOK
 	}
 	ctx := r.Context()
 	token, ok := bearerToken(r)
 	if !ok {
-		a.challenge(w, "", "a bearer token is required; "+a.authenticator.advice())
-		return tokenOwner{}, outcomeMissing
+		a.challenge(w, "", "a bearer token is required; "+a.source.advice())
+		return nil, time.Time{}, outcomeMissing
 	}
-	c, ok, err := a.known.get(ctx, token, a.authenticator.authenticate)
+	response, ok, err := a.tokens.AuthenticateToken(ctx, token)
 	if errors.Is(err, errTooManyNewTokens) {
 		w.Header().Set("Retry-After", retryAfter)
 		http.Error(w, err.Error()+"; try again in "+retryAfter+" s", http.StatusServiceUnavailable)
-		return tokenOwner{}, outcomeLimited
+		return nil, time.Time{}, outcomeLimited
 	}
 	if err != nil {
 		unavailable(ctx, w, err, "the token cannot be checked now; try again")
-		return tokenOwner{}, outcomeUnavailable
+		return nil, time.Time{}, outcomeUnavailable
 	}
-	if !ok || (!c.expires.IsZero() && !c.expires.After(a.cfg.Clock.Now())) {
-		a.challenge(w, "invalid_token", "the token is not valid for this server: it may have expired, or it was issued for another audience; "+a.authenticator.advice())
-		return tokenOwner{}, outcomeInvalid
+	expires = expiry(token)
+	if !ok || (!expires.IsZero() && !expires.After(time.Now())) {
+		a.challenge(w, "invalid_token", "the token is not valid for this server: it may have expired, or it was issued for another audience; "+a.source.advice())
+		return nil, time.Time{}, outcomeInvalid
 	}
-	why := Refused(c.user)
-	if why == "" {
-		why = a.authenticator.refused(c.user)
+	return response.User, expires, a.authorize(ctx, w, response.User)
+}
+
+// authorize returns outcomeOK if the user may use the server. Otherwise it sends the response.
+func (a *Authenticator) authorize(ctx context.Context, w http.ResponseWriter, u user.Info) (outcome string) {
+	why := Refused(u)
+	if why == "" && a.cfg.Options.Mode == ModeOIDC {
+		why = reserved(u)
 	}
 	if why != "" {
 		http.Error(w, why, http.StatusForbidden)
-		return c, outcomeRefused
+		return outcomeRefused
 	}
-	ok, err = a.cfg.MayEnter(ctx, c.user)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	decision, _, err := a.entry.Authorize(ctx, authorizer.AttributesRecord{User: authenticated(u), Verb: "post", Path: MCPPath})
 	if err != nil {
-		unavailable(ctx, w, err, "the permission to use this server cannot be checked now; try again")
-		return c, outcomeUnavailable
+		unavailable(ctx, w, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err),
+			"the permission to use this server cannot be checked now; try again")
+		return outcomeUnavailable
 	}
-	if !ok {
+	if decision != authorizer.DecisionAllow {
 		http.Error(w, fmt.Sprintf("user %q has no permission to use this server: an administrator must bind the user to ClusterRole coder-k8s-mcp-user, "+
-			"which allows the verb post on the path /mcp", c.user.GetName()), http.StatusForbidden)
-		return c, outcomeDenied
+			"which allows the verb post on the path /mcp", u.GetName()), http.StatusForbidden)
+		return outcomeDenied
 	}
-	return c, outcomeOK
+	return outcomeOK
+}
+
+// authenticated adds the group system:authenticated, which is not in the tokens of an OpenID
+// Connect issuer.
+func authenticated(u user.Info) user.Info {
+	if slices.Contains(u.GetGroups(), user.AllAuthenticated) {
+		return u
+	}
+	return &user.DefaultInfo{
+		Name: u.GetName(), UID: u.GetUID(), Groups: slices.Concat(u.GetGroups(), []string{user.AllAuthenticated}), Extra: u.GetExtra(),
+	}
 }
 
 // serveAs passes the request on with its caller and without its token.
-func (a *Authenticator) serveAs(c tokenOwner, next http.Handler, w http.ResponseWriter, r *http.Request) {
+func serveAs(caller user.Info, expires time.Time, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lifetime := maxRequestTime
-	if !c.expires.IsZero() {
-		lifetime = min(lifetime, c.expires.Sub(a.cfg.Clock.Now()))
+	if !expires.IsZero() {
+		lifetime = min(lifetime, time.Until(expires))
 	}
-	ctx, cancel := context.WithTimeout(request.WithUser(r.Context(), c.user), lifetime)
+	ctx, cancel := context.WithTimeout(request.WithUser(r.Context(), caller), lifetime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set("Authorization", "Bearer decided")
 	// The SDK accepts a caller only through its own check of a bearer token, for which the
-	// result is already decided. The expiry is set after that check, because the check uses
-	// a clock of its own.
-	info := &auth.TokenInfo{UserID: c.user.GetName(), Extra: map[string]any{tokenInfoUser: c.user}}
+	// result is already decided.
+	info := &auth.TokenInfo{UserID: caller.GetName(), Expiration: expires, Extra: map[string]any{tokenInfoUser: caller}}
 	decided := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
 	auth.RequireBearerToken(decided, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			info.Expiration = c.expires
 			r.Header.Del("Authorization")
 			next.ServeHTTP(w, r)
 		})).ServeHTTP(w, r)

@@ -6,7 +6,7 @@
 //     permissions it lacks in all namespaces with control planes, so that tools are hidden.
 //   - Kube is the client that impersonates the caller in the request's context
 //     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
-//   - TTLCache, Probe and Quota bound what callers can cause: requests to the API server, and
+//   - TTLCache and Quota bound what callers can cause: requests to the API server, and
 //     the concurrent operations of each user.
 //
 // Invariants:

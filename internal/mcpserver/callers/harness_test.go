@@ -1,23 +1,25 @@
 package callers
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	clocktesting "k8s.io/utils/clock/testing"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
@@ -28,7 +30,7 @@ const (
 	robotToken = "token-of-robot"
 )
 
-// people is a fake of the TokenReview API and of the authorization.
+// people is a fake of the TokenReview and SubjectAccessReview APIs.
 type people struct {
 	mu sync.Mutex
 	// users by token.
@@ -37,8 +39,10 @@ type people struct {
 	audiences map[string][]string
 	entry     map[string]bool
 	entryErr  error
-	down      bool
-	reviews   int
+	// entries are the specs of all SubjectAccessReviews.
+	entries []authorizationv1.SubjectAccessReviewSpec
+	down    bool
+	reviews int
 	// last is the spec of the last review.
 	last authenticationv1.TokenReviewSpec
 }
@@ -66,16 +70,27 @@ func (p *people) reviewed() int {
 	return p.reviews
 }
 
-func (p *people) clientset() *fake.Clientset {
-	kube := fake.NewClientset()
-	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+// kube returns a client whose requests are answered by people, without a connection, so that it
+// can be used in a synctest bubble.
+func (p *people) kube() kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://kube.test", Transport: p, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+}
+
+// RoundTrip implements http.RoundTripper for the two kinds of reviews.
+func (p *people) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var answer any
+	if path.Base(r.URL.Path) == "tokenreviews" {
+		review := &authenticationv1.TokenReview{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			return nil, err
+		}
 		p.reviews++
 		if p.down {
-			return true, nil, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}
+			return nil, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}
 		}
-		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		p.last = review.Spec
 		info, ok := p.users[review.Spec.Token]
 		audiences, set := p.audiences[review.Spec.Token]
@@ -83,23 +98,28 @@ func (p *people) clientset() *fake.Clientset {
 			audiences = review.Spec.Audiences
 		}
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: info, Audiences: audiences}
-		return true, review, nil
-	})
-	return kube
-}
-
-// mayEnter replaces Reviewer.MayEnter.
-func (p *people) mayEnter(_ context.Context, u user.Info) (bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.entry[u.GetName()], p.entryErr
+		answer = review
+	} else {
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			return nil, err
+		}
+		p.entries = append(p.entries, review.Spec)
+		if p.entryErr != nil {
+			return nil, p.entryErr
+		}
+		review.Status.Allowed = p.entry[review.Spec.User]
+		answer = review
+	}
+	body, err := json.Marshal(answer)
+	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
 // door is an Authenticator with its fakes. It records the accepted requests.
 type door struct {
 	*Authenticator
 	people  *people
-	clock   *clocktesting.FakePassiveClock
 	logs    *mcptest.LogBuffer
 	handler http.Handler
 
@@ -110,13 +130,11 @@ type door struct {
 
 func newDoor(t *testing.T, change ...func(*AuthenticatorConfig)) *door {
 	t.Helper()
-	d := &door{people: newPeople(), clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &mcptest.LogBuffer{}}
+	d := &door{people: newPeople(), logs: &mcptest.LogBuffer{}}
 	cfg := AuthenticatorConfig{
 		Options:     *NewAuthenticationOptions(),
 		BindAddress: "127.0.0.1:8090",
-		Reviews:     d.people.clientset().AuthenticationV1().TokenReviews(),
-		MayEnter:    d.people.mayEnter,
-		Clock:       d.clock,
+		Kube:        d.people.kube(),
 		Observe: func(_ context.Context, outcome, user string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -150,9 +168,17 @@ func (d *door) knock(t *testing.T, authorization ...string) *httptest.ResponseRe
 	return w
 }
 
-func (d *door) wait(by time.Duration) { d.clock.SetTime(d.clock.Now().Add(by)) }
+// bubble runs a test in which time passes only if all its goroutines wait, so time.Sleep
+// takes no time. It begins at bubbleStart.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
 
-// jwtUntil returns a token in the format of a JWT with this exp claim.
-func jwtUntil(expiry any) string {
-	return "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%v}`, expiry)) + ".s"
+// bubbleStart is the time at which a bubble of synctest begins.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// jwtUntil returns a token in the format of a JWT that ends some time after bubbleStart.
+func jwtUntil(after time.Duration) string {
+	return "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, bubbleStart.Add(after).Unix())) + ".s"
 }

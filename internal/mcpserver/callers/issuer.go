@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	certutil "k8s.io/client-go/util/cert"
@@ -32,27 +31,29 @@ type issuer struct {
 	url       string
 	audiences []string
 	options   oidc.Options
-	requests  *countingTransport
 	// tokens is nil before start, which must be called before the first request.
 	tokens oidc.AuthenticatorTokenWithHealthCheck
 }
 
 func newIssuer(o AuthenticationOptions) (*issuer, error) {
-	requests, err := newCountingTransport(o.OIDC.CAFile)
-	if err != nil {
-		return nil, err
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.OIDC.CAFile != "" {
+		var err error
+		if tlsConfig.RootCAs, err = certutil.NewPool(o.OIDC.CAFile); err != nil {
+			return nil, fmt.Errorf("reading --mcp-oidc-ca-file %s: %w", o.OIDC.CAFile, err)
+		}
 	}
 	audiences := o.OIDC.Audiences
 	if len(audiences) == 0 {
 		audiences = []string{o.PublicURL}
 	}
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: tlsConfig})
 	return &issuer{
 		url:       o.OIDC.IssuerURL,
 		audiences: audiences,
-		requests:  requests,
 		options: oidc.Options{
 			JWTAuthenticator:     o.OIDC.jwtAuthenticator(audiences),
-			Client:               &http.Client{Transport: requests, Timeout: issuerTimeout},
+			Client:               &http.Client{Transport: transport, Timeout: issuerTimeout},
 			SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(),
 		},
 	}, nil
@@ -108,67 +109,38 @@ func (i *issuer) advice() string {
 	return fmt.Sprintf("get one from %s for the audience %s", i.url, strings.Join(i.audiences, " or "))
 }
 
-// refused rejects names with the prefix system: in the issuer's tokens. An issuer
+// reserved rejects names with the prefix system: in the issuer's tokens. An issuer
 // authenticates users, not service accounts and groups of the cluster.
-func (i *issuer) refused(u user.Info) string {
+func reserved(u user.Info) string {
 	for _, name := range slices.Concat([]string{u.GetName()}, u.GetGroups()) {
-		if strings.HasPrefix(name, "system:") {
+		if strings.HasPrefix(name, systemPrefix) {
 			return fmt.Sprintf("the token claims %q, a name reserved for Kubernetes; an administrator must set a prefix for names and groups of this issuer", name)
 		}
 	}
 	return ""
 }
 
-func (i *issuer) authenticate(ctx context.Context, token string) (tokenOwner, bool, error) {
+// AuthenticateToken implements authenticator.Token.
+func (i *issuer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	if err := i.check(ctx); err != nil {
-		return tokenOwner{}, false, err
+		return nil, false, err
 	}
-	failures := i.requests.failures.Load()
 	response, ok, err := i.tokens.AuthenticateToken(ctx, token)
-	switch {
-	case err != nil && (ctx.Err() != nil || i.requests.failures.Load() != failures || strings.Contains(err.Error(), keysNotLoaded)):
-		return tokenOwner{}, false, errors.New("verifying a token: " + withoutToken(err, token))
-	case err != nil:
-		log.FromContext(ctx).V(1).Info("Refused a token", "reason", withoutToken(err, token))
-		return tokenOwner{}, false, nil
-	case !ok:
-		log.FromContext(ctx).V(1).Info("Refused a token of another issuer")
-		return tokenOwner{}, false, nil
-	}
-	return tokenOwner{user: response.User, expires: expiry(token)}, true, nil
-}
-
-// keysNotLoaded is in the error of github.com/coreos/go-oidc if the issuer's keys could not be
-// loaded. Several tokens may share one request for the keys, so the failure may have been counted
-// before the verification of a token began.
-const keysNotLoaded = "fetching keys"
-
-// countingTransport sends requests to the issuer and counts those that failed. The count
-// distinguishes a token that cannot be verified now from one that is invalid, because most
-// errors do not.
-type countingTransport struct {
-	next     http.RoundTripper
-	failures atomic.Int64
-}
-
-func newCountingTransport(caFile string) (*countingTransport, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading --mcp-oidc-ca-file: %w", err)
+	if err != nil {
+		reason := withoutToken(err, token)
+		for _, failed := range failedRequests() {
+			if strings.Contains(err.Error(), failed) {
+				return nil, false, errors.New("verifying a token: " + reason)
+			}
 		}
-		if config.RootCAs, err = certutil.NewPoolFromBytes(pem); err != nil {
-			return nil, fmt.Errorf("reading --mcp-oidc-ca-file %s: %w", caFile, err)
-		}
+		log.FromContext(ctx).V(1).Info("Refused a token", "reason", reason)
 	}
-	return &countingTransport{next: utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: config})}, nil
+	return response, ok && err == nil, nil
 }
 
-func (t *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.next.RoundTrip(r)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.failures.Add(1)
-	}
-	return response, err
+// failedRequests returns what is in the error for a token that cannot be verified now, because a
+// request for the issuer's keys (github.com/coreos/go-oidc) or for a distributed claim
+// (k8s.io/apiserver) failed. All other errors mean that the token is invalid.
+func failedRequests() []string {
+	return []string{"fetching keys", "while getting distributed claim"}
 }

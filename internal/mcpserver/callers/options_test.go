@@ -84,7 +84,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestNewTellsAllMistakes(t *testing.T) {
-	_, err := NewAuthenticator(AuthenticatorConfig{Options: AuthenticationOptions{Mode: ModeOIDC}, BindAddress: ":8090"})
+	_, err := NewAuthenticator(AuthenticatorConfig{Kube: newPeople().kube(), Options: AuthenticationOptions{Mode: ModeOIDC}, BindAddress: ":8090"})
 	for _, flag := range []string{"--mcp-public-url", "--mcp-oidc-issuer-url", "--mcp-oidc-username-claim"} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not in %v", flag, err)
@@ -96,7 +96,7 @@ func oidcAuthenticator(t *testing.T, public string) *Authenticator {
 	t.Helper()
 	o := *NewAuthenticationOptions()
 	o.Mode, o.PublicURL, o.OIDC.IssuerURL = ModeOIDC, public, "https://login.example.com"
-	id, err := NewAuthenticator(AuthenticatorConfig{Options: o, BindAddress: ":8090"})
+	id, err := NewAuthenticator(AuthenticatorConfig{Kube: newPeople().kube(), Options: o, BindAddress: ":8090"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,12 +27,6 @@ import (
 const (
 	// MCPPath is the path of the MCP endpoint, for which a caller needs the verb post.
 	MCPPath = "/mcp"
-	// allowedTTL is how long a revoked permission is still accepted.
-	allowedTTL = 10 * time.Second
-	// deniedTTL is how long a new permission is not noticed.
-	deniedTTL = 5 * time.Second
-	// entryTimeout limits a request to the API server.
-	entryTimeout = 5 * time.Second
 	// rightsTTL is how long a changed permission is not noticed.
 	rightsTTL = 30 * time.Second
 	// unsureTTL is how long no further check is made after one that failed with an error.
@@ -86,60 +78,16 @@ func ReviewRights() []Right {
 
 // Reviewer checks the permissions of callers with the API server, and caches the results.
 type Reviewer struct {
-	kube       kubernetes.Interface
 	callers    client.Client
 	namespaces func(context.Context) ([]string, error)
-	entries    *TTLCache[bool]
 	lacking    *TTLCache[map[Right]bool]
 }
 
-// NewReviewer returns a Reviewer. kube creates SubjectAccessReviews with the server's own
-// identity. callers impersonates the caller in the context; its scheme must contain
-// authorization.k8s.io/v1. namespaces returns the namespaces in which Lacks checks
+// NewReviewer returns a Reviewer. callers impersonates the caller in the context; its scheme must
+// contain authorization.k8s.io/v1. namespaces returns the namespaces in which Lacks checks
 // permissions.
-func NewReviewer(kube kubernetes.Interface, callers client.Client, namespaces func(context.Context) ([]string, error), clk clock.PassiveClock) *Reviewer {
-	return &Reviewer{
-		kube: kube, callers: callers, namespaces: namespaces,
-		entries: NewTTLCache[bool](cacheSize, entryTimeout, clk),
-		lacking: NewTTLCache[map[Right]bool](cacheSize, rightsTimeout, clk),
-	}
-}
-
-// MayEnter reports whether the user may post to /mcp. Local is always allowed. Other users
-// belong to system:authenticated, which is not in the tokens of an OpenID Connect issuer.
-func (r *Reviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
-	if _, local := u.(Local); local {
-		return true, nil
-	}
-	groups := u.GetGroups()
-	if !slices.Contains(groups, user.AllAuthenticated) {
-		groups = append(slices.Clone(groups), user.AllAuthenticated)
-	}
-	spec := authorizationv1.SubjectAccessReviewSpec{
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: MCPPath, Verb: "post"},
-		User:                  u.GetName(),
-		UID:                   u.GetUID(),
-		Groups:                groups,
-		Extra:                 make(map[string]authorizationv1.ExtraValue, len(u.GetExtra())),
-	}
-	for k, v := range u.GetExtra() {
-		spec.Extra[k] = v
-	}
-	// The whole spec is the cache key, because any part of it can affect the result.
-	key, err := json.Marshal(spec)
-	if err != nil {
-		return false, fmt.Errorf("bug: encoding an access review: %w", err)
-	}
-	return r.entries.Get(ctx, string(key), func(ctx context.Context) (bool, time.Duration, error) {
-		review, err := r.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return false, 0, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err)
-		}
-		if !review.Status.Allowed {
-			return false, deniedTTL, nil
-		}
-		return true, allowedTTL, nil
-	})
+func NewReviewer(callers client.Client, namespaces func(context.Context) ([]string, error), clk clock.PassiveClock) *Reviewer {
+	return &Reviewer{callers: callers, namespaces: namespaces, lacking: NewTTLCache[map[Right]bool](cacheSize, rightsTimeout, clk)}
 }
 
 // Lacks returns true for each permission that the caller in the context certainly has in no

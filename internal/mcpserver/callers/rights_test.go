@@ -68,7 +68,7 @@ func (b *rulebook) create(ctx context.Context, _ client.WithWatch, obj client.Ob
 
 func (b *rulebook) reviewer(clk *clocktesting.FakePassiveClock, namespaces ...string) *Reviewer {
 	callers := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: b.create}).Build()
-	return NewReviewer(nil, callers, func(context.Context) ([]string, error) { return namespaces, nil }, clk)
+	return NewReviewer(callers, func(context.Context) ([]string, error) { return namespaces, nil }, clk)
 }
 
 func caller(ctx context.Context, name string, groups ...string) context.Context {
@@ -254,7 +254,7 @@ func TestRightsAreAskedForAsTheCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reviewer := NewReviewer(nil, kube, func(context.Context) ([]string, error) { return []string{"coder", "other"}, nil }, testClock())
+	reviewer := NewReviewer(kube, func(context.Context) ([]string, error) { return []string{"coder", "other"}, nil }, testClock())
 	if lacking := reviewer.Lacks(caller(t.Context(), "alice"), []Right{{"get", "", "pods"}}); len(lacking) != 0 {
 		t.Errorf("lacking are %v", lacking)
 	}

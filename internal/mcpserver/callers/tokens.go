@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,39 +20,31 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // maxTokenBytes is larger than any real token, including one with hundreds of groups.
 const maxTokenBytes = 32 << 10
 
-// bearerToken returns the token of a request, in the format of RFC 6750. It returns false
-// for a request with two Authorization headers, because a proxy may have checked the other
-// one.
+// bearerHeader matches the header of RFC 6750. Nothing else is sent to the token source, so that
+// malformed tokens cannot make it fail.
+var bearerHeader = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *$`)
+
+// bearerToken returns the token of a request. It returns false for a request with two
+// Authorization headers, because a proxy may have checked the other one.
 func bearerToken(r *http.Request) (string, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return "", false
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	token = strings.Trim(token, " ")
-	if !strings.EqualFold(scheme, "Bearer") || !isToken(token) {
+	match := bearerHeader.FindStringSubmatch(values[0])
+	if match == nil || len(match[1]) > maxTokenBytes {
 		return "", false
 	}
-	return token, true
-}
-
-// tokenCharacters are those of a b64token of RFC 6750, without the final "=".
-const tokenCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/"
-
-// isToken reports whether s is a b64token of RFC 6750. Nothing else is sent to the
-// authenticator, so that malformed tokens cannot make it fail.
-func isToken(s string) bool {
-	body := strings.TrimRight(s, "=")
-	return body != "" && len(s) <= maxTokenBytes && strings.Trim(body, tokenCharacters) == ""
+	return match[1], true
 }
 
 // lastExpiry is later than the expiry of any token, and does not overflow in calculations.
@@ -80,87 +73,6 @@ func expiry(token string) time.Time {
 	return time.Unix(int64(claims.Expiry), 0)
 }
 
-const (
-	// goodTTL is how long a revoked token is still accepted.
-	goodTTL = 10 * time.Second
-	// badTTL is how long an invalid token is rejected without a new check.
-	badTTL = 5 * time.Second
-	// latelyTTL is how long after its last use a valid token is exempt from the limit on
-	// new tokens.
-	latelyTTL = 10 * time.Minute
-	// askTimeout limits a check of a token.
-	askTimeout = 5 * time.Second
-	// knownSize limits the memory that invalid tokens can use.
-	knownSize = 4096
-)
-
-// knownTokens caches the results of token checks for a few seconds. The key of an entry is
-// a keyed hash of the token.
-type knownTokens struct {
-	key   []byte
-	clock clock.PassiveClock
-	cache *TTLCache[knownToken]
-	// lately contains the hashes of tokens that were valid when they were last checked.
-	lately *cache.LRUExpireCache
-}
-
-type knownToken struct {
-	caller tokenOwner
-	good   bool
-}
-
-func newKnownTokens(clk clock.PassiveClock) *knownTokens {
-	key := make([]byte, sha256.Size)
-	// rand.Read never fails: it would end the process instead.
-	_, _ = rand.Read(key)
-	return &knownTokens{key: key, clock: clk, cache: NewTTLCache[knownToken](knownSize, askTimeout, clk), lately: cache.NewLRUExpireCacheWithClock(knownSize, clk)}
-}
-
-// get returns the cached result for the token, or calls ask. Concurrent calls with the same
-// token share one check.
-func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Context, string) (tokenOwner, bool, error)) (tokenOwner, bool, error) {
-	hash := k.hash(token)
-	known, err := k.cache.Get(ctx, hash, func(ctx context.Context) (knownToken, time.Duration, error) {
-		c, good, err := ask(ctx, token)
-		switch {
-		case err != nil:
-			return knownToken{}, 0, err
-		case good:
-			k.lately.Add(hash, nil, latelyTTL)
-		default:
-			k.lately.Remove(hash)
-		}
-		return knownToken{caller: c, good: good}, k.ttl(c, good), nil
-	})
-	return known.caller, known.good, err
-}
-
-func (k *knownTokens) validLately(token string) bool {
-	_, ok := k.lately.Get(k.hash(token))
-	return ok
-}
-
-// hash returns the cache key of a token. The token cannot be derived from it, and tokens
-// cannot be tried without k.key.
-func (k *knownTokens) hash(token string) string {
-	mac := hmac.New(sha256.New, k.key)
-	mac.Write([]byte(token))
-	return string(mac.Sum(nil))
-}
-
-// ttl returns how long a result is cached. A valid result is never cached beyond the
-// expiry of the token.
-func (k *knownTokens) ttl(c tokenOwner, good bool) time.Duration {
-	switch {
-	case !good:
-		return badTTL
-	case c.expires.IsZero():
-		return goodTTL
-	default:
-		return min(goodTTL, c.expires.Sub(k.clock.Now()))
-	}
-}
-
 // recognizable is the length of a prefix of a token that must not appear in the log, in
 // bytes.
 const recognizable = 16
@@ -176,31 +88,40 @@ func withoutToken(err error, token string) string {
 }
 
 const (
-	// checkInterval is how long the result of a check is valid.
-	checkInterval = 10 * time.Second
 	// TokenReviews of tokens that were not valid here in the last minutes have a rate limit
 	// for all callers together. Otherwise a flood of invalid tokens would use up the
 	// requests that kube-apiserver grants this server.
 	newTokensPerSecond = 20
 	newTokensBurst     = 100
+	// latelyTTL is how long after its last review a valid token is exempt from that limit, and
+	// latelySize is the maximum number of such tokens.
+	latelyTTL  = 10 * time.Minute
+	latelySize = 4096
 )
 
 // errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
 var errTooManyNewTokens = errors.New("too many unknown tokens are being checked")
 
+// tokenReviewer checks tokens with TokenReviews. The library's authenticator for them returns the
+// same error for an invalid token and for an API server that does not respond, and writes the
+// error to the log, which may repeat the token.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
-	clock   clock.PassiveClock
-	known   *knownTokens
-	health  *Probe
-	// newTokens limits the reviews of tokens that were not valid lately.
+	// newTokens limits the reviews of tokens that are not in lately.
 	newTokens *rate.Limiter
+	// lately contains the hashes of tokens that were valid when they were last reviewed.
+	lately *cache.LRUExpireCache
+	// key is the key of these hashes.
+	key []byte
 }
 
-func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, known *knownTokens, clk clock.PassiveClock) *tokenReviewer {
+func newTokenReviewer(reviews authenticationclient.TokenReviewInterface) *tokenReviewer {
+	key := make([]byte, sha256.Size)
+	// rand.Read never fails: it would end the process instead.
+	_, _ = rand.Read(key)
 	return &tokenReviewer{
-		reviews: reviews, clock: clk, known: known, health: NewProbe(clk, askTimeout, checkInterval, checkInterval),
-		newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
+		reviews: reviews, newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
+		lately: cache.NewLRUExpireCache(latelySize), key: key,
 	}
 }
 
@@ -208,53 +129,50 @@ func (t *tokenReviewer) advice() string {
 	return "make one with `kubectl create token <service-account> --namespace=<namespace> --audience=" + Audience + "`"
 }
 
-// refused always returns "": the API server authenticates only its own users.
-func (t *tokenReviewer) refused(user.Info) string { return "" }
-
-func (t *tokenReviewer) authenticate(ctx context.Context, token string) (tokenOwner, bool, error) {
-	if !t.known.validLately(token) && !t.newTokens.AllowN(t.clock.Now(), 1) {
-		return tokenOwner{}, false, errTooManyNewTokens
+// AuthenticateToken implements authenticator.Token.
+func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write([]byte(token))
+	hash := string(mac.Sum(nil))
+	if _, valid := t.lately.Get(hash); !valid && !t.newTokens.Allow() {
+		return nil, false, errTooManyNewTokens
 	}
 	status, err := t.ask(ctx, token)
 	if err != nil {
-		return tokenOwner{}, false, err
+		return nil, false, err
 	}
 	// An authenticator that does not support audiences returns none. Such a token is one
 	// for the API server, so it is rejected too.
 	if !status.Authenticated || !slices.Contains(status.Audiences, Audience) {
+		t.lately.Remove(hash)
 		log.FromContext(ctx).V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
-		return tokenOwner{}, false, nil
+		return nil, false, nil
 	}
-	return tokenOwner{user: userOf(status.User), expires: expiry(token)}, true, nil
+	t.lately.Add(hash, nil, latelyTTL)
+	return &authenticator.Response{User: userOf(status.User)}, true, nil
 }
 
-// ask creates a TokenReview and records whether that succeeded.
+// ask creates a TokenReview.
 func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
 	// client-go logs the body of a request at high verbosity, and this body contains the
 	// token.
-	ctx = logr.NewContext(ctx, logr.Discard())
+	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, logr.Discard()), askTimeout)
+	defer cancel()
 	review, err := t.reviews.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		err = errors.New("reviewing a token: " + withoutToken(err, token))
-	}
-	t.health.Record(err)
-	if err != nil {
-		return authenticationv1.TokenReviewStatus{}, err
+		return authenticationv1.TokenReviewStatus{}, errors.New("reviewing a token: " + withoutToken(err, token))
 	}
 	return review.Status, nil
 }
 
-// check reviews a random token, unless there was a recent review.
+// check reviews a random token.
 func (t *tokenReviewer) check(ctx context.Context) error {
-	err := t.health.Check(ctx, func(ctx context.Context) error {
-		status, err := t.ask(ctx, "check-"+rand.Text())
-		if err == nil && status.Authenticated {
-			err = errors.New("the API server accepts a random token as that of a user")
-		}
-		return err
-	})
+	status, err := t.ask(ctx, "check-"+rand.Text())
+	if err == nil && status.Authenticated {
+		err = errors.New("the API server accepts a random token as that of a user")
+	}
 	if err != nil {
 		return fmt.Errorf("tokens cannot be checked: %w", err)
 	}
