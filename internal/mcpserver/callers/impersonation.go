@@ -21,6 +21,18 @@ import (
 // errNoCaller is the error of a request without a caller in its context.
 var errNoCaller = errors.New("bug: no caller in the context of the request, so nothing is sent: the server's own permissions must not be used")
 
+// ErrReadOnly is the error of a request that does more than read, in a context of ReadOnly.
+var ErrReadOnly = errors.New("this call only reads")
+
+type readOnlyKey struct{}
+
+// ReadOnly returns a context in which every request except GET fails, including dry runs. Tools
+// that read use it, so that a mistake in one of them cannot change anything. Kube.Exec is not
+// restricted, because files in workspaces are read by commands.
+func ReadOnly(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readOnlyKey{}, true)
+}
+
 // impersonationPrefix is the prefix of all impersonation headers.
 const impersonationPrefix = "Impersonate-"
 
@@ -61,6 +73,9 @@ func (i *impersonator) asCaller(r *http.Request) (*http.Request, http.RoundTripp
 	u, ok := request.UserFrom(r.Context())
 	if !ok || Refused(u) != "" {
 		return nil, nil, errNoCaller
+	}
+	if r.Context().Value(readOnlyKey{}) == true && r.Method != http.MethodGet {
+		return nil, nil, ErrReadOnly
 	}
 	r = utilnet.CloneRequest(r)
 	for header := range r.Header {

@@ -10,11 +10,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // impersonation returns the impersonation headers of a request.
@@ -57,6 +63,39 @@ func TestNothingIsSentWithoutACaller(t *testing.T) {
 	}
 	if n := len(api.requests()); n != 0 {
 		t.Errorf("the API server saw %d requests", n)
+	}
+}
+
+// TestAReadOnlyCallSendsOnlyReads checks every kind of write, also one that only tries.
+func TestAReadOnlyCallSendsOnlyReads(t *testing.T) {
+	api := newKubeAPI(t, pods)
+	kube := api.client(t)
+	ctx := ReadOnly(as(t.Context(), "alice"))
+	for _, ctx := range []context.Context{ctx, log.IntoContext(ctx, log.Log)} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "x", ResourceVersion: "1"}}
+		scale := &autoscalingv1.Scale{}
+		patch := client.RawPatch(types.MergePatchType, []byte("{}"))
+		for what, err := range map[string]error{
+			"create": kube.Create(ctx, pod.DeepCopy(), client.DryRunAll), "update": kube.Update(ctx, pod.DeepCopy()), "patch": kube.Patch(ctx, pod.DeepCopy(), patch),
+			"delete": kube.Delete(ctx, pod.DeepCopy()), "delete all": kube.DeleteAllOf(ctx, pod.DeepCopy(), client.InNamespace("coder")),
+			"apply":         kube.Apply(ctx, corev1apply.Pod("x", "coder")),
+			"update status": kube.Status().Update(ctx, pod.DeepCopy()), "patch status": kube.Status().Patch(ctx, pod.DeepCopy(), patch),
+			"create a subresource": kube.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{}),
+			"update a subresource": kube.SubResource("scale").Update(ctx, pod.DeepCopy(), client.WithSubResourceBody(scale)),
+		} {
+			if !errors.Is(err, ErrReadOnly) {
+				t.Errorf("%s answers %v, want that it only reads", what, err)
+			}
+		}
+	}
+	if n := len(api.requests()); n != 0 {
+		t.Errorf("the API server saw %d requests", n)
+	}
+	if err := kube.List(ctx, &corev1.PodList{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := kube.Raw(ctx, "/version", nil); err != nil {
+		t.Error(err)
 	}
 }
 

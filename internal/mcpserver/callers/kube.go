@@ -171,6 +171,7 @@ func newExec(cfg *rest.Config) (Exec, error) {
 		if agent != "" {
 			to.RawQuery = url.Values{"agent": {agent}}.Encode()
 		}
-		return remoteexec.Run(ctx, cfg, to, c)
+		// One of the protocols of exec begins with POST.
+		return remoteexec.Run(context.WithValue(ctx, readOnlyKey{}, false), cfg, to, c)
 	}, nil
 }

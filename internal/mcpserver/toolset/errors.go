@@ -123,7 +123,7 @@ func (e *CallError) explain(ctx context.Context) (outcome, reported string) {
 		return OutcomeCancelled, "the call was cancelled"
 	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err):
 		return OutcomeTimeout, e.timeout()
-	case errors.Is(e.Err, errReadsOnly):
+	case errors.Is(e.Err, callers.ErrReadOnly):
 		log.FromContext(ctx).Error(e.Err, "A read-only tool tried to write", "verb", e.Verb, "resource", e.Resource)
 		return OutcomeDenied, fmt.Sprintf("cannot %s %s: this tool is read-only; nothing was done", e.Verb, e.object())
 	case IsImpersonationDenied(e.Err):

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func TestErrorsOfKubernetesAreSentencesThatHelp(t *testing.T) {
@@ -61,7 +63,7 @@ func TestErrorsOfKubernetesAreSentencesThatHelp(t *testing.T) {
 		"too slow":              {context.DeadlineExceeded, "coder", "", OutcomeTimeout, "get of " + resource + " in namespace coder took too long; reduce the result with limit or a namespace, or try again later"},
 		"too slow there":        {apierrors.NewTimeoutError("request timed out", 1), "coder", "", OutcomeTimeout, "get of " + resource + " in namespace coder took too long; reduce the result with limit or a namespace, or try again later"},
 		"cancelled":             {fmt.Errorf("get: %w", context.Canceled), "coder", name, OutcomeCancelled, "the call was cancelled"},
-		"a write that reads":    {errReadsOnly, "coder", name, OutcomeDenied, "cannot get " + object + ": this tool is read-only; nothing was done"},
+		"a write that reads":    {callers.ErrReadOnly, "coder", name, OutcomeDenied, "cannot get " + object + ": this tool is read-only; nothing was done"},
 		"more than one line":    {apierrors.NewBadRequest("one\n\ttwo"), "coder", name, OutcomeInvalid, "cannot get " + object + ": one two"},
 	}
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})

@@ -13,11 +13,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -107,11 +104,11 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations(d),
 	}
 	register := func(server *mcp.Server, env Env) {
-		if d.Effect == Reads {
-			env.Kube = readsOnly(env.Kube)
-		}
 		unconfirmed := env.InsideUnconfirmed && d.Toolset == Inside
 		server.AddTool(offered, handler(func(ctx context.Context, req *mcp.CallToolRequest) (json.RawMessage, error) {
+			if d.Effect == Reads {
+				ctx = callers.ReadOnly(ctx)
+			}
 			var in In
 			arguments, err := decode(req.Params.Arguments, input, &in)
 			if err != nil {
@@ -193,7 +190,7 @@ func answerResult(answer json.RawMessage) *mcp.CallToolResult {
 // Call is one call of a tool. Only Kube is required: without the other fields the client
 // cannot be asked for confirmation and gets no progress notifications.
 type Call struct {
-	// Kube impersonates the caller. For a tool that only reads, it rejects writes.
+	// Kube impersonates the caller. In the context of a tool that only reads, it rejects writes.
 	Kube *callers.Kube
 
 	// dialog asks the client's user for confirmation. It is nil if the client does not
@@ -289,45 +286,4 @@ func (p *progress) tell(ctx context.Context, message string) bool {
 		log.FromContext(ctx).V(1).Info("Could not report the progress of a call", "error", err.Error())
 	}
 	return true
-}
-
-// errReadsOnly is the error of every write through a read-only client.
-var errReadsOnly = errors.New("this client only reads")
-
-// readsOnly returns a client that rejects all writes, including dry runs. Tools that read
-// use it, so that a mistake in one of them cannot change anything. Exec is not restricted,
-// because files in workspaces are read by commands.
-func readsOnly(kube *callers.Kube) *callers.Kube {
-	return &callers.Kube{Raw: kube.Raw, Exec: kube.Exec, WithWatch: interceptor.NewClient(kube.WithWatch, interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-			return errReadsOnly
-		},
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
-			return errReadsOnly
-		},
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return errReadsOnly
-		},
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			return errReadsOnly
-		},
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-			return errReadsOnly
-		},
-		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
-			return errReadsOnly
-		},
-		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			return errReadsOnly
-		},
-		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
-			return errReadsOnly
-		},
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			return errReadsOnly
-		},
-		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-			return errReadsOnly
-		},
-	})}
 }

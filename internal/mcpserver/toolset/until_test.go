@@ -90,7 +90,7 @@ func (w *theWait) begin(ctx context.Context, t *testing.T, timeout time.Duration
 	})
 	var p *progress
 	p, w.all = heard(w.clock.FakeClock)
-	call := &Call{Kube: readsOnly(kube), time: w.clock, progress: p}
+	call := &Call{Kube: kube, time: w.clock, progress: p}
 	go func() {
 		gone, err := call.Until(ctx, w.pod, timeout, func() (bool, string) {
 			return w.pod.Status.Phase == corev1.PodRunning, "the pod is " + string(w.pod.Status.Phase)
