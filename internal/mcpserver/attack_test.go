@@ -310,18 +310,18 @@ func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 		writeJSON(w, http.StatusOK, workspaceList())
 	})
 	defer close(open)
-	begun, _ := h.post(t, strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`), nil)
+	begun, _ := h.post(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, nil)
 	inSession := func(r *http.Request) {
 		r.Header.Set("Mcp-Session-Id", begun.Header.Get("Mcp-Session-Id"))
 		r.Header.Set("Mcp-Protocol-Version", legacyProtocol)
 	}
-	h.post(t, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), inSession)
-	body := func(n int) *strings.Reader {
-		return strings.NewReader(strings.Replace(callBody("list_workspaces", `{"namespace":"coder"}`), `"id":1`, fmt.Sprintf(`"id":%d`, n), 1))
+	h.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, inSession)
+	body := func(n int) string {
+		return strings.Replace(callBody("list_workspaces", `{"namespace":"coder"}`), `"id":1`, fmt.Sprintf(`"id":%d`, n), 1)
 	}
 	for n := range share {
 		ctx, hangUp := context.WithCancel(t.Context())
-		r := h.request(ctx, http.MethodPost, body(n+1))
+		r := h.request(ctx, body(n+1))
 		inSession(r)
 		gone := make(chan struct{})
 		go func() {
@@ -350,7 +350,7 @@ func (h *harness) confirming(t testing.TB, token, tool, arguments, state string)
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},`+
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}`, tool, arguments, answer)
-	_, said := h.post(t, strings.NewReader(body), func(r *http.Request) {
+	_, said := h.post(t, body, func(r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Mcp-Protocol-Version", modernProtocol)
 		r.Header.Set("Mcp-Method", "tools/call")

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ import (
 )
 
 const (
-	legacyProtocol = "2025-11-25"
-	modernProtocol = "2026-07-28"
+	legacyProtocol = mcptest.Legacy
+	modernProtocol = mcptest.Modern
 )
 
 var eras = []string{legacyProtocol, modernProtocol}
@@ -152,51 +153,16 @@ func await(t testing.TB, what string, done <-chan struct{}) {
 	}
 }
 
-// withToken is a transport that adds a bearer token to each request. It has its own
-// connections.
-type withToken struct {
-	token string
-	next  *http.Transport
-}
-
-func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+w.token)
-	return w.next.RoundTrip(r)
-}
-
 // connect connects a client that uses the given protocol revision.
-func (h *harness) connect(t testing.TB, protocol, token string) *mcp.ClientSession {
+func (h *harness) connect(t testing.TB, protocol, token string) *mcptest.Client {
 	t.Helper()
 	return dial(t, h.url, protocol, token, nil)
 }
 
-func dial(t testing.TB, url, protocol, token string, options *mcp.ClientOptions) *mcp.ClientSession {
+// dial connects a client, which has a stream of its own.
+func dial(t testing.TB, url, protocol, token string, options *mcp.ClientOptions) *mcptest.Client {
 	t.Helper()
-	transport := &http.Transport{}
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options)
-	session, err := client.Connect(context.Background(), &mcp.StreamableClientTransport{
-		Endpoint:   url,
-		HTTPClient: &http.Client{Transport: withToken{token, transport}},
-		MaxRetries: -1,
-	}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
-	if err != nil {
-		t.Fatalf("connecting with %s: %v", protocol, err)
-	}
-	t.Cleanup(func() {
-		session.Close()
-		transport.CloseIdleConnections()
-	})
-	return session
-}
-
-func call(ctx context.Context, t testing.TB, session *mcp.ClientSession, tool string, args map[string]any) *mcp.CallToolResult {
-	t.Helper()
-	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		t.Fatalf("calling %s: %v", tool, err)
-	}
-	return result
+	return mcptest.Endpoint{URL: url, Protocol: protocol, Token: token, Options: cmp.Or(options, &mcp.ClientOptions{})}.Dial(t)
 }
 
 // callBody returns the body of a tool call by an older client without a session.
@@ -204,22 +170,19 @@ func callBody(tool, args string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, args)
 }
 
-// request returns an HTTP request to the MCP endpoint.
-func (h *harness) request(ctx context.Context, method string, body io.Reader) *http.Request {
-	r, err := http.NewRequestWithContext(ctx, method, h.url, body)
+// request returns an HTTP request with this body to the MCP endpoint.
+func (h *harness) request(ctx context.Context, body string) *http.Request {
+	r, err := mcptest.Message{Token: aliceToken, Body: body}.Request(ctx, h.url)
 	if err != nil {
 		panic(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	r.Header.Set("Authorization", "Bearer "+aliceToken)
 	return r
 }
 
-// post sends one HTTP request and returns the response.
-func (h *harness) post(t testing.TB, body io.Reader, change func(*http.Request)) (*http.Response, string) {
+// post sends one HTTP request and returns the response, also one that breaks off.
+func (h *harness) post(t testing.TB, body string, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
-	r := h.request(t.Context(), http.MethodPost, body)
+	r := h.request(t.Context(), body)
 	if change != nil {
 		change(r)
 	}

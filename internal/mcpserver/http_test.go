@@ -39,7 +39,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := running(t)
-			response, body := h.post(t, strings.NewReader(tc.body), tc.change)
+			response, body := h.post(t, tc.body, tc.change)
 			if response.StatusCode != tc.status || !strings.Contains(body, tc.says) {
 				t.Errorf("the answer is %d %q, want %d with %q", response.StatusCode, body, tc.status, tc.says)
 			}
@@ -71,7 +71,7 @@ func TestTheServerGoesByItsNames(t *testing.T) {
 		{"mcp.internal", ""}, {"mcp.example.com", ""}, {"coder-k8s.coder-system.svc.cluster.local:8090", ""},
 		{"localhost:8090", "https://tools.example.com"}, {"localhost:8090", "https://mcp.example.com"},
 	} {
-		response, body := h.post(t, strings.NewReader(listTools), func(r *http.Request) {
+		response, body := h.post(t, listTools, func(r *http.Request) {
 			r.Host = tc.host
 			if tc.origin != "" {
 				r.Header.Set("Origin", tc.origin)
@@ -103,7 +103,7 @@ func TestAPageCannotRunATool(t *testing.T) {
 					"a page whose browser says nothing": func(*http.Request) {},
 				} {
 					t.Run(strings.Join([]string{who, what, contentType, from}, ", "), func(t *testing.T) {
-						response, answer := h.post(t, strings.NewReader(body), func(r *http.Request) {
+						response, answer := h.post(t, body, func(r *http.Request) {
 							r.Header.Set("Content-Type", contentType)
 							r.Header.Set("Accept", "*/*")
 							change(r)
@@ -134,13 +134,13 @@ func TestABusyServerSaysSo(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		// This is the first request, so no earlier request can occupy the only place.
-		response, body := h.post(t, strings.NewReader(callBody("list_workspaces", `{"namespace":"coder"}`)), nil)
+		response, body := h.post(t, callBody("list_workspaces", `{"namespace":"coder"}`), nil)
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("the call that is in work is answered with %d %q", response.StatusCode, body)
 		}
 	})
 	await(t, "the call is in work", entered)
-	response, body := h.post(t, strings.NewReader(listTools), nil)
+	response, body := h.post(t, listTools, nil)
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("the answer is %d %q", response.StatusCode, body)
 	}

@@ -56,7 +56,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 			one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
 			session := dial(t, service(t, one, two), protocol, aliceToken, nil)
 			for range 10 {
-				if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
+				if result := session.Call(t, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
 					t.Fatal(mcptest.Text(result))
 				}
 				if _, err := session.ListTools(t.Context(), nil); err != nil {
@@ -106,7 +106,7 @@ func TestAConfirmationMayBeAnsweredOnAnotherReplica(t *testing.T) {
 	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
 	var asked atomic.Int64
 	session := dial(t, service(t, one, two), modernProtocol, aliceToken, agreeing(&asked))
-	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
+	result := session.Call(t, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 || deletions.Load() != 1 {
 		t.Errorf("the user was asked %d times, and %d deletions came: %s", asked.Load(), deletions.Load(), mcptest.Text(result))
 	}
@@ -145,11 +145,11 @@ func TestAClientThatCannotAskConfirmsByName(t *testing.T) {
 			deletions := countDeletions(kube, object)
 			session := dial(t, service(t, newReplica(t, kube).start(t), newReplica(t, kube).start(t)), protocol, aliceToken, nil)
 			args := map[string]any{"namespace": "coder", "name": "default.alice.dev"}
-			if result := call(t.Context(), t, session, "delete_workspace", args); !result.IsError || deletions.Load() != 0 {
+			if result := session.Call(t, "delete_workspace", args); !result.IsError || deletions.Load() != 0 {
 				t.Errorf("without a confirmation the answer is %s", mcptest.Text(result))
 			}
 			args["confirm"] = "default.alice.dev"
-			if result := call(t.Context(), t, session, "delete_workspace", args); result.IsError || deletions.Load() != 1 {
+			if result := session.Call(t, "delete_workspace", args); result.IsError || deletions.Load() != 1 {
 				t.Errorf("with a confirmation the answer is %s", mcptest.Text(result))
 			}
 		})

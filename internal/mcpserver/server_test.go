@@ -54,7 +54,7 @@ func TestBothErasListAndCallTools(t *testing.T) {
 			if want := len(usual.Definitions()); len(listed.Tools) != want {
 				t.Errorf("%d tools are offered, want %d", len(listed.Tools), want)
 			}
-			result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"})
+			result := session.Call(t, "list_workspaces", map[string]any{"namespace": "coder"})
 			if result.IsError || !strings.Contains(mcptest.Text(result), `"name":"default.alice.dev"`) {
 				t.Errorf("the answer is %s", mcptest.Text(result))
 			}
@@ -99,7 +99,7 @@ func TestCallsActAsTheCallerAndKeepTheToken(t *testing.T) {
 			h := running(t)
 			h.kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList())
 			session := h.connect(t, modernProtocol, tc.token)
-			if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
+			if result := session.Call(t, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
 				t.Fatal(mcptest.Text(result))
 			}
 			seen := h.kube.requests(http.MethodGet, workspacesPath)
@@ -195,7 +195,7 @@ func TestACallIsFoundInKubernetes(t *testing.T) {
 	})
 	h.kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList(workspaceObject()))
 	body := callBody("list_workspaces", `{"namespace":"coder"}`)
-	response, answer := h.post(t, strings.NewReader(body), func(r *http.Request) {
+	response, answer := h.post(t, body, func(r *http.Request) {
 		r.Header.Set("Traceparent", clientsSpan)
 		// Request IDs from the client are ignored.
 		r.Header.Set("X-Request-Id", "made-up")

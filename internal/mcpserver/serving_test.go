@@ -165,7 +165,7 @@ func TestWhoWaitsAtTheEntranceDoesNotHoldTheEnd(t *testing.T) {
 		})
 		defer close(open)
 		go func() {
-			if response, err := http.DefaultClient.Do(h.request(context.Background(), http.MethodPost, strings.NewReader(listTools))); err == nil {
+			if response, err := http.DefaultClient.Do(h.request(context.Background(), listTools)); err == nil {
 				drain(response)
 			}
 		}()
@@ -189,7 +189,7 @@ func TestAnUnusedConnectionDoesNotHoldTheEnd(t *testing.T) {
 	}
 	defer conn.Close()
 	// Connections are accepted in order, so after a request on another one the server has this one.
-	response, err := http.DefaultClient.Do(h.request(context.Background(), http.MethodPost, strings.NewReader(listTools)))
+	response, err := http.DefaultClient.Do(h.request(context.Background(), listTools))
 	if err != nil {
 		t.Fatal(err)
 	}

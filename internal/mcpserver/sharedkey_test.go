@@ -204,7 +204,7 @@ func TestALocalServerAsksAndLeavesNoSecret(t *testing.T) {
 	h.kube.answer("DELETE "+object, http.StatusOK, workspaceObject())
 	var asked atomic.Int64
 	session := dial(t, h.url, modernProtocol, "", agreeing(&asked))
-	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
+	result := session.Call(t, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
 	if result.IsError || asked.Load() != 1 {
 		t.Errorf("the user was asked %d times: %s", asked.Load(), mcptest.Text(result))
 	}

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -22,19 +22,14 @@ func soak(t testing.TB, h *harness, clients, atOnce, calls int) {
 		group.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			transport := &http.Transport{}
-			defer transport.CloseIdleConnections()
-			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
-			session, err := client.Connect(context.Background(), &mcp.StreamableClientTransport{
-				Endpoint: h.url, HTTPClient: &http.Client{Transport: withToken{aliceToken, transport}}, MaxRetries: -1,
-			}, &mcp.ClientSessionOptions{ProtocolVersion: eras[i%2]})
+			client, err := mcptest.Endpoint{URL: h.url, Protocol: eras[i%2], Token: aliceToken, Options: &mcp.ClientOptions{}}.Connect(context.Background())
 			if err != nil {
 				t.Errorf("connecting: %v", err)
 				return
 			}
-			defer session.Close()
+			defer client.End()
 			for range calls {
-				result, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_control_planes", Arguments: map[string]any{}})
+				result, err := client.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_control_planes", Arguments: map[string]any{}})
 				if err != nil || result.IsError {
 					t.Errorf("calling: %v, %v", result, err)
 					return

@@ -16,6 +16,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -23,8 +24,8 @@ const (
 	// mcpHost is the address of the MCP server in the cluster.
 	mcpHost = "coder-k8s.coder-system.svc:8090"
 
-	legacyProtocol = "2025-11-25"
-	modernProtocol = "2026-07-28"
+	legacyProtocol = mcptest.Legacy
+	modernProtocol = mcptest.Modern
 )
 
 // robot is a ServiceAccount with permission to use the MCP server, and a token for
@@ -208,13 +209,10 @@ func (r robot) connect(t *testing.T, protocol string, way *route, did *deeds) *a
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
 		}
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "v0"}, options)
-	polltest.Eventually(t, r.name+" is connected with "+protocol, func() (err error) {
-		a.ClientSession, err = client.Connect(context.WithoutCancel(t.Context()), &mcp.StreamableClientTransport{
-			Endpoint:   "http://" + mcpHost + "/mcp",
-			HTTPClient: &http.Client{Transport: way},
-			MaxRetries: -1,
-		}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+	endpoint := mcptest.Endpoint{URL: "http://" + mcpHost + "/mcp", Protocol: protocol, Transport: way, Options: options}
+	polltest.Eventually(t, r.name+" is connected with "+protocol, func() error {
+		client, err := endpoint.Connect(context.WithoutCancel(t.Context()))
+		a.ClientSession = client.ClientSession
 		return err
 	})
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -33,13 +34,10 @@ func testMCP(t *testing.T) {
 // postMCP posts to the MCP server over plain HTTP, as any client in the cluster can.
 func postMCP(t *testing.T, token, body string) (response *http.Response, answer string, err error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+mcpHost+"/mcp", strings.NewReader(body))
+	request, err := mcptest.Message{Protocol: legacyProtocol, Body: body}.Request(t.Context(), "http://"+mcpHost+"/mcp")
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("MCP-Protocol-Version", legacyProtocol)
 	client := &http.Client{Transport: robot{token: token}.throughService(t), Timeout: 30 * time.Second}
 	response, err = client.Do(request)
 	if err != nil {

@@ -1,58 +1,36 @@
 package integration
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 )
 
 // The eras of the protocol: with a handshake, and without.
 const (
-	legacyProtocol = "2025-11-25"
-	modernProtocol = "2026-07-28"
+	legacyProtocol = mcptest.Legacy
+	modernProtocol = mcptest.Modern
 )
 
 // mcpURL returns the MCP endpoint of a process.
 func mcpURL(p *process) string { return "http://127.0.0.1:" + p.mcpPort + "/mcp" }
 
-// connectMCP opens a session with a token, over connections of its own.
-func connectMCP(t *testing.T, url, token, protocol string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
-	t.Helper()
-	connections := &http.Transport{}
-	t.Cleanup(connections.CloseIdleConnections)
-	return connectMCPOver(t, connections, url, token, protocol, options)
-}
-
-func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, protocol string, options *mcp.ClientOptions) (*mcp.ClientSession, error) {
-	t.Helper()
-	transport := &mcp.StreamableClientTransport{
-		Endpoint:   url,
-		HTTPClient: &http.Client{Transport: setHeaders(map[string]string{"Authorization": "Bearer " + token})(connections)},
-		MaxRetries: -1,
-	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, options)
-	session, err := client.Connect(context.Background(), transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
-	if err == nil {
-		t.Cleanup(func() { _ = session.Close() })
-	}
-	return session, err
+// mcpEndpoint returns the endpoint for a client that has a stream of its own.
+func mcpEndpoint(url, token, protocol string, options *mcp.ClientOptions) mcptest.Endpoint {
+	return mcptest.Endpoint{URL: url, Token: token, Protocol: protocol, Options: cmp.Or(options, &mcp.ClientOptions{})}
 }
 
 // mustConnectMCP opens a session, and fails the test if that is not possible.
 func mustConnectMCP(t *testing.T, url, token, protocol string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	session, err := connectMCP(t, url, token, protocol, options)
-	if err != nil {
-		t.Fatalf("connecting with %s: %v", protocol, err)
-	}
-	return session
+	return mcpEndpoint(url, token, protocol, options).Dial(t).ClientSession
 }
 
 func callTool(t *testing.T, session *mcp.ClientSession, name string, arguments map[string]any) *mcp.CallToolResult {

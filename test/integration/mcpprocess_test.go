@@ -275,10 +275,9 @@ func TestMCPMemory(t *testing.T) {
 	begin := time.Now()
 	var all sync.WaitGroup
 	for i := range clients {
-		session, err := connectMCPOver(t, connections, mcpURL(p), token, []string{legacyProtocol, modernProtocol}[i%2], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		endpoint := mcpEndpoint(mcpURL(p), token, []string{legacyProtocol, modernProtocol}[i%2], nil)
+		endpoint.Transport = connections
+		session := endpoint.Dial(t)
 		all.Go(func() {
 			for range calls {
 				answer, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_control_planes", Arguments: map[string]any{"namespace": ns}})

@@ -204,8 +204,11 @@ func entered(t *testing.T, url, token, protocol string, options *mcp.ClientOptio
 	t.Helper()
 	var session *mcp.ClientSession
 	polltest.Eventually(t, "the caller gets in", func(context.Context) error {
-		var err error
-		session, err = connectMCP(t, url, token, protocol, options)
+		client, err := mcpEndpoint(url, token, protocol, options).Connect(context.WithoutCancel(t.Context()))
+		if err == nil {
+			t.Cleanup(client.End)
+		}
+		session = client.ClientSession
 		return err
 	})
 	return session

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -63,13 +64,10 @@ func newDoor(t *testing.T) *door {
 
 // knock lists the tools, with an Authorization header.
 func (d *door) knock(ctx context.Context, authorization string) (status int, challenge, answer string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://127.0.0.1:"+d.mcpPort+"/mcp",
-		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
+	request, err := mcptest.Message{Method: "tools/list"}.Request(ctx, "https://127.0.0.1:"+d.mcpPort+"/mcp")
 	if err != nil {
 		return 0, "", "", err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}

@@ -95,7 +95,7 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock, c.Metrics = clk, metrics })
-			h.send(t, message{protocol: legacyProtocol, token: "alice", method: tt.method, params: tt.params})
+			h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: tt.method, Params: tt.params})
 			var lines []string
 			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.Lines("Handled a call"); return len(lines) > 0 })
 			if len(lines) != 1 {
@@ -194,7 +194,7 @@ func TestEachCallIsASpan(t *testing.T) {
 			}
 			ids := map[string]bool{}
 			for range 2 {
-				ids[mcptest.Text(session.call(t, "which", nil))] = true
+				ids[mcptest.Text(session.Call(t, "which", nil))] = true
 			}
 			if len(ids) != 2 || ids[""] {
 				t.Errorf("the calls have the ids %v, want two", ids)
@@ -227,7 +227,7 @@ func TestTheTraceOfAMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, collector, provider := traced(t, way{protocol: legacyProtocol})
-			response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", method: methodCallTool, params: map[string]any{
+			response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: methodCallTool, Params: map[string]any{
 				"name": "which", "_meta": map[string]any{"traceparent": parent},
 			}})
 			if response.StatusCode != 200 || !strings.Contains(body, "request-") {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -30,8 +29,8 @@ import (
 )
 
 const (
-	modernProtocol = "2026-07-28"
-	legacyProtocol = "2025-11-25"
+	modernProtocol = mcptest.Modern
+	legacyProtocol = mcptest.Legacy
 )
 
 // way is a combination of a protocol revision and the server's session mode.
@@ -132,48 +131,9 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// withToken is a transport that adds a token to each request. The token can be changed.
-type withToken struct{ token atomic.Value }
-
-func (w *withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+w.token.Load().(string))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-// client is a connected client of the SDK.
-type client struct {
-	*mcp.ClientSession
-	credentials *withToken
-}
-
-func (h *harness) connect(t testing.TB, protocol, token string, options *mcp.ClientOptions) *client {
+func (h *harness) connect(t testing.TB, protocol, token string, options *mcp.ClientOptions) *mcptest.Client {
 	t.Helper()
-	credentials := &withToken{}
-	credentials.token.Store(token)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint:   h.url,
-		HTTPClient: &http.Client{Transport: credentials},
-		MaxRetries: -1,
-		// A client without handlers needs no stream.
-		DisableStandaloneSSE: options == nil,
-	}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
-	if err != nil {
-		t.Fatalf("connecting with %s: %v", protocol, err)
-	}
-	t.Cleanup(func() { session.Close() })
-	return &client{session, credentials}
-}
-
-func (c *client) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
-	defer cancel()
-	result, err := c.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
-	if err != nil {
-		t.Fatalf("calling %s: %v", tool, err)
-	}
-	return result
+	return mcptest.Endpoint{URL: h.url, Protocol: protocol, Token: token, Options: options}.Dial(t)
 }
 
 // toolFunc implements a test tool whose answer is text.
@@ -221,86 +181,16 @@ func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
 	}
 }
 
-// message is one raw request.
-type message struct {
-	// If protocol is empty, no version header is sent, as before revision 2025-06-18.
-	protocol, token, session string
-	method                   string
-	params                   map[string]any
-	body                     string
-}
-
-func (m message) request(ctx context.Context, url string) (*http.Request, error) {
-	body := m.body
-	if body == "" {
-		params := map[string]any{}
-		for name, value := range m.params {
-			params[name] = value
-		}
-		if m.protocol >= modernProtocol {
-			params["_meta"] = map[string]any{
-				"io.modelcontextprotocol/protocolVersion":    m.protocol,
-				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-			}
-		}
-		raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": m.method, "params": params})
-		if err != nil {
-			return nil, err
-		}
-		body = string(raw)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	set := func(name, value string) {
-		if value != "" {
-			r.Header.Set(name, value)
-		}
-	}
-	set("Mcp-Protocol-Version", m.protocol)
-	set(sessionHeader, m.session)
-	if m.token != "" {
-		set("Authorization", "Bearer "+m.token)
-	}
-	if m.protocol >= modernProtocol {
-		set("Mcp-Method", m.method)
-		for _, field := range []string{"name", "uri"} {
-			if name, ok := m.params[field].(string); ok {
-				set("Mcp-Name", name)
-			}
-		}
-	}
-	return r, nil
-}
-
 // send sends one HTTP request and reads the whole response.
-func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
+func (h *harness) send(t *testing.T, m mcptest.Message) (*http.Response, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
-	defer cancel()
-	r, err := m.request(ctx, h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("%s: %v, after %q", m.method, err, body)
-	}
-	return response, string(body)
+	return m.Send(t, h.url)
 }
 
 // initialize begins a session and returns its ID, or the response if it is rejected.
 func (h *harness) initialize(t *testing.T, token string) (id string, response *http.Response, body string) {
 	t.Helper()
-	response, body = h.send(t, message{token: token, method: "initialize", params: map[string]any{
+	response, body = h.send(t, mcptest.Message{Token: token, Method: "initialize", Params: map[string]any{
 		"protocolVersion": legacyProtocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "v0"},
 	}})
 	return response.Header.Get(sessionHeader), response, body
@@ -329,10 +219,10 @@ func (h *harness) open(t *testing.T, r *http.Request) *events {
 // listen opens a stream for resources.
 func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
 	t.Helper()
-	m := message{protocol: modernProtocol, token: token, method: methodListen, params: map[string]any{
+	m := mcptest.Message{Protocol: modernProtocol, Token: token, Method: methodListen, Params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": uris},
 	}}
-	r, err := m.request(t.Context(), h.url)
+	r, err := m.Request(t.Context(), h.url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestNamesThatDoNotExistAreExplained(t *testing.T) {
 		for _, protocol := range []string{modernProtocol, legacyProtocol} {
 			t.Run(name+" "+protocol, func(t *testing.T) {
 				h := newHarness(t, content(add))
-				if _, body := h.send(t, message{protocol: protocol, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
+				if _, body := h.send(t, mcptest.Message{Protocol: protocol, Token: "alice", Method: tt.method, Params: tt.params}); !strings.Contains(body, tt.want) {
 					t.Errorf("the answer is %s", body)
 				}
 			})
@@ -139,7 +139,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 					t.Errorf("tools (-want +got):\n%s", diff)
 				}
 				// A hidden tool can still be called: the API server decides.
-				if result := c.call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
+				if result := c.Call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
 					t.Errorf("calling a tool that is not shown gives %s", mcptest.Text(result))
 				}
 			})
@@ -223,7 +223,7 @@ func TestAUserWhoIsAskedInASessionHasTime(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, func(c *Config, _ *limits) { c.Tools = &set })
-			h.connect(t, w.protocol, "alice", nil).call(t, "delete", map[string]any{"name": "x"})
+			h.connect(t, w.protocol, "alice", nil).Call(t, "delete", map[string]any{"name": "x"})
 			got, inSession := receive(t, "the deadline", left), w == way{legacyProtocol, true}
 			if (got > 30*time.Second) != inSession || got > 330*time.Second {
 				t.Errorf("it has %s", got)

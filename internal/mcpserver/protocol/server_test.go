@@ -109,7 +109,7 @@ func TestADroppedConnectionEndsTheCallWhereNothingElseCouldCarryTheAnswer(t *tes
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := newHarness(t, content(addWaiting(began, ended)))
 			ctx, drop := context.WithCancel(t.Context())
-			r, err := message{protocol: protocol, token: "alice", method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
+			r, err := mcptest.Message{Protocol: protocol, Token: "alice", Method: methodCallTool, Params: map[string]any{"name": "wait"}}.Request(ctx, h.url)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
 			h := w.of(t, content(addWaiting(began, ended)), func(_ *Config, l *limits) { l.call = 50 * time.Millisecond })
-			if result := h.connect(t, w.protocol, "alice", nil).call(t, "wait", nil); !result.IsError {
+			if result := h.connect(t, w.protocol, "alice", nil).Call(t, "wait", nil); !result.IsError {
 				t.Error("the call succeeded")
 			}
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.DeadlineExceeded) {
@@ -158,7 +158,7 @@ func TestAPanicEndsTheRequestAlone(t *testing.T) {
 			if !errors.As(err, &rpc) || rpc.Message != "internal error; see the log of the server for details" {
 				t.Errorf("the client got %v", err)
 			}
-			if got := mcptest.Text(c.call(t, "whoami", nil)); got != "alice of " {
+			if got := mcptest.Text(c.Call(t, "whoami", nil)); got != "alice of " {
 				t.Errorf("after that it answers %q", got)
 			}
 			if got := h.logs.Lines("Recovered from a panic"); len(got) != 1 || !strings.Contains(got[0], "10.1.2.3:443") || !strings.Contains(got[0], "server_test.go") {
@@ -224,7 +224,7 @@ func TestAnswersAreCachedForTheCallerAlone(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: tt.method, params: tt.params}); !strings.Contains(body, tt.want) {
+			if _, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: tt.method, Params: tt.params}); !strings.Contains(body, tt.want) {
 				t.Errorf("the answer is %s", body)
 			}
 		})
@@ -235,7 +235,7 @@ func TestBatchesAreRefused(t *testing.T) {
 	h := newHarness(t, content(addWhoAmI))
 	for name, body := range map[string]string{"plain": `[]`, "after space": "\r\n\t [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]"} {
 		t.Run(name, func(t *testing.T) {
-			response, answer := h.send(t, message{token: "alice", body: body})
+			response, answer := h.send(t, mcptest.Message{Token: "alice", Body: body})
 			if response.StatusCode != http.StatusBadRequest || !strings.Contains(answer, "one message in each request") {
 				t.Errorf("%d %s", response.StatusCode, answer)
 			}
@@ -333,7 +333,7 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- h.Close(t.Context()) }()
 			polltest.Eventually(t, "further requests are refused", func() bool {
-				response, body := h.send(t, message{protocol: legacyProtocol, token: "bob", method: "ping"})
+				response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "bob", Method: "ping"})
 				return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(body, "this replica is stopping")
 			})
 			select {
@@ -375,8 +375,8 @@ func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
 
 func TestTheSDKFillsNoLog(t *testing.T) {
 	h := newHarness(t)
-	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
-	h.send(t, message{protocol: legacyProtocol, token: "alice", method: "tools/call", params: map[string]any{"name": 5}})
+	h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: "ping"})
+	h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: "tools/call", Params: map[string]any{"name": 5}})
 	if got := h.logs.String(); got != "" {
 		t.Errorf("the log says %s", got)
 	}
@@ -386,7 +386,7 @@ func TestTheSDKFillsNoLog(t *testing.T) {
 func TestTheSDKIsHeardAtDetail(t *testing.T) {
 	logs := &mcptest.LogBuffer{}
 	h := newHarness(t, func(c *Config, _ *limits) { c.Logger = logs.LoggerAt(1) })
-	h.send(t, message{protocol: modernProtocol, token: "alice", method: "ping"})
+	h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: "ping"})
 	if got := logs.Lines("method removed in the new protocol"); len(got) != 1 || !strings.Contains(got[0], `"level"=1`) {
 		t.Errorf("the log says %q", got)
 	}
@@ -397,10 +397,10 @@ func TestManyCallsLeaveNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := w.of(t, content(addWhoAmI))
 			c := h.connect(t, w.protocol, "alice", nil)
-			c.call(t, "whoami", nil)
+			c.Call(t, "whoami", nil)
 			before := goroutines()
 			for range 50 {
-				c.call(t, "whoami", nil)
+				c.Call(t, "whoami", nil)
 			}
 			settled(t, before)
 		})

@@ -24,8 +24,8 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 			h := w.of(t, content(addWhoAmI))
 			c := h.connect(t, w.protocol, "alice/first", nil)
 			for _, group := range []string{"first", "second", "third"} {
-				c.credentials.token.Store("alice/" + group)
-				if got := mcptest.Text(c.call(t, "whoami", nil)); got != "alice of "+group {
+				c.SetToken("alice/" + group)
+				if got := mcptest.Text(c.Call(t, "whoami", nil)); got != "alice of "+group {
 					t.Errorf("the tool was called as %q", got)
 				}
 			}
@@ -45,9 +45,9 @@ func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
 func TestWithoutAnIdentityThereIsNoCaller(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWhoAmI))
 	for _, protocol := range []string{modernProtocol, legacyProtocol} {
-		m := message{protocol: protocol, method: methodCallTool, params: map[string]any{"name": "whoami"}}
+		m := mcptest.Message{Protocol: protocol, Method: methodCallTool, Params: map[string]any{"name": "whoami"}}
 		if protocol == legacyProtocol {
-			m.session, _, _ = h.initialize(t, "")
+			m.Session, _, _ = h.initialize(t, "")
 		}
 		if _, body := h.send(t, m); !strings.Contains(body, `"nobody"`) {
 			t.Errorf("%s: the answer is %s", protocol, body)
@@ -58,7 +58,7 @@ func TestWithoutAnIdentityThereIsNoCaller(t *testing.T) {
 func TestASessionIsUsedByItsUserAlone(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWhoAmI))
 	id, _, _ := h.initialize(t, "alice")
-	response, body := h.send(t, message{protocol: legacyProtocol, token: "bob", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}})
+	response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "bob", Session: id, Method: methodCallTool, Params: map[string]any{"name": "whoami"}})
 	if response.StatusCode != http.StatusForbidden {
 		t.Errorf("another user gets %d %s", response.StatusCode, body)
 	}
@@ -69,7 +69,7 @@ func TestASessionIsUsedByItsUserAlone(t *testing.T) {
 			t.Errorf("%s of another user gives %d", method, got)
 		}
 	}
-	if _, body = h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "whoami"}}); !strings.Contains(body, "alice of") {
+	if _, body = h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: methodCallTool, Params: map[string]any{"name": "whoami"}}); !strings.Contains(body, "alice of") {
 		t.Errorf("its own user gets %s", body)
 	}
 }
@@ -107,7 +107,7 @@ func TestSessionsAreCapped(t *testing.T) {
 		t.Errorf("%d sessions and %d places are counted", sessions, places)
 	}
 	// Clients without sessions are not affected.
-	if response, body := h.send(t, message{protocol: modernProtocol, token: "carol", method: "tools/list"}); response.StatusCode != http.StatusOK {
+	if response, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "carol", Method: "tools/list"}); response.StatusCode != http.StatusOK {
 		t.Errorf("without a session: %d %s", response.StatusCode, body)
 	}
 	r := streamRequest(t, h, "alice", ids[0])
@@ -167,7 +167,7 @@ func TestARequestThatBeginsNoSessionTakesNone(t *testing.T) {
 	}
 	for range 5 {
 		// This request needs a session and has none.
-		h.send(t, message{protocol: legacyProtocol, token: "bob", method: "tools/list"})
+		h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "bob", Method: "tools/list"})
 	}
 	if id, _, body := h.initialize(t, "bob"); id == "" {
 		t.Errorf("there is no place left: %s", body)
@@ -181,7 +181,7 @@ func TestSessionsThatAreNotUsedEnd(t *testing.T) {
 	h := newHarness(t, withSessions(2), func(_ *Config, l *limits) { l.sessionIdle = 20 * time.Millisecond })
 	id, _, _ := h.initialize(t, "alice")
 	polltest.Eventually(t, "the session has ended", func() bool { return h.openSessions() == 0 })
-	response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: "tools/list"})
+	response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: "tools/list"})
 	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("it gives %d %s", response.StatusCode, body)
 	}
@@ -194,7 +194,7 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	h := newHarness(t, withSessions(2), content(addWaiting(began, ended)))
 	id, _, _ := h.initialize(t, "alice")
 	ctx, drop := context.WithCancel(t.Context())
-	r, err := message{protocol: legacyProtocol, token: "alice", session: id, method: methodCallTool, params: map[string]any{"name": "wait"}}.request(ctx, h.url)
+	r, err := mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: methodCallTool, Params: map[string]any{"name": "wait"}}.Request(ctx, h.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +209,13 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	drop()
 	<-dropped
 	// The server has time to notice the disconnect during a complete request.
-	h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: "ping", body: `{"jsonrpc":"2.0","id":2,"method":"ping"}`})
+	h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: "ping", Body: `{"jsonrpc":"2.0","id":2,"method":"ping"}`})
 	select {
 	case err := <-ended:
 		t.Fatalf("the tool ended with %v", err)
 	default:
 	}
-	response, body := h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`})
+	response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`})
 	if response.StatusCode != http.StatusAccepted {
 		t.Fatalf("cancelling gives %d %s", response.StatusCode, body)
 	}
@@ -231,7 +231,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	id, _, _ := h.initialize(t, "alice")
 	call := func(ctx context.Context, token, session string, n int) (int, string) {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, n)
-		r, err := message{protocol: legacyProtocol, token: token, session: session, body: body}.request(ctx, h.url)
+		r, err := mcptest.Message{Protocol: legacyProtocol, Token: token, Session: session, Body: body}.Request(ctx, h.url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	other, _, _ := h.initialize(t, "bob")
 	leave("bob", other, 1)
 	cancel := func(token, session string, n int) {
-		h.send(t, message{protocol: legacyProtocol, token: token, session: session, body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)})
+		h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: token, Session: session, Body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)})
 		receive(t, "the end of the tool", ended)
 	}
 	// A cancellation is a notification, and frees a place.
@@ -309,7 +309,7 @@ func TestTheUserIsAsked(t *testing.T) {
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
 				},
 			})
-			if got := mcptest.Text(c.call(t, "ask", nil)); got != "accept state" {
+			if got := mcptest.Text(c.Call(t, "ask", nil)); got != "accept state" {
 				t.Errorf("the tool got %q", got)
 			}
 			// Without a session, there are two requests.

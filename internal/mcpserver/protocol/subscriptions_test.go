@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -164,12 +165,12 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 			t.Run(what+" "+name, func(t *testing.T) {
 				source := newFakeSource()
 				h := w.of(t, watched(source))
-				m := message{protocol: w.protocol, token: tt.token, method: methodSubscribe, params: map[string]any{"uri": tt.uri}}
+				m := mcptest.Message{Protocol: w.protocol, Token: tt.token, Method: methodSubscribe, Params: map[string]any{"uri": tt.uri}}
 				switch {
 				case w.protocol == modernProtocol:
-					m.method, m.params = methodListen, map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{"test://first", tt.uri}}}
+					m.Method, m.Params = methodListen, map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{"test://first", tt.uri}}}
 				case w.sessions:
-					m.session, _, _ = h.initialize(t, tt.token)
+					m.Session, _, _ = h.initialize(t, tt.token)
 				}
 				if _, body := h.send(t, m); !strings.Contains(body, tt.told) {
 					t.Errorf("the answer is %s", body)
@@ -186,7 +187,7 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 func TestWithoutASessionAnOldClientIsToldOnlyWhetherItMay(t *testing.T) {
 	source := newFakeSource()
 	h := newHarness(t, watched(source))
-	_, body := h.send(t, message{protocol: legacyProtocol, token: "alice", method: methodSubscribe, params: map[string]any{"uri": "test://private"}})
+	_, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: methodSubscribe, Params: map[string]any{"uri": "test://private"}})
 	if !strings.Contains(body, `"result":{}`) {
 		t.Errorf("the answer is %s", body)
 	}
@@ -195,7 +196,7 @@ func TestWithoutASessionAnOldClientIsToldOnlyWhetherItMay(t *testing.T) {
 
 func TestOneStreamIsAboutFewResources(t *testing.T) {
 	h := newHarness(t, watched(newFakeSource()), func(_ *Config, l *limits) { l.urisPerStream = 2 })
-	response, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: methodListen, params: map[string]any{
+	response, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: methodListen, Params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": []string{"test://1", "test://2", "test://3"}},
 	}})
 	if response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "has 3 resources, and one stream is about 2 at most") {
@@ -211,14 +212,14 @@ func TestOneUserHasFewStreams(t *testing.T) {
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
 	const refused = `user \"alice\" already has 2 open streams and subscriptions, which is the maximum`
 
-	_, body := h.send(t, message{protocol: modernProtocol, token: "alice", method: methodListen, params: map[string]any{
+	_, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: methodListen, Params: map[string]any{
 		"notifications": map[string]any{"resourceSubscriptions": []string{watchedURI}},
 	}})
 	if !strings.Contains(body, refused) || !strings.Contains(body, "-32000") {
 		t.Errorf("a third stream gives %s", body)
 	}
 	id, _, _ := h.initialize(t, "alice")
-	if _, body = h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}}); !strings.Contains(body, refused) {
+	if _, body = h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: methodSubscribe, Params: map[string]any{"uri": watchedURI}}); !strings.Contains(body, refused) {
 		t.Errorf("a subscription gives %s", body)
 	}
 	stream := h.open(t, streamRequest(t, h, "alice", id))
@@ -322,7 +323,7 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 			}
 		}},
 		"when they are ended": {token: "alice", end: func(t *testing.T, h *harness, session string) {
-			h.send(t, message{protocol: legacyProtocol, token: "alice", session: session, method: "resources/unsubscribe", params: map[string]any{"uri": watchedURI}})
+			h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: session, Method: "resources/unsubscribe", Params: map[string]any{"uri": watchedURI}})
 		}},
 	}
 	for name, tt := range tests {
@@ -332,7 +333,7 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 			id, _, _ := h.initialize(t, "alice")
 			// The second subscription replaces the first.
 			for range 2 {
-				_, body := h.send(t, message{protocol: legacyProtocol, token: tt.token, session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
+				_, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: tt.token, Session: id, Method: methodSubscribe, Params: map[string]any{"uri": watchedURI}})
 				if !strings.Contains(body, `"result":{}`) {
 					t.Fatalf("subscribing gives %s", body)
 				}
@@ -358,7 +359,7 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	}
 	for range 20 {
 		id, _, _ := h.initialize(t, "alice")
-		h.send(t, message{protocol: legacyProtocol, token: "alice", session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
+		h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Session: id, Method: methodSubscribe, Params: map[string]any{"uri": watchedURI}})
 		r := streamRequest(t, h, "alice", id)
 		r.Method = http.MethodDelete
 		response, err := http.DefaultClient.Do(r)
