@@ -149,6 +149,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 		BindAddress: cfg.Options.BindAddress,
 		InCluster:   cfg.InCluster,
 		Kube:        reviews,
+		Logger:      cfg.Logger,
 		Observe: func(ctx context.Context, outcome, user string) {
 			s.metrics.Authentications.WithLabelValues(outcome).Inc()
 			noteUser(ctx, user)

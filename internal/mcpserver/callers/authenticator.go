@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -58,6 +59,8 @@ type AuthenticatorConfig struct {
 	// Observe is called once for each request with the outcome, and the name of the caller
 	// if it is known. It may be nil.
 	Observe func(ctx context.Context, outcome, user string)
+	// Logger logs why a token was refused. A result is shared by requests, so it has no request ID.
+	Logger logr.Logger
 }
 
 // Authenticator authenticates and authorizes callers.
@@ -97,13 +100,13 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 		}
 		return a, nil
 	case ModeOIDC:
-		issuer, err := newIssuer(cfg.Options)
+		issuer, err := newIssuer(cfg.Options, cfg.Logger)
 		if err != nil {
 			return nil, err
 		}
 		a.source = issuer
 	default:
-		a.source = newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews())
+		a.source = newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews(), cfg.Logger)
 	}
 	a.tokens = tokencache.New(a.source, false, goodTTL, badTTL)
 	var err error

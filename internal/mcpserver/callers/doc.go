@@ -1,9 +1,11 @@
 // Package callers knows who calls the MCP server, what they may do, and how to access the
 // Kubernetes API as them.
 //
-//   - Authenticator checks the bearer token of each request (tokens.go, issuer.go).
-//   - Reviewer checks with the API server whether a caller may use the MCP server, and which
-//     permissions it lacks in all namespaces with control planes, so that tools are hidden.
+//   - Authenticator checks the bearer token of each request (tokens.go, issuer.go), and with a
+//     SubjectAccessReview whether its user may use the MCP server. The caches of both are those
+//     of k8s.io/apiserver. It reads no header of a front proxy, and no client certificate.
+//   - Reviewer checks with the API server which permissions a caller lacks in all namespaces with
+//     control planes, so that tools are hidden.
 //   - Kube is the client that impersonates the caller in the request's context
 //     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
 //   - TTLCache and Quota bound what callers can cause: requests to the API server, and

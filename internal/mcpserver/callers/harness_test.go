@@ -135,6 +135,7 @@ func newDoor(t *testing.T, change ...func(*AuthenticatorConfig)) *door {
 		Options:     *NewAuthenticationOptions(),
 		BindAddress: "127.0.0.1:8090",
 		Kube:        d.people.kube(),
+		Logger:      d.logs.Logger(),
 		Observe: func(_ context.Context, outcome, user string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -168,12 +169,15 @@ func (d *door) knock(t *testing.T, authorization ...string) *httptest.ResponseRe
 	return w
 }
 
-// bubble runs a test in which time passes only if all its goroutines wait, so time.Sleep
-// takes no time. It begins at bubbleStart.
+// bubble runs a test in which time passes only while all its goroutines wait, which takes no
+// time. It begins at bubbleStart.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
 }
+
+// pass lets time pass in a bubble.
+func pass(by time.Duration) { <-time.After(by) }
 
 // bubbleStart is the time at which a bubble of synctest begins.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 	certutil "k8s.io/client-go/util/cert"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // issuerTimeout limits a request to the issuer.
@@ -31,11 +31,12 @@ type issuer struct {
 	url       string
 	audiences []string
 	options   oidc.Options
+	logger    logr.Logger
 	// tokens is nil before start, which must be called before the first request.
 	tokens oidc.AuthenticatorTokenWithHealthCheck
 }
 
-func newIssuer(o AuthenticationOptions) (*issuer, error) {
+func newIssuer(o AuthenticationOptions, logger logr.Logger) (*issuer, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.OIDC.CAFile != "" {
 		var err error
@@ -51,6 +52,7 @@ func newIssuer(o AuthenticationOptions) (*issuer, error) {
 	return &issuer{
 		url:       o.OIDC.IssuerURL,
 		audiences: audiences,
+		logger:    logger,
 		options: oidc.Options{
 			JWTAuthenticator:     o.OIDC.jwtAuthenticator(audiences),
 			Client:               &http.Client{Transport: transport, Timeout: issuerTimeout},
@@ -133,7 +135,7 @@ func (i *issuer) AuthenticateToken(ctx context.Context, token string) (*authenti
 				return nil, false, errors.New("verifying a token: " + reason)
 			}
 		}
-		log.FromContext(ctx).V(1).Info("Refused a token", "reason", reason)
+		i.logger.V(1).Info("Refused a token", "reason", reason)
 	}
 	return response, ok && err == nil, nil
 }

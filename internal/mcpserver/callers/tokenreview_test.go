@@ -53,7 +53,7 @@ func TestTokensAreRememberedForAShortTime(t *testing.T) {
 					d.people.set(tc.before)
 				}
 				for i, step := range tc.steps {
-					time.Sleep(time.Until(bubbleStart.Add(step.at)))
+					pass(time.Until(bubbleStart.Add(step.at)))
 					if w := d.knock(t, "Bearer "+tc.token); w.Code != step.status {
 						t.Errorf("after %s the answer is %d %s, want %d", step.at, w.Code, w.Body, step.status)
 					}
@@ -96,7 +96,7 @@ func floodOfUnknownTokens(t *testing.T) {
 		t.Errorf("%d reviews, and %d of 5000 were refused; want at most %d reviews", n, limited, newTokensBurst)
 	}
 	// The cached result for alice expires while the flood continues.
-	time.Sleep(goodTTL + time.Second)
+	pass(goodTTL + time.Second)
 	for i := range 1000 {
 		d.knock(t, fmt.Sprintf("Bearer more-%d", i))
 	}
@@ -106,17 +106,17 @@ func floodOfUnknownTokens(t *testing.T) {
 	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("a new caller gets %d, want 503", w.Code)
 	}
-	time.Sleep(time.Second)
+	pass(time.Second)
 	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusOK {
 		t.Errorf("a second later a new caller gets %d %s", w.Code, w.Body)
 	}
 	// A revoked token loses the exemption.
 	d.people.set(func(p *people) { delete(p.users, aliceToken) })
-	time.Sleep(goodTTL + time.Second)
+	pass(goodTTL + time.Second)
 	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusUnauthorized {
 		t.Errorf("with a revoked token alice gets %d", w.Code)
 	}
-	time.Sleep(badTTL + time.Second)
+	pass(badTTL + time.Second)
 	for i := range 1000 {
 		d.knock(t, fmt.Sprintf("Bearer yet-more-%d", i))
 	}

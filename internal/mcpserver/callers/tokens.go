@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // maxTokenBytes is larger than any real token, including one with hundreds of groups.
@@ -107,6 +106,7 @@ var errTooManyNewTokens = errors.New("too many unknown tokens are being checked"
 // error to the log, which may repeat the token.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
+	logger  logr.Logger
 	// newTokens limits the reviews of tokens that are not in lately.
 	newTokens *rate.Limiter
 	// lately contains the hashes of tokens that were valid when they were last reviewed.
@@ -115,12 +115,12 @@ type tokenReviewer struct {
 	key []byte
 }
 
-func newTokenReviewer(reviews authenticationclient.TokenReviewInterface) *tokenReviewer {
+func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, logger logr.Logger) *tokenReviewer {
 	key := make([]byte, sha256.Size)
 	// rand.Read never fails: it would end the process instead.
 	_, _ = rand.Read(key)
 	return &tokenReviewer{
-		reviews: reviews, newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
+		reviews: reviews, logger: logger, newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
 		lately: cache.NewLRUExpireCache(latelySize), key: key,
 	}
 }
@@ -145,7 +145,7 @@ func (t *tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*a
 	// for the API server, so it is rejected too.
 	if !status.Authenticated || !slices.Contains(status.Audiences, Audience) {
 		t.lately.Remove(hash)
-		log.FromContext(ctx).V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
+		t.logger.V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
 		return nil, false, nil
 	}
 	t.lately.Add(hash, nil, latelyTTL)
