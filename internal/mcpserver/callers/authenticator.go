@@ -79,7 +79,8 @@ const (
 	// badTTL is how long an invalid token, or a missing permission, is rejected without a new
 	// check.
 	badTTL = 5 * time.Second
-	// askTimeout limits a review.
+	// askTimeout limits how long a caller waits for the check of a token, and for that of the
+	// permission.
 	askTimeout = 5 * time.Second
 )
 
@@ -104,11 +105,14 @@ func NewAuthenticator(cfg AuthenticatorConfig) (*Authenticator, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.source = issuer
+		// The cache has no maximum size, and anyone may send any number of invalid tokens. So they
+		// are not cached: their check is cheap, because the server itself verifies the signature.
+		a.source, a.tokens = issuer, tokencache.New(issuer, false, goodTTL, 0)
 	default:
-		a.source = newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews(), cfg.Logger)
+		reviewer := newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews(), cfg.Logger)
+		// The reviewer limits how many invalid tokens there are in the cache.
+		a.source, a.tokens = reviewer, tokencache.New(reviewer, false, goodTTL, badTTL)
 	}
-	a.tokens = tokencache.New(a.source, false, goodTTL, badTTL)
 	var err error
 	a.entry, err = authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: cfg.Kube.AuthorizationV1(),
@@ -176,14 +180,17 @@ func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (caller us
 		a.challenge(w, "", "a bearer token is required; "+a.source.advice())
 		return nil, time.Time{}, outcomeMissing
 	}
-	response, ok, err := a.tokens.AuthenticateToken(ctx, token)
+	// The library shares a check between requests, and ends it only after half a minute.
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	response, ok, err := a.tokens.AuthenticateToken(limited, token)
 	if errors.Is(err, errTooManyNewTokens) {
 		w.Header().Set("Retry-After", retryAfter)
 		http.Error(w, err.Error()+"; try again in "+retryAfter+" s", http.StatusServiceUnavailable)
 		return nil, time.Time{}, outcomeLimited
 	}
 	if err != nil {
-		unavailable(ctx, w, err, "the token cannot be checked now; try again")
+		unavailable(ctx, w, fmt.Errorf("checking a token: %w", err), "the token cannot be checked now; try again")
 		return nil, time.Time{}, outcomeUnavailable
 	}
 	expires = expiry(token)
@@ -204,9 +211,9 @@ func (a *Authenticator) authorize(ctx context.Context, w http.ResponseWriter, u 
 		http.Error(w, why, http.StatusForbidden)
 		return outcomeRefused
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	decision, _, err := a.entry.Authorize(ctx, authorizer.AttributesRecord{User: authenticated(u), Verb: "post", Path: MCPPath})
+	decision, _, err := a.entry.Authorize(limited, authorizer.AttributesRecord{User: authenticated(u), Verb: "post", Path: MCPPath})
 	if err != nil {
 		unavailable(ctx, w, fmt.Errorf("checking the permission of user %q to use the server: %w", u.GetName(), err),
 			"the permission to use this server cannot be checked now; try again")

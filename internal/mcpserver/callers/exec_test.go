@@ -81,7 +81,8 @@ func TestExecRunsAsTheCaller(t *testing.T) {
 	}}
 	e := execOf(t, api)
 	var stdout, stderr bytes.Buffer
-	err := e(asAda(polltest.Context(t)), "coder", "coder.ada.dev", "main", remoteexec.Command{
+	// A tool that reads also runs commands, here with a POST.
+	err := e(ReadOnly(asAda(polltest.Context(t))), "coder", "coder.ada.dev", "main", remoteexec.Command{
 		Args: []string{"echo", "a b", "&command=x"}, Stdin: strings.NewReader("in\x00"), Stdout: &stdout, Stderr: &stderr,
 	})
 	var exit utilexec.ExitError

@@ -42,6 +42,8 @@ type people struct {
 	// entries are the specs of all SubjectAccessReviews.
 	entries []authorizationv1.SubjectAccessReviewSpec
 	down    bool
+	// hangs is the resource whose requests get no answer.
+	hangs   string
 	reviews int
 	// last is the spec of the last review.
 	last authenticationv1.TokenReviewSpec
@@ -81,8 +83,13 @@ func (p *people) kube() kubernetes.Interface {
 func (p *people) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	resource := path.Base(r.URL.Path)
+	if resource == p.hangs {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	var answer any
-	if path.Base(r.URL.Path) == "tokenreviews" {
+	if resource == "tokenreviews" {
 		review := &authenticationv1.TokenReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func newIssuer(o AuthenticationOptions, logger logr.Logger) (*issuer, error) {
 	if o.OIDC.CAFile != "" {
 		var err error
 		if tlsConfig.RootCAs, err = certutil.NewPool(o.OIDC.CAFile); err != nil {
-			return nil, fmt.Errorf("reading --mcp-oidc-ca-file %s: %w", o.OIDC.CAFile, err)
+			return nil, fmt.Errorf("reading --mcp-oidc-ca-file: %w", err)
 		}
 	}
 	audiences := o.OIDC.Audiences
@@ -128,21 +128,23 @@ func (i *issuer) AuthenticateToken(ctx context.Context, token string) (*authenti
 		return nil, false, err
 	}
 	response, ok, err := i.tokens.AuthenticateToken(ctx, token)
-	if err != nil {
-		reason := withoutToken(err, token)
-		for _, failed := range failedRequests() {
-			if strings.Contains(err.Error(), failed) {
-				return nil, false, errors.New("verifying a token: " + reason)
-			}
-		}
-		i.logger.V(1).Info("Refused a token", "reason", reason)
+	switch {
+	case err != nil && cannotVerifyNow(err):
+		return nil, false, errors.New("verifying a token: " + withoutToken(err, token))
+	case err != nil:
+		i.logger.V(1).Info("Refused a token", "reason", withoutToken(err, token))
+	case !ok:
+		i.logger.V(1).Info("Refused a token of another issuer")
 	}
 	return response, ok && err == nil, nil
 }
 
-// failedRequests returns what is in the error for a token that cannot be verified now, because a
-// request for the issuer's keys (github.com/coreos/go-oidc) or for a distributed claim
-// (k8s.io/apiserver) failed. All other errors mean that the token is invalid.
-func failedRequests() []string {
-	return []string{"fetching keys", "while getting distributed claim"}
+// cannotVerifyNow reports whether an error of k8s.io/apiserver means that a token cannot be verified
+// now: the issuer's keys could not be loaded (the text is from github.com/coreos/go-oidc), or the
+// token is signed, but the groups that it refers to (distributed claims) could not be loaded. All
+// other errors mean that the token is invalid. Only the beginning of the text is compared, because
+// the rest can repeat what is in the token.
+func cannotVerifyNow(err error) bool {
+	return strings.HasPrefix(err.Error(), "oidc: verify token: failed to verify signature: fetching keys") ||
+		strings.HasPrefix(err.Error(), "oidc: could not expand distributed claims")
 }

@@ -1,6 +1,7 @@
 package callers
 
 import (
+	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -35,8 +36,11 @@ type login struct {
 	caFile string
 
 	mu sync.Mutex
-	// discoveryDown and keysDown make the discovery document or the keys unavailable.
-	discoveryDown, keysDown bool
+	// discoveryDown, keysDown and groupsDown make the discovery document, the keys or the groups
+	// unavailable.
+	discoveryDown, keysDown, groupsDown bool
+	// groups is the token with the distributed claim of the groups.
+	groups string
 	// held delays the end of the response for the keys until it is closed.
 	held    chan struct{}
 	fetched int
@@ -69,6 +73,16 @@ func newLogin(t *testing.T, key *rsa.PrivateKey) *login {
 			"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "k1",
 			"n": number(key.N), "e": number(big.NewInt(int64(key.E))),
 		}}})
+	})
+	mux.HandleFunc("/groups", func(w http.ResponseWriter, _ *http.Request) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fetched++
+		if l.groupsDown {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		fmt.Fprint(w, l.groups)
 	})
 	l.Server = httptest.NewTLSServer(mux)
 	t.Cleanup(l.Close)
@@ -201,6 +215,7 @@ func TestTokensOfAnIssuer(t *testing.T) {
 		"that was changed":               {token: strings.Replace(l.token(t, nil), ".", ".e30", 1), status: 401},
 		"without a signature": {token: base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." +
 			strings.Split(l.token(t, nil), ".")[1] + ".", status: 401},
+		"with an algorithm like an error": {token: sign(t, key, map[string]any{"alg": "fetching keys"}, map[string]any{"iss": l.URL}), status: 401},
 		"that is no JWT":                  {token: "opaque", status: 401},
 		"without the claim of the name":   {token: l.token(t, map[string]any{"sub": nil}), status: 401},
 		"with groups and their prefix":    {options: groups, token: l.token(t, map[string]any{"groups": []string{"platform", "system:masters"}}), status: 200, user: l.URL + "#alice", groups: []string{"oidc:platform", "oidc:system:masters"}},
@@ -332,23 +347,103 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 	})
 }
 
-// TestTokensOfAnIssuerAreRemembered checks that results are cached. TestTokensAreRememberedForAShortTime
-// checks for how long, which is the same in all modes.
-func TestTokensOfAnIssuerAreRemembered(t *testing.T) {
+// TestInvalidTokensOfAnIssuerAreNotRemembered checks it because the cache has no maximum size.
+func TestInvalidTokensOfAnIssuerAreNotRemembered(t *testing.T) {
 	key := newKey(t)
 	l := newLogin(t, key)
 	d := newIssuerDoor(t, l).open(t).ready(t)
-	// The signature is invalid, and the keys are served without a cache lifetime, so each
-	// verification requests them again.
+	// The keys are served without a cache lifetime, so each verification requests them again.
 	forged := sign(t, key, map[string]any{"alg": "RS256", "kid": "other"}, map[string]any{"iss": l.URL, "aud": publicURL, "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()})
 	before := l.requests()
-	for range 2 {
+	polltest.Eventually(t, "the keys are requested again", func() bool {
 		if w := d.knock(t, "Bearer "+forged); w.Code != http.StatusUnauthorized {
-			t.Errorf("the answer is %d %s", w.Code, w.Body)
+			t.Fatalf("the answer is %d %s", w.Code, w.Body)
 		}
-		if more := l.requests() - before; more != 1 {
-			t.Errorf("the keys were asked for %d times, want 1", more)
+		return l.requests() > before+1
+	})
+}
+
+// TestGroupsThatATokenRefersTo checks distributed claims: the token has the address of the groups.
+func TestGroupsThatATokenRefersTo(t *testing.T) {
+	l := newLogin(t, newKey(t))
+	l.groups = l.token(t, map[string]any{"groups": []string{"platform"}})
+	d := newIssuerDoor(t, l, func(o *OIDCOptions) { o.GroupsClaim = "groups" }).open(t).ready(t)
+	good := "Bearer " + l.token(t, map[string]any{
+		"_claim_names": map[string]string{"groups": "here"}, "_claim_sources": map[string]any{"here": map[string]string{"endpoint": l.URL + "/groups"}},
+	})
+	l.set(func(l *login) { l.groupsDown = true })
+	if w := d.knock(t, good); w.Code != http.StatusServiceUnavailable || !strings.Contains(d.logs.String(), "502") {
+		t.Errorf("without the groups the answer is %d %s\n%s", w.Code, w.Body, d.logs)
+	}
+	l.set(func(l *login) { l.groupsDown = false })
+	// The library loads the keys for the groups in the background.
+	polltest.Eventually(t, "the token is accepted", func() bool {
+		w := d.knock(t, good)
+		if w.Code != http.StatusOK && w.Code != http.StatusServiceUnavailable {
+			t.Fatalf("the answer is %d %s\n%s", w.Code, w.Body, d.logs)
 		}
+		return w.Code == http.StatusOK
+	})
+	if u, _ := request.UserFrom(d.passed[0].Context()); !slices.Equal(u.GetGroups(), []string{"platform"}) {
+		t.Errorf("the caller is in %q", u.GetGroups())
+	}
+	before := l.requests()
+	if w := d.knock(t, good); w.Code != http.StatusOK || l.requests() != before {
+		t.Errorf("the second time the answer is %d %s after %d requests", w.Code, w.Body, l.requests()-before)
+	}
+}
+
+// slowKeys accepts every signature after a time. It needs no connection.
+type slowKeys time.Duration
+
+func (k slowKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Duration(k)):
+		return base64.RawURLEncoding.DecodeString(strings.Split(jwt, ".")[1])
+	}
+}
+
+// TestTokensOfAnIssuerInTime checks that a token is never accepted after its expiry, whatever is
+// cached, and that nobody waits long for the issuer.
+func TestTokensOfAnIssuerInTime(t *testing.T) {
+	const url = "https://login.example.com"
+	part := base64.RawURLEncoding.EncodeToString
+	token := part([]byte(`{"alg":"RS256"}`)) + "." +
+		part(fmt.Appendf(nil, `{"iss":%q,"aud":%q,"sub":"alice","exp":%d}`, url, publicURL, bubbleStart.Add(8*time.Second).Unix())) + "." + part([]byte("signature"))
+	type step struct {
+		at     time.Duration
+		status int
+	}
+	for name, tc := range map[string]struct {
+		keys  slowKeys
+		steps []step
+	}{
+		"one that ends":        {0, []step{{0, 200}, {7 * time.Second, 200}, {8 * time.Second, 401}, {9 * time.Second, 401}}},
+		"an issuer that hangs": {slowKeys(20 * time.Second), []step{{askTimeout, 503}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := newDoor(t, func(cfg *AuthenticatorConfig) {
+					cfg.Options.Mode, cfg.Options.PublicURL, cfg.Options.OIDC.IssuerURL = ModeOIDC, publicURL, url
+				})
+				d.people.entry[url+"#alice"] = true
+				d.source.(*issuer).options.KeySet = tc.keys
+				d.open(t)
+				for i, step := range tc.steps {
+					if i > 0 {
+						pass(time.Until(bubbleStart.Add(step.at)))
+					}
+					w := d.knock(t, "Bearer "+token)
+					if at := time.Since(bubbleStart); w.Code != step.status || at != step.at {
+						t.Errorf("after %s the answer is %d %s, want %d after %s\n%s", at, w.Code, w.Body, step.status, step.at, d.logs)
+					}
+				}
+				// The library ends a check that hangs.
+				pass(time.Minute)
+			})
+		})
 	}
 }
 

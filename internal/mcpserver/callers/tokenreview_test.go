@@ -215,6 +215,25 @@ func TestTheTokenIsNeverLogged(t *testing.T) {
 	}
 }
 
+// TestACheckThatHangs checks that the caller soon gets an answer, and that the log has the reason.
+func TestACheckThatHangs(t *testing.T) {
+	for _, resource := range []string{"tokenreviews", "subjectaccessreviews"} {
+		t.Run(resource, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := newDoor(t)
+				d.people.hangs = resource
+				w := d.knock(t, "Bearer "+aliceToken)
+				if took := time.Since(bubbleStart); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || took != askTimeout {
+					t.Errorf("after %s the answer is %d %s", took, w.Code, w.Body)
+				}
+				if !strings.Contains(d.logs.String(), "deadline exceeded") {
+					t.Errorf("the log does not say why: %s", d.logs)
+				}
+			})
+		})
+	}
+}
+
 func TestCheckOfTokenReviews(t *testing.T) {
 	d := newDoor(t)
 	check := func(want string) {
