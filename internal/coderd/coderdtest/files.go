@@ -111,7 +111,7 @@ func (s *Server) tarOfZip(data []byte) []byte {
 	}
 	if unpacked > maxFileBytes {
 		if s.has(bombTooLarge) {
-			refuse(http.StatusRequestEntityTooLarge, "The unpacked .zip archive is too large.")
+			refuse(http.StatusRequestEntityTooLarge, "Expanded .zip archive exceeds maximum size.")
 		}
 		refuse(http.StatusInternalServerError, "Internal error processing .zip archive.")
 	}

@@ -9,7 +9,8 @@ import (
 type Release string
 
 // The emulated releases. Each is the newest patch release of its minor version whose source was
-// read; 2.30.0 is the version of the client library that this project uses.
+// read; 2.30.0 is the version of the client library that this project uses, and 2.36.1 that of the
+// real Coder in the end-to-end tests. The source of 2.36.1 is its Go module, which names no commit.
 const (
 	// ReleaseBefore is a release without scopes of tokens. Nothing else of it is emulated, so it is
 	// not one of Releases.
@@ -18,7 +19,7 @@ const (
 	Release229 Release = "v2.29.19+f8bdec5"
 	Release230 Release = "v2.30.0+43e67d1"
 	Release234 Release = "v2.34.8+7bd778d"
-	Release236 Release = "v2.36.0+a300a06"
+	Release236 Release = "v2.36.1+0000000"
 )
 
 // Releases returns all emulated releases, the oldest first.
@@ -55,6 +56,9 @@ const (
 	// noneIsForServices: creating a user with login type none returns 400, unless it is a service
 	// account.
 	noneIsForServices
+	// namesIncludeDeleted: the response for a deleted workspace names the parameter include_deleted.
+	// Other releases name a parameter that does not exist.
+	namesIncludeDeleted
 	// ignoresScopes: tokens may do all that their user may, whatever was asked for.
 	ignoresScopes
 )
@@ -66,7 +70,7 @@ func differences(d difference) (releases []Release, source string) {
 	case partialTemplatePatch:
 		return []Release{Release234, Release236}, "#24984, since 2.34.0: coderd/templates_meta_update.go"
 	case hidesExpiredTokens:
-		return []Release{Release234, Release236}, "since 2.31: coderd/apikey.go, coderd/database/queries/apikeys.sql"
+		return []Release{Release234, Release236}, "since 2.31, tried with the real 2.36.1: coderd/apikey.go, coderd/database/queries/apikeys.sql"
 	case fixedTokenLife:
 		return []Release{Release229, Release234, Release236}, "#26376, in 2.29.18, 2.32.8, 2.33.9, 2.34.3, 2.35.0: coderd/httpmw/apikey.go"
 	case unknownUserNotFound:
@@ -76,11 +80,13 @@ func differences(d difference) (releases []Release, source string) {
 	case startsNoDormant:
 		return []Release{Release229}, "tried with the real 2.29.1"
 	case noneIsForServices:
-		return []Release{Release236}, "since 2.36: coderd/users.go; migration 000555 changes none of earlier users to password"
+		return []Release{Release236}, "since 2.36, tried with the real 2.36.1: coderd/users.go; migration 000555 changes none of earlier users to password"
+	case namesIncludeDeleted:
+		return []Release{Release236}, "#25826, tried with the real 2.36.1: coderd/workspaces.go"
 	case ignoresScopes:
 		return []Release{ReleaseBefore}, "before scopes of tokens: unknown fields of the body are ignored, coderd/httpapi/httpapi.go"
 	case bombTooLarge:
-		return []Release{Release229, Release234, Release236}, "in 2.29.17, 2.34.2: coderd/files.go"
+		return []Release{Release229, Release234, Release236}, "in 2.29.17, 2.34.2; tried with the real 2.36.1: coderd/files.go"
 	}
 	return nil, ""
 }

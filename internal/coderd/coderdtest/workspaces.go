@@ -50,7 +50,11 @@ func (w *workspace) build(id uuid.UUID) *build {
 func (s *Server) getWorkspace(r *request) {
 	w := s.pathWorkspace(r)
 	if w.deleted {
-		refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?deleted=true' and trying again.", w.ID))
+		parameter := "deleted"
+		if s.has(namesIncludeDeleted) {
+			parameter = "include_deleted"
+		}
+		refuse(http.StatusGone, fmt.Sprintf("Workspace %q was deleted, you can view this workspace by specifying '?%s=true' and trying again.", w.ID, parameter))
 	}
 	r.write(http.StatusOK, s.workspaceSDK(w))
 }
