@@ -15,7 +15,7 @@ PKG := github.com/coder-k8s/coder-k8s
 LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT) \
 	-X $(PKG)/internal/version.date=$(DATE)
 
-.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images image-push docs release demo demo-down demo-env
+.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images image-push docs release demo coder demo-down demo-env
 
 help: ## Show this list.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ release: ## Make everything of the release VERSION into dist/release; publishes 
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root).
 	@hack/demo/up.sh
+
+coder: ## Build the images of another Coder, for the test of its upgrade: make coder CODER_VERSION=2.30.0
+	@hack/cluster/packages.sh && hack/cluster/build.sh && hack/cluster/images.sh
 
 demo-down: ## Stop the demo and remove everything that it made.
 	@hack/demo/down.sh

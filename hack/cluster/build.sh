@@ -1,11 +1,11 @@
 #!/bin/bash
 # build.sh [TARGET...]: builds the given programs (default: all) into $CACHE/bin if they are missing, from the Go
-# module proxy only. It takes about 12 min on two cores with empty caches, and no time if nothing changed. Needs no
+# module proxy only. It takes about 20 min on two cores with empty caches, and no time if nothing changed. Needs no
 # root. The targets: kube etcd coredns coder terraform provider pause image. The integration tests need "kube etcd".
 #
-# The go.mod files in modules/ pin the version of every module that is compiled. A module that the operator uses too
-# has the same version as in the main go.mod (modules_test.go checks that), so each package is compiled once for all
-# programs.
+# The go.mod files in modules/ pin the version of every module that is compiled; Coder is built with its own go.mod. A
+# module that most others import has the version of the main go.mod (modules_test.go checks that), so each package is
+# compiled once for all programs.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -17,15 +17,17 @@ stamp_of() {
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
     etcd) echo "etcd $(cat "$HERE"/modules/kube/{etcd/main.go,go.sum} | cksum)" ;;
     coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
-    coder) echo "coder $CODER_VERSION $(cksum <"$HERE/modules/coder/go.sum")" ;;
+    coder) echo "coder $CODER_VERSION $(declare -f coder_source | cksum)" ;;
     terraform) echo "terraform $TERRAFORM_VERSION $({ declare -f terraform_source; cat "$HERE/modules/terraform/go.sum"; } | cksum)" ;;
-    provider) echo "kubernetes-provider $KUBERNETES_PROVIDER_VERSION $({ declare -f provider_source; cat "$HERE"/modules/provider/{go.sum,provider.sed}; } | cksum)" ;;
+    provider) echo "providers $PROVIDER_VERSION $KUBERNETES_PROVIDER_VERSION $({ declare -f provider_source; cat "$HERE"/modules/provider/{go.sum,provider.sed}; } | cksum)" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
     *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform provider pause image" ;;
   esac
 }
 name_of() { stamp_of "$1" | sed 's/ [0-9]* [0-9]*$//'; }
+# The file with the stamp of what was built. Several releases of Coder stand side by side.
+stamp_file() { if [ "$1" = coder ]; then echo "$CODER.built"; else echo "$BIN/.$1.built"; fi; }
 
 # The module that a target is built in. The missing targets of one module are built by one `go build`, which links one
 # program while it compiles another.
@@ -41,9 +43,9 @@ packages_of() {
   case "$1" in
     kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl} ;;
     etcd | coredns) echo "./$1" ;;
-    coder) printf '%s\n' github.com/coder/coder/v2/cmd/coder github.com/coder/terraform-provider-coder/v2 ;;
+    coder) echo github.com/coder/coder/v2/cmd/coder ;;
     terraform) echo github.com/hashicorp/terraform ;;
-    provider) echo github.com/hashicorp/terraform-provider-kubernetes ;;
+    provider) printf '%s\n' github.com/hashicorp/terraform-provider-kubernetes github.com/coder/terraform-provider-coder/v2 ;;
     image) echo . ;;
   esac
 }
@@ -96,28 +98,31 @@ provider_source() { # directory
   cd "$1"
   go mod edit -replace=github.com/hashicorp/terraform-provider-kubernetes=./src
 }
-# A Coder of another version than the pinned one is built with the modules that its authors pin. Two modules of
-# 2.29 are not served by the proxy: that of the client command "coder exp boundary", which becomes an empty command, and that
-# of the AI gateway, which the build without licenses does not contain.
+# Coder is built in its own directory with the modules that its authors pin, except that those which most others import have
+# the versions of the operator. The modules of two optional parts are not served by the proxy for every release: the client command
+# "coder exp boundary", which becomes an empty command, and the AI gateway, which the build without licenses does not contain.
+SHARED='golang\.org/x|google\.golang\.org|k8s\.io|sigs\.k8s\.io|go\.opentelemetry\.io/otel|github\.com/go-logr|github\.com/prometheus/(client_golang|client_model|common|procfs)'
 coder_source() { # directory
-  local src
+  local src edits
   mkdir -p "$1/boundary/cli" "$1/aibridge"
   printf 'package cli\n\nimport "github.com/coder/serpent"\n\nfunc BaseCommand() *serpent.Command { return &serpent.Command{} }\n' >"$1/boundary/cli/cli.go"
   printf 'module github.com/coder/boundary\n' >"$1/boundary/go.mod"
   printf 'module github.com/coder/aibridge\n' >"$1/aibridge/go.mod"
   src=$(cd "$HERE" && go mod download -json "github.com/coder/coder/v2@v$CODER_VERSION" | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
-  cp "$src"/go.mod "$src"/go.sum "$1"
+  cp "$src/go.mod" "$1"
+  cat "$src/go.sum" "$HERE/../../go.sum" >"$1/go.sum"
   chmod u+w "$1"/go.*
-  go mod edit -replace="github.com/coder/boundary=$1/boundary" -replace="github.com/coder/aibridge=$1/aibridge" "$1/go.mod"
+  mapfile -t edits < <(sed -nE "s#^\t(($SHARED)(/[^ ]*)?) (v[^ ]+).*#\1 \5#p" "$HERE/../../go.mod" |
+    while read -r module version; do if grep -qF "	$module v" "$1/go.mod"; then echo "-require=$module@$version"; fi; done)
+  go mod edit -replace="github.com/coder/boundary=$1/boundary" -replace="github.com/coder/aibridge=$1/aibridge" "${edits[@]}" "$1/go.mod"
   cd "$src"
-  export GOFLAGS="$GOFLAGS -modfile=$1/go.mod"
+  export GOFLAGS="$GOFLAGS -mod=mod -modfile=$1/go.mod"
 }
 go_into() { # target directory
-  case "$1:$CODER_VERSION" in
-    terraform:*) terraform_source "$2" ;;
-    provider:*) provider_source "$2" ;;
-    "coder:$PINNED_CODER_VERSION") cd "$(module_of "$1")" ;;
-    coder:*) coder_source "$2" ;;
+  case "$1" in
+    terraform) terraform_source "$2" ;;
+    provider) provider_source "$2" ;;
+    coder) coder_source "$2" ;;
     *) cd "$(module_of "$1")" ;;
   esac
 }
@@ -141,7 +146,7 @@ case "${1:-}" in
 esac
 
 [ $# -gt 0 ] || set -- kube etcd coredns coder terraform provider pause image
-missing() { [ "$(cat "$BIN/.$1.built" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
+missing() { [ "$(cat "$(stamp_file "$1")" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
 todo=()
 for t in "$@"; do if missing "$t"; then todo+=("$t"); fi; done
 [ ${#todo[@]} -gt 0 ] || exit 0
@@ -182,8 +187,9 @@ while [ ${#todo[@]} -gt 0 ]; do
   PROGRESS=go_progress watched "$log" "$what" "$HERE/hugepages.sh" "$0" --one "${group[@]}" 8>&- || die "building $what failed: see $log"
   to_mirror coder/coder "$PROVIDER_VERSION"
   to_mirror hashicorp/kubernetes "$KUBERNETES_PROVIDER_VERSION"
+  [ ! -f "$NEW/coder" ] || mv "$NEW/coder" "$CODER"
   find "$NEW" -maxdepth 1 -type f -exec mv -t "$BIN" {} +
-  for t in "${group[@]}"; do stamp_of "$t" >"$BIN/.$t.built"; done
+  for t in "${group[@]}"; do stamp_of "$t" >"$(stamp_file "$t")"; done
   step "built $what"
 done
 wait "$fetch" || true

@@ -40,12 +40,13 @@ image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
 # Coder closes seven of its ten connections when they are idle, and PostgreSQL starts a process for each new one; GOGC is
 # that of the node (node.sh).
 # shellcheck disable=SC2046
-image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc -env KUBE_LOAD_CONFIG_FILE=false \
+coder_built=$(tr ' ' - <"$CODER.built")
+image "coder-$CODER_VERSION" "$CODER_IMAGE" -label "built=$coder_built" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc -env KUBE_LOAD_CONFIG_FILE=false \
   -env CODER_PG_CONN_MAX_IDLE=10 -env GOGC=300 -workdir /home/coder -dir /tmp:1777 -dir /home/coder:777 \
   -text '/etc/passwd=root:x:0:0:root:/:/bin/sh\ncoder:x:1000:1000:coder:/home/coder:/bin/sh\n' \
   -text '/etc/terraformrc=provider_installation {\n  filesystem_mirror {\n    path = "/opt/mirror"\n  }\n}\n' \
-  "$BIN/coder:/opt/coder" "$BIN/terraform:/usr/local/bin/terraform" "$busybox:/bin/sh" "$MIRROR:/opt/mirror" \
-  $({ libraries "$BIN/coder"; libraries "$BIN/terraform"; libraries "$busybox"; } | sort -u)
+  "$CODER:/opt/coder" "$BIN/terraform:/usr/local/bin/terraform" "$busybox:/bin/sh" "$MIRROR:/opt/mirror" \
+  $({ libraries "$CODER"; libraries "$BIN/terraform"; libraries "$busybox"; } | sort -u)
 
 # The user of workspaces is 1000, as in Coder's own images.
 root="$CACHE/workspace"
@@ -55,7 +56,7 @@ if [ "$(cat "$root.built" 2>/dev/null)" != "$packages" ]; then
     die "the packages of $WORKSPACE_IMAGE could not be unpacked: see $LOGS/workspace.log"
   echo "$packages" >"$root.built"
 fi
-image workspace "$WORKSPACE_IMAGE" -label "packages=$packages" -cmd /bin/bash -user 1000:1000 -env HOME=/home/coder -env LANG=C.UTF-8 -env EDITOR=nano \
+image "workspace-$CODER_VERSION" "$WORKSPACE_IMAGE" -label "packages=$packages" -label "built=$coder_built" -cmd /bin/bash -user 1000:1000 -env HOME=/home/coder -env LANG=C.UTF-8 -env EDITOR=nano \
   -workdir /home/coder -dir /tmp:1777 -dir /var/tmp:1777 -dir /home/coder:777 \
   -text '/etc/passwd=root:x:0:0:root:/root:/bin/bash\ncoder:x:1000:1000:coder:/home/coder:/bin/bash\n' \
-  -text '/etc/group=root:x:0:\ncoder:x:1000:\n' "$root:/" "$BIN/coder:/usr/local/bin/coder"
+  -text '/etc/group=root:x:0:\ncoder:x:1000:\n' "$root:/" "$CODER:/usr/local/bin/coder"

@@ -93,7 +93,7 @@ cat >"$STATE/cni.d/10-bridge.conflist" <<Y
 Y
 run containerd containerd --config "$STATE/containerd.toml"
 until_ok 60 containerd ctr version
-for i in pause busybox coredns coder workspace; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
+for i in pause busybox coredns "coder-$CODER_VERSION" "workspace-$CODER_VERSION"; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
 touch "$STATE/images.loaded"
 until_ok 120 "the API server" kubectl_admin get --raw /readyz
 

@@ -47,7 +47,7 @@ fi
 # The measured disk space of the first build: 7 GB of Go's build cache, 5 GB of modules, 1 GB of programs and images.
 # A started cluster takes 1 GB more.
 need_gb=2
-[ -n "$(ls "$BIN"/.kube.built "$BIN"/.coder.built 2>/dev/null)" ] || [ -d "$(go env GOMODCACHE)/github.com/coder/coder/v2@v$CODER_VERSION" ] || need_gb=13
+[ -n "$(ls "$BIN"/.kube.built "$CODER.built" 2>/dev/null)" ] || [ -d "$(go env GOMODCACHE)/github.com/coder/coder/v2@v$CODER_VERSION" ] || need_gb=13
 mkdir -p "$CACHE"
 free_gb=$(($(df -Pk "$CACHE" | awk 'NR == 2 {print $4}') / 1048576))
 [ "$free_gb" -ge "$need_gb" ] ||

@@ -17,12 +17,11 @@ OPERATOR_TAGS=$(sed -n 's/^TAGS := //p' "$HERE/../../Makefile")
 export GOFLAGS="-trimpath -buildvcs=false -tags=$OPERATOR_TAGS '-toolexec=env GOGC=300'" CGO_ENABLED=0
 
 KUBE_VERSION=1.37.0
-# The same version is in hack/cluster/modules/coder/go.mod and hack/supported.yaml, which tests compare with this one.
-PINNED_CODER_VERSION=2.30.0
-# Another release in the Go module proxy, for example 2.29.1, needs a separate CODER_K8S_CACHE, because a cache has
-# one Coder.
-CODER_VERSION="${CODER_VERSION:-$PINNED_CODER_VERSION}"
-TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.
+# The release of Coder. The Go module proxy serves 2.29.1, 2.30.0, 2.36.0 and 2.36.1 of those that users run; one cache has
+# as many as were chosen. hack/supported.yaml names the default, and a test compares.
+CODER_VERSION="${CODER_VERSION:-2.36.1}"
+if ! [[ "$CODER_VERSION" =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]; then echo "error: CODER_VERSION \"$CODER_VERSION\" must be a release such as 2.36.1" >&2; exit 1; fi
+TERRAFORM_VERSION=1.5.7  # The last release under the MPL; Coder 2.29 to 2.36 accept 1.1.0 to 1.14.9.
 PROVIDER_VERSION=2.13.1  # The coder/coder Terraform provider.
 KUBERNETES_PROVIDER_VERSION=1.13.4  # hashicorp/kubernetes: the newest that the Go module proxy serves.
 
@@ -31,6 +30,7 @@ CACHE="${CODER_K8S_CACHE:-${HOME:-/root}/.cache/coder-k8s}"
 BIN="$CACHE/bin"
 IMAGES="$CACHE/images"
 MIRROR="$CACHE/mirror"
+CODER="$BIN/coder-$CODER_VERSION"
 
 # One instance.
 CLUSTER_NAME="${CLUSTER_NAME:-demo}"
@@ -73,7 +73,7 @@ KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 PAUSE_IMAGE=coder-k8s.local/pause:1
 BUSYBOX_IMAGE=coder-k8s.local/busybox:1
 COREDNS_IMAGE=coder-k8s.local/coredns:1
-# For workspaces: the usual shell tools, and Coder's agent.
-WORKSPACE_IMAGE=coder-k8s.local/workspace:1
+# For workspaces: the usual shell tools, and Coder's agent, which must not be newer than the Coder that it reports to.
+WORKSPACE_IMAGE="coder-k8s.local/workspace:$CODER_VERSION"
 WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"
 CODER_IMAGE="ghcr.io/coder/coder:v$CODER_VERSION"

@@ -20,11 +20,15 @@ var update = flag.Bool("update", false, "render docs/reference/support.md anew")
 type versions struct {
 	Kubernetes struct{ Oldest, Tested, OldestControllers string }
 	Coder      struct {
-		Tested, Emulated []string
-		Sample           string
+		Tested, Sample string
+		Versions       []version
 	}
 	Operator struct{ Current string }
 }
+
+// version is a minor version of Coder: its release that ran, the tests that ran with it, and its release that the test server
+// emulates.
+type version struct{ Version, Real, With, Emulated string }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -53,7 +57,10 @@ func TestVersionsAreTheSame(t *testing.T) {
 		{"internal/installation/check.go", `oldestMinorAggregatedAPI = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
 		{"internal/installation/check.go", `oldestMinorMCP = ([0-9]+)`, minor(v.Kubernetes.Oldest)},
 		{"hack/cluster/settings.sh", `(?m)^KUBE_VERSION=([0-9]+\.[0-9]+)`, v.Kubernetes.Tested},
-		{"hack/cluster/settings.sh", `(?m)^PINNED_CODER_VERSION=(\S+)`, strings.TrimPrefix(v.Coder.Tested[0], "v")},
+		{"hack/cluster/settings.sh", `(?m)^CODER_VERSION="\$\{CODER_VERSION:-([0-9.]+)`, strings.TrimPrefix(v.Coder.Tested, "v")},
+		{"README.md", `Kubernetes [0-9.]+ cluster, PostgreSQL and Coder ([0-9.]+[0-9])`, strings.TrimPrefix(v.Coder.Tested, "v")},
+		{"README.md", `with a real Coder ([0-9.]+[0-9])`, strings.TrimPrefix(v.Coder.Tested, "v")},
+		{"hack/cluster/README.md", `and Coder ([0-9.]+[0-9])`, strings.TrimPrefix(v.Coder.Tested, "v")},
 		{"config/samples/codercontrolplane.yaml", `image: ghcr.io/coder/coder:(\S+)`, v.Coder.Sample},
 		{"docs/how-to/choose-an-installation.md", `Parts of Kubernetes ([0-9.]+[0-9]) are used`, v.Kubernetes.Oldest},
 		{"Makefile", `VERSION \?= (v[0-9]+\.[0-9]+)`, v.Operator.Current},
@@ -63,13 +70,17 @@ func TestVersionsAreTheSame(t *testing.T) {
 			t.Errorf("%s has %q for %s, and hack/supported.yaml has %q", place.path, found, place.pattern, place.want)
 		}
 	}
-	var emulated []string
-	for _, found := range regexp.MustCompile(`Release = "v([0-9]+\.[0-9]+)`).FindAllStringSubmatch(read(t, "internal/coderd/coderdtest/releases.go"), -1) {
+	var emulated, listed []string
+	for _, found := range regexp.MustCompile(`Release = "(v[0-9.]+)`).FindAllStringSubmatch(read(t, "internal/coderd/coderdtest/releases.go"), -1) {
 		emulated = append(emulated, found[1])
 	}
-	slices.Sort(emulated)
-	if emulated = slices.Compact(emulated); !slices.Equal(emulated, v.Coder.Emulated) {
-		t.Errorf("the test server emulates Coder %v, and hack/supported.yaml has %v", emulated, v.Coder.Emulated)
+	for _, coder := range v.Coder.Versions {
+		if coder.Emulated != "" {
+			listed = append(listed, coder.Emulated)
+		}
+	}
+	if !slices.Equal(emulated, listed) {
+		t.Errorf("the test server emulates Coder %v, and hack/supported.yaml has %v", emulated, listed)
 	}
 }
 
@@ -99,7 +110,7 @@ const supportPage = `<!-- Rendered by test/docs from hack/supported.yaml: go tes
 
 | coder-k8s | Kubernetes | Coder |
 | --- | --- | --- |
-| {{.Operator.Current}} | {{.Kubernetes.Oldest}} or later | {{range $i, $v := .Coder.Emulated}}{{if $i}}, {{end}}{{$v}}{{end}} |
+| {{.Operator.Current}} | {{.Kubernetes.Oldest}} or later | {{range $i, $v := .Coder.Versions}}{{if $i}}, {{end}}{{$v.Version}}{{end}} |
 
 What was run for it:
 
@@ -107,9 +118,24 @@ What was run for it:
 | --- | --- | --- |
 | Kubernetes | {{.Kubernetes.Tested}} | the integration tests on a real kube-apiserver, the end-to-end tests on a real cluster |
 | Kubernetes, earlier | read in the libraries, not run | from {{.Kubernetes.OldestControllers}} the controllers work; [what is missing before {{.Kubernetes.Oldest}}](../how-to/choose-an-installation.md#older-clusters) |
-| Coder | {{range $i, $v := .Coder.Tested}}{{if $i}}, {{end}}{{$v}}{{end}} | a real Coder in the end-to-end tests |
-| Coder | {{range $i, $v := .Coder.Emulated}}{{if $i}}, {{end}}{{$v}}{{end}} | the answers of these versions, emulated by the test server, in the unit and integration tests |
+| Coder | {{.Coder.Tested}} | a real Coder in the end-to-end tests |
 | Coder, licensed features | emulated | no license was at hand: proxies, provisioner keys, replicas and licenses |
+
+What is known of each version of Coder:
+
+| Coder | real | emulated | only read |
+| --- | --- | --- | --- |
+{{- range .Coder.Versions}}
+| {{.Version}} | {{if .Real}}{{.Real}}: {{.With}}{{end}} | {{.Emulated}} | {{if not (or .Real .Emulated)}}yes{{end}} |
+{{- end}}
+
+- **Real**: a Coder of this version ran with these tests. The Go module proxy, from which the tests build Coder, does not serve
+  every version: of 2.34, whose release {{.Coder.Sample}} the samples name, none. It lies between two versions that ran.
+- **Emulated**: the test server of the unit and integration tests answers as this version does. The same contract tests run with the
+  test server and with a real Coder, and both must pass.
+- **Only read**: what this project uses of Coder's API was compared in Coder's source code. Nothing ran.
+
+A later version is likely to work: unknown fields and values are tolerated, which the tests check. Its source was not read.
 
 ## Version scheme
 

@@ -30,7 +30,8 @@ func testMigrate(t *testing.T) {
 	namespace(t, migratedNamespace)
 	kubectl(t, "-n", migratedNamespace, "create", "secret", "generic", "coder-db-url", "--from-literal=url="+database(t, "migrated"))
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte(migratedValues), 0o600); err != nil {
+	_, tag, _ := strings.Cut(coderImage, ":")
+	if err := os.WriteFile(values, []byte(strings.Replace(migratedValues, "TAG", tag, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	run(t, helm, "-n", migratedNamespace, "install", "coder", chart, "-f", values, "--wait", "--timeout=10m")
@@ -114,7 +115,7 @@ func testContract(t *testing.T) {
 }
 
 const migratedValues = `coder:
-  image: {tag: v2.30.0}
+  image: {tag: TAG}
   env:
   - name: CODER_PG_CONNECTION_URL
     valueFrom: {secretKeyRef: {name: coder-db-url, key: url}}

@@ -49,7 +49,7 @@ SELECT pg_temp.copy_rows('workspace_resources', $$
 ANALYZE workspaces, provisioner_jobs, workspace_builds, workspace_resources;
 -- Nobody reports for these agents, nor for that of the model, so what they last reported lies ahead: they stay connected.
 UPDATE workspace_agents
-   SET lifecycle_state = 'ready', version = 'v2.30.0', first_connected_at = now(), last_connected_at = now() + interval '1 day', started_at = now(), ready_at = now()
+   SET lifecycle_state = 'ready', version = 'v2.36.1', first_connected_at = now(), last_connected_at = now() + interval '1 day', started_at = now(), ready_at = now()
   FROM model WHERE id = model.agent;
 SELECT pg_temp.copy_rows('workspace_agents', $$
   SELECT model.agent AS source, jsonb_build_object('id', c.agent, 'resource_id', c.resource, 'auth_token', gen_random_uuid()) AS change FROM copies c, model $$);

@@ -2,7 +2,7 @@
 # break.sh: a control plane whose process exits immediately, because it is configured with an algorithm that does
 # not exist.
 set -euo pipefail
-kubectl apply -f - <<'MANIFEST'
+kubectl apply -f - <<MANIFEST
 apiVersion: v1
 kind: Namespace
 metadata: {name: eval-crash-looping-control-plane}
@@ -17,7 +17,7 @@ apiVersion: coder.com/v1alpha1
 kind: CoderControlPlane
 metadata: {name: coder, namespace: eval-crash-looping-control-plane}
 spec:
-  image: ghcr.io/coder/coder:v2.30.0
+  image: ${E2E_CODER_IMAGE:-$CODER_IMAGE}
   extraEnv:
   - {name: CODER_SSH_KEYGEN_ALGORITHM, value: rot13}
   database: {secretRef: {name: coder-db}}

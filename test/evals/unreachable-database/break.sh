@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # break.sh: a control plane whose database is at an address where nothing listens.
 set -euo pipefail
-kubectl apply -f - <<'MANIFEST'
+kubectl apply -f - <<MANIFEST
 apiVersion: v1
 kind: Namespace
 metadata: {name: eval-unreachable-database}
@@ -16,7 +16,7 @@ apiVersion: coder.com/v1alpha1
 kind: CoderControlPlane
 metadata: {name: coder, namespace: eval-unreachable-database}
 spec:
-  image: ghcr.io/coder/coder:v2.30.0
+  image: ${E2E_CODER_IMAGE:-$CODER_IMAGE}
   database: {secretRef: {name: coder-db}}
   resources: {requests: {cpu: 50m, memory: 128Mi}}
   # There is nobody to say goodbye to, so mend.sh need not wait.

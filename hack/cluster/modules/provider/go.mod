@@ -2,7 +2,10 @@ module github.com/coder-k8s/coder-k8s/hack/cluster/modules/provider
 
 go 1.26.0
 
-require github.com/hashicorp/terraform-provider-kubernetes v1.13.4
+require (
+	github.com/coder/terraform-provider-coder/v2 v2.13.1
+	github.com/hashicorp/terraform-provider-kubernetes v1.13.4
+)
 
 require (
 	github.com/ProtonMail/go-crypto v1.3.0 // indirect
@@ -66,6 +69,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/oklog/run v1.1.0 // indirect
+	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/vmihailenco/msgpack v4.0.4+incompatible // indirect
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
@@ -82,6 +86,7 @@ require (
 	golang.org/x/term v0.45.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
+	golang.org/x/xerrors v0.0.0-20240903120638-7835f813f4da // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
