@@ -113,6 +113,7 @@ func TestInstallation(t *testing.T) {
 	if !t.Run("install", testInstall) {
 		return
 	}
+	t.Run("upgrade of Coder", testCoderUpgrade)
 	// These have nothing to do with each other, so they are waited for together.
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("migrate", parallel(testMigrate))

@@ -1,0 +1,102 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// olderCoder is the release from which Coder is upgraded to that of the tests.
+const olderCoder = "2.30.0"
+
+// testCoderUpgrade upgrades Coder by changing spec.image, while a workspace runs and clients
+// watch. It starts and ends without objects. Nothing is reported as deleted, and what users and the
+// operator stored is as before.
+func testCoderUpgrade(t *testing.T) {
+	explain(t, sampleNamespace)
+	older := loadOlderCoder(t)
+	withPlugin(t)
+	kubectl(t, "create", "namespace", sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
+	accepted(t, strings.ReplaceAll(withLoadedImage(sample(t, "codercontrolplane")), coderImage, older))
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	accepted(t, sample(t, "codertemplate"))
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ctpl", "coder.hello")
+	apply(t, strings.Replace(sample(t, "coderworkspace"), "running: true", "running: false\n  ttlMillis: 7200000", 1))
+	waitCondition(t, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	live := liveWorkspace(t, "live")
+	kubectl(t, "-n", sampleNamespace, "label", "cws", live, "example.com/team=platform")
+
+	pod := func() string {
+		return kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "com.coder.workspace.name=live", "-o",
+			"jsonpath={range .items[*]}{.metadata.uid} restarted {.status.containerStatuses[0].restartCount}{end}")
+	}
+	before, inCoder, runs := keptOf(t), heldInCoder(t), pod()
+	seen := watchAll(t, "coderworkspaces", "codertemplates")
+	start := time.Now()
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+coderImage+`"}}`)
+	_, want, _ := strings.Cut(coderImage, ":")
+	polltest.Eventually(t, "Coder is "+want, func() bool {
+		plane := get(t, "-n", sampleNamespace, "ccp", "coder")
+		ready, _, _ := condition(plane, "Ready")
+		return ready == "True" && strings.HasPrefix(field(plane, "status", "version"), want)
+	})
+	t.Logf("from %s to %s in %.1f s", older, want, time.Since(start).Seconds())
+	waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
+	if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
+		t.Errorf("the command wrote %q", out)
+	}
+	if now := pod(); now != runs {
+		t.Errorf("the pod of the workspace was %s, and is %s", runs, now)
+	}
+	compareStates(t, before, keptOf(t))
+	if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
+		t.Errorf("Coder has something else (-before +now):\n%s", diff)
+	}
+	seen.nothingDeleted(t)
+
+	kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.hello", "--type=merge", "-p", `{"spec":{"running":true}}`)
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	kubectl(t, "-n", sampleNamespace, "delete", "cws", "--all", "--timeout=5m")
+	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "--all", "--timeout=5m")
+	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=5m")
+	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
+}
+
+// loadOlderCoder loads the images of the older Coder, and of a workspace with its agent, into the
+// node, and returns the name of the first. The test is skipped if they were not built.
+func loadOlderCoder(t *testing.T) string {
+	t.Helper()
+	var files []string
+	for _, image := range []string{"coder", "workspace"} {
+		files = append(files, filepath.Join(os.Getenv("E2E_IMAGES"), image+"-"+olderCoder+".tar"))
+	}
+	older, workspace := strings.Split(coderImage, ":")[0]+":v"+olderCoder, strings.Split(os.Getenv("E2E_WORKSPACE_IMAGE"), ":")[0]+":"+olderCoder
+	if _, err := os.Stat(files[1]); err != nil || older == coderImage {
+		t.Skipf("NOT TESTED: the upgrade of Coder from %s to %s: %s is not built: make coder CODER_VERSION=%s", olderCoder, coderImage, files[1], olderCoder)
+	}
+	clusterScript(t, "load-image.sh", files...)
+	t.Setenv("E2E_WORKSPACE_IMAGE", workspace)
+	return older
+}
+
+// keptOf returns the state of the objects that an upgrade of Coder does not change: all but the
+// control plane and the pods.
+func keptOf(t *testing.T) map[string]string {
+	t.Helper()
+	state := stateOf(t)
+	maps.DeleteFunc(state, func(name, _ string) bool {
+		return slices.Contains([]string{"CoderControlPlane", "Deployment", "ReplicaSet", "Pod"}, strings.Split(name, "/")[1])
+	})
+	return state
+}
