@@ -2,14 +2,21 @@
 # test.sh [PACKAGE...]: unit and integration tests with the race detector, then those that it has nothing to find in
 # (kubetest.SkipWithRace) without it; with packages, these only with TEST_RACE=off. go vet is part of make lint. The
 # integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
-# programs are built first. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
+# programs are built first. That first time the tests run without the race detector, for which all packages would be compiled
+# once more; TEST_RACE=on uses it nevertheless. TEST_RESULTS is a directory for the runner's events (test.json). With TEST_RACE=off the race
 # detector is not used: that takes half of the time, without what must be compiled for the race detector. TEST_PART is
 # raced, unraced, compile (only compile for raced) or both, the default.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
+first=""
+[ -n "${KUBEBUILDER_ASSETS:-}" ] || [ -e "$BIN/.apiserver.built" ] || first=1
 . hack/testenvironment.sh
+if [ "$first" ] && [ -z "${TEST_RACE:-}" ]; then
+  step "the programs had to be built first, so the tests run without the race detector; the next make test uses it"
+  TEST_RACE=off
+fi
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.

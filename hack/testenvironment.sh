@@ -2,7 +2,7 @@
 # testenvironment.sh: the environment of the unit and integration tests. Sourced after settings.sh and lib.sh, in the
 # repository's directory.
 if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
-  "$HERE/build.sh" etcd kube
+  "$HERE/build.sh" etcd apiserver
   export KUBEBUILDER_ASSETS="$BIN"
 fi
 # Tests of the Helm chart render it with the real helm.

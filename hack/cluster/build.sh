@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh [TARGET...]: builds the given programs (default: all) into $CACHE/bin if they are missing, from the Go
 # module proxy only. It takes about 20 min on two cores with empty caches, and no time if nothing changed. Needs no
-# root. The targets: kube etcd coredns coder terraform provider pause image. The integration tests need "kube etcd".
+# root. The targets: apiserver kube etcd coredns coder terraform provider pause image. The integration tests need "apiserver etcd".
 #
 # The go.mod files in modules/ pin the version of every module that is compiled; Coder is built with its own go.mod. A
 # module that most others import has the version of the main go.mod (modules_test.go checks that), so each package is
@@ -14,6 +14,7 @@ BUILD_LOGS="$CACHE/logs/build"
 # The inputs of a target: if this line changes, the target is built again.
 stamp_of() {
   case "$1" in
+    apiserver) echo "kube-apiserver $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
     etcd) echo "etcd $(cat "$HERE"/modules/kube/{etcd/main.go,go.sum} | cksum)" ;;
     coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
@@ -22,7 +23,7 @@ stamp_of() {
     provider) echo "providers $PROVIDER_VERSION $KUBERNETES_PROVIDER_VERSION $({ declare -f provider_source; cat "$HERE"/modules/provider/{go.sum,provider.sed}; } | cksum)" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
-    *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform provider pause image" ;;
+    *) die "build.sh knows no target \"$1\": apiserver kube etcd coredns coder terraform provider pause image" ;;
   esac
 }
 name_of() { stamp_of "$1" | sed 's/ [0-9]* [0-9]*$//'; }
@@ -33,7 +34,7 @@ stamp_file() { if [ "$1" = coder ]; then echo "$CODER.built"; else echo "$BIN/.$
 # program while it compiles another.
 module_of() {
   case "$1" in
-    kube | etcd | coredns) echo "$HERE/modules/kube" ;;
+    apiserver | kube | etcd | coredns) echo "$HERE/modules/kube" ;;
     image) echo "$HERE/../image" ;;
     *) echo "$HERE/modules/$1" ;;
   esac
@@ -41,7 +42,8 @@ module_of() {
 
 packages_of() {
   case "$1" in
-    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl} ;;
+    apiserver) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kubectl} ;;
+    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-controller-manager,kube-scheduler,kubelet,kube-proxy} ;;
     etcd | coredns) echo "./$1" ;;
     coder) echo github.com/coder/coder/v2/cmd/coder ;;
     terraform) echo github.com/hashicorp/terraform ;;
@@ -145,7 +147,7 @@ case "${1:-}" in
     exit ;;
 esac
 
-[ $# -gt 0 ] || set -- kube etcd coredns coder terraform provider pause image
+[ $# -gt 0 ] || set -- apiserver kube etcd coredns coder terraform provider pause image
 missing() { [ "$(cat "$(stamp_file "$1")" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
 todo=()
 for t in "$@"; do if missing "$t"; then todo+=("$t"); fi; done

@@ -13,7 +13,7 @@ LOGS="$CACHE/logs/conformance"
 log="$LOGS/tests.log"
 mkdir -p "$BIN" "$LOGS"
 hack/npm/install.sh test/conformance/node conformance
-"$HERE/build.sh" etcd kube
+"$HERE/build.sh" etcd apiserver
 step "building the server"
 go build -o "$BIN/conformance-coder-k8s" ./cmd/coder-k8s
 step "the suite and the clients"
