@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,8 @@ type TokenInfo struct {
 	UserID uuid.UUID `json:"user_id"`
 	// Username is set only by AllTokens.
 	Username string `json:"username"`
+	// Expired is true if the token had expired when Coder listed it, by the clock of Coder.
+	Expired bool `json:"-"`
 }
 
 // CreateToken creates an API token of a user. If the name exists, the error is a conflict.
@@ -95,8 +98,17 @@ func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
 // listTokens lists API tokens with an option of the query.
 func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]TokenInfo, error) {
 	// Coder's type cannot be decoded if a token has a scope of a later release.
-	tokens, err := get[[]TokenInfo](ctx, c, op, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), map[string]string{option: "true"})
+	var tokens []TokenInfo
+	var now time.Time
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, func(res *http.Response) error {
+			// The local clock may differ from Coder's.
+			now, _ = http.ParseTime(res.Header.Get("Date"))
+			return into(&tokens)(res)
+		}, withQuery(map[string]string{option: "true"}))
+	})
 	for i := range tokens {
+		tokens[i].Expired = !now.Before(tokens[i].ExpiresAt)
 		boundNames(&tokens[i].ID, &tokens[i].Name, &tokens[i].Username)
 	}
 	return tokens, err

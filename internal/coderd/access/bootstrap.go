@@ -153,12 +153,11 @@ func (p *pass) suspendAbandoned(ctx context.Context, s *session) {
 	}
 }
 
-// suspend suspends an account that has no valid token. Coder requires that it is not an owner. If Coder's clock is behind, a valid
-// token seems to have expired, so a token that was valid when Coder created the account of this control plane counts as valid, too.
+// suspend suspends an account that has no valid token. Coder requires that it is not an owner.
 func (p *pass) suspend(ctx context.Context, s *session, user coderd.User) error {
-	api, now := s.client, p.Clock.Now()
+	api := s.client
 	tokens, err := api.TokensOf(ctx, user.Username)
-	valid := func(t coderd.TokenInfo) bool { return now.Before(t.ExpiresAt) || s.user.CreatedAt.Before(t.ExpiresAt) }
+	valid := func(t coderd.TokenInfo) bool { return !t.Expired }
 	if err != nil || slices.ContainsFunc(tokens, valid) {
 		return err
 	}

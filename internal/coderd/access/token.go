@@ -30,11 +30,8 @@ func (t *storedToken) usable() bool {
 	return t != nil && t.value != "" && t.id == t.secret.Annotations[AnnotationTokenID]
 }
 
-// renewAt returns the time when two thirds of the token's lifetime are over. A token with an
-// unknown lifetime is renewed at once.
-func (t *storedToken) renewAt() time.Time {
-	return t.issued.Add(t.expires.Sub(t.issued) / 3 * 2)
-}
+// renewAfter returns two thirds of the token's lifetime. A token with an unknown lifetime is renewed at once.
+func (t *storedToken) renewAfter() time.Duration { return t.expires.Sub(t.issued) / 3 * 2 }
 
 // readToken returns nil if there is no Secret.
 func readToken(secret *corev1.Secret) *storedToken {
@@ -246,7 +243,7 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 		p.dropToken()
 		return nil, notOwner(user, "give it back in Coder")
 	}
-	if !p.Clock.Now().Before(stored.renewAt()) {
+	if coderd.Elapsed(p.Clock.Now(), stored.issued, stored.renewAfter()) {
 		stored, err = p.mint(ctx, api, user, stored, stored.id)
 		if err != nil {
 			return nil, err
@@ -278,7 +275,7 @@ func (p *pass) useToken(stored *storedToken) {
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
 	expires := stored.expires
 	p.result.ExpiresAt = &expires
-	p.result.RequeueAfter = min(recheck, max(stored.renewAt().Sub(p.Clock.Now()), time.Second))
+	p.result.RequeueAfter = min(recheck, max(stored.issued.Add(stored.renewAfter()).Sub(p.Clock.Now()), time.Second))
 }
 
 // dropToken removes a token that does not work from the Result.

@@ -55,6 +55,20 @@ func TestRotationAtTwoThirds(t *testing.T) {
 	}
 }
 
+// A replica whose clock was wrong issued the token. Its lifetime would begin in a year.
+func TestRotationOfATokenFromTheFuture(t *testing.T) {
+	f := newFixture(t)
+	f.pass()
+	f.Forward(-365 * day)
+	if got := f.pass(); ensuretest.Reasons(got.Events) != "TokenRotated" {
+		t.Errorf("events %v", got.Events)
+	}
+	f.checkWhole()
+	if got := f.pass(); len(got.Events) > 0 {
+		t.Errorf("the new token is rotated, too: %v", got.Events)
+	}
+}
+
 func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	f := newFixture(t)
 	f.pass()

@@ -59,6 +59,7 @@ const signedOut = "You are signed out or your session has expired. Please sign i
 func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(codersdk.BuildVersionHeader, string(s.release))
+		w.Header().Set("Date", s.clock.Now().UTC().Format(http.TimeFormat))
 		if strings.HasPrefix(class, "/") {
 			s.count(r.Method + " " + class)
 		} else {

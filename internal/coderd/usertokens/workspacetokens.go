@@ -31,9 +31,8 @@ const (
 	DefaultWorkspaceLifetime = MaxWorkspaceLifetime
 	// MaxWorkspaceTokens is the maximum number of valid tokens of a user for one workspace.
 	MaxWorkspaceTokens = 50
-	// shownFor is how long expired tokens are still listed, because the clocks of Coder and of this
-	// machine may differ.
-	shownFor = 5 * time.Minute
+	// goneFor is how long the tokens of a deleted workspace may still be valid.
+	goneFor = MaxWorkspaceLifetime + 5*time.Minute
 	// retryAfter is the delay before a failed revocation is retried.
 	retryAfter = time.Minute
 	// maxGone is the maximum number of deleted workspaces whose tokens are still to be revoked.
@@ -95,7 +94,7 @@ func (m *WorkspaceTokens) Create(ctx context.Context, client *coderd.Client, r W
 	if err != nil {
 		return "", WorkspaceToken{}, err
 	}
-	if n := len(m.of(known, r.Workspace)); n >= MaxWorkspaceTokens {
+	if n := len(of(known, r.Workspace)); n >= MaxWorkspaceTokens {
 		return "", WorkspaceToken{}, &TooManyTokensError{n}
 	}
 	token, info, err := client.CreateWorkspaceToken(ctx, r.User.String(), r.Workspace,
@@ -109,14 +108,13 @@ func (m *WorkspaceTokens) List(ctx context.Context, client *coderd.Client, id uu
 	if err != nil {
 		return nil, err
 	}
-	return m.of(all, id), nil
+	return of(all, id), nil
 }
 
-// of returns the tokens of a workspace, without those that expired more than shownFor ago.
-func (m *WorkspaceTokens) of(all []coderd.TokenInfo, id uuid.UUID) (tokens []WorkspaceToken) {
-	now := m.clock.Now()
+// of returns the tokens of a workspace that have not expired.
+func of(all []coderd.TokenInfo, id uuid.UUID) (tokens []WorkspaceToken) {
 	for _, info := range all {
-		if of, by, ok := parseWorkspaceName(info.Name); ok && of == id && now.Before(info.ExpiresAt.Add(shownFor)) {
+		if of, by, ok := parseWorkspaceName(info.Name); ok && of == id && !info.Expired {
 			tokens = append(tokens, WorkspaceToken{info, by})
 		}
 	}
@@ -177,7 +175,7 @@ func (m *WorkspaceTokens) due() map[types.NamespacedName]map[uuid.UUID]time.Time
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
-	maps.DeleteFunc(m.gone, func(_ goneWorkspace, at time.Time) bool { return now.Sub(at) > MaxWorkspaceLifetime+shownFor })
+	maps.DeleteFunc(m.gone, func(_ goneWorkspace, at time.Time) bool { return now.Sub(at) > goneFor })
 	if now.Before(m.next) {
 		return nil
 	}

@@ -143,7 +143,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f.create(uuid.New())
-	f.clock.SetTime(f.clock.Now().Add(MaxWorkspaceLifetime + shownFor + time.Second))
+	f.clock.SetTime(f.clock.Now().Add(MaxWorkspaceLifetime + time.Second))
 	f.create(id)
 	if list, err := f.List(t.Context(), f.client, id); err != nil || len(list) != 1 {
 		t.Errorf("%d are listed, want the one that has not expired: %v", len(list), err)
@@ -191,5 +191,36 @@ func TestTokensEndWithTheirWorkspace(t *testing.T) {
 	f.Sweep(t.Context())
 	if len(f.gone) > 0 {
 		t.Errorf("%v", f.gone)
+	}
+}
+
+// TestTokensOfACoderWithAnotherTime checks that valid tokens are listed and bounded, and expired ones are not, if the
+// clock of Coder is wrong.
+func TestTokensOfACoderWithAnotherTime(t *testing.T) {
+	for name, by := range map[string]time.Duration{"ahead": 26 * time.Hour, "behind": -26 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			skewed := newSkewed(t, by)
+			f := &workspaceFixture{
+				WorkspaceTokens: NewWorkspaceTokens(skewed.provider, skewed.clock), t: t, coder: skewed.coder,
+				client: skewed.provider.connection.Client, clock: skewed.clock, ada: skewed.ada,
+			}
+			id := uuid.New()
+			for range MaxWorkspaceTokens {
+				f.create(id)
+			}
+			if list, err := f.List(t.Context(), f.client, id); err != nil || len(list) != MaxWorkspaceTokens {
+				t.Errorf("%d valid tokens are listed: %v", len(list), err)
+			}
+			var many *TooManyTokensError
+			request := WorkspaceTokenRequest{Workspace: id, User: f.ada.ID, By: "alice", Lifetime: time.Hour}
+			if _, _, err := f.Create(t.Context(), f.client, request); !errors.As(err, &many) {
+				t.Errorf("one more: %v", err)
+			}
+			f.clock.SetTime(f.clock.Now().Add(MaxWorkspaceLifetime + time.Second))
+			f.create(id)
+			if list, err := f.List(t.Context(), f.client, id); err != nil || len(list) != 1 {
+				t.Errorf("%d are listed, want the one that has not expired: %v", len(list), err)
+			}
+		})
 	}
 }

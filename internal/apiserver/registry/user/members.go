@@ -216,7 +216,7 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 		if err != nil {
 			log.FromContext(ctx).Info("Could not read the tokens of users; serving the last known tokens", "error", err.Error())
 		} else {
-			p.tokens = byOwner(all, now)
+			p.tokens = byOwner(all)
 		}
 	}
 	mine := p.tokens[user]
@@ -224,10 +224,10 @@ func (m *members) tokens(ctx context.Context, connection connections.Connection,
 }
 
 // byOwner groups tokens by user. It omits tokens that are not shown.
-func byOwner(all []coderd.TokenInfo, now time.Time) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
+func byOwner(all []coderd.TokenInfo) map[uuid.UUID][]aggregationv1alpha1.CoderUserToken {
 	out := map[uuid.UUID][]aggregationv1alpha1.CoderUserToken{}
 	for _, t := range all {
-		if t.ExpiresAt.Before(now) || strings.HasPrefix(t.Name, usertokens.SessionPrefix) {
+		if t.Expired || strings.HasPrefix(t.Name, usertokens.SessionPrefix) {
 			continue
 		}
 		out[t.UserID] = append(out[t.UserID], aggregationv1alpha1.CoderUserToken{

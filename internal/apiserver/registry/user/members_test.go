@@ -3,6 +3,7 @@ package user
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -164,5 +166,41 @@ func TestInventedOrganizations(t *testing.T) {
 	}
 	if got := fmt.Sprint(m.of(t.Context(), connection, user)); got != "[{coder []}]" {
 		t.Errorf("a user has the organizations %s", got)
+	}
+}
+
+// TestTokensOfACoderWithAnotherTime checks that the tokens of a user are shown until they expire, also if the clock of
+// Coder is wrong.
+func TestTokensOfACoderWithAnotherTime(t *testing.T) {
+	for name, by := range map[string]time.Duration{"ahead": 26 * time.Hour, "behind": -26 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			mine := clocktesting.NewFakePassiveClock(time.Now())
+			coders := clocktesting.NewFakePassiveClock(mine.Now().Add(by))
+			server := coderdtest.New(t, coderdtest.WithClock(coders))
+			client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.AddNamedToken("ada", "short", time.Hour)
+			me, err := client.Me(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := newMembers(mine, time.Minute)
+			connection := connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "prod"}, Client: client}
+			shown := func() bool {
+				tokens, _ := m.tokens(t.Context(), connection, me.ID)
+				return slices.ContainsFunc(tokens, func(token aggregationv1alpha1.CoderUserToken) bool { return token.Name == "short" })
+			}
+			if !shown() {
+				t.Error("a valid token is not shown")
+			}
+			for _, c := range []*clocktesting.FakePassiveClock{mine, coders} {
+				c.SetTime(c.Now().Add(time.Hour + time.Second))
+			}
+			if shown() {
+				t.Error("an expired token is shown")
+			}
+		})
 	}
 }
