@@ -104,7 +104,7 @@ const mostOfferedBuilds = 20
 
 // completeFlags registers completions for the flags whose values are read from the cluster.
 func (r *logsRun) completeFlags(cmd *cobra.Command) {
-	r.CompleteAgents(cmd, "agent-name")
+	r.CompleteAgents(cmd, "agent-name", (*Cluster).Workspace)
 	r.CompleteNamespaces(cmd, "pod-namespace")
 	r.CompleteVersions(cmd, "CoderWorkspace", "CoderTemplate")
 	r.CompleteFlagOf(cmd, "build", func(ctx context.Context, c *Cluster, target Target) []string {

@@ -139,9 +139,9 @@ func (d *openRun) showApp(ctx context.Context, address string) error {
 
 // completeOpen completes workspaces and control planes, and then the apps of a workspace.
 func completeOpen(s *Session) cobra.CompletionFunc {
-	names := s.CompleteName("CoderWorkspace", "CoderControlPlane")
+	names := s.CompleteOwnName("CoderWorkspace", "CoderControlPlane")
 	apps := s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
-		ws, err := c.Workspace(ctx, args[0])
+		ws, err := c.OwnWorkspace(ctx, args[0])
 		if err != nil {
 			return nil
 		}

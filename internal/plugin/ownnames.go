@@ -42,9 +42,8 @@ func (c *Cluster) OwnWorkspace(ctx context.Context, name string) (*aggregationv1
 				return nil, err
 			}
 		}
-		self := selves[ws.Labels[aggregationv1alpha1.LabelControlPlaneName]]
-		problem = cmp.Or(problem, self.Problem)
-		if self.CoderUser == "" || !strings.EqualFold(self.CoderUser, ws.Status.OwnerName) {
+		problem = cmp.Or(problem, selfOf(selves, ws).Problem)
+		if !isOwn(selves, ws) {
 			others = append(others, ws.Name)
 			continue
 		}
@@ -58,6 +57,17 @@ func (c *Cluster) OwnWorkspace(ctx context.Context, name string) (*aggregationv1
 		return found, nil
 	}
 	return nil, cli.Usage("%q could be any of %s: give the whole name", name, strings.Join(own, ", "))
+}
+
+// selfOf returns who the caller is in the Coder of a workspace.
+func selfOf(selves map[string]aggregationv1alpha1.CoderSelf, ws *aggregationv1alpha1.CoderWorkspace) aggregationv1alpha1.CoderSelf {
+	return selves[ws.Labels[aggregationv1alpha1.LabelControlPlaneName]]
+}
+
+// isOwn reports whether a workspace belongs to the caller.
+func isOwn(selves map[string]aggregationv1alpha1.CoderSelf, ws *aggregationv1alpha1.CoderWorkspace) bool {
+	user := selfOf(selves, ws).CoderUser
+	return user != "" && strings.EqualFold(user, ws.Status.OwnerName)
 }
 
 // noOwnWorkspace returns the error for a name without an owner that none of the caller's workspaces

@@ -3,6 +3,7 @@ package plugin
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -92,4 +93,43 @@ func TestOwnNamesNeedAUser(t *testing.T) {
 	})
 	newHarness().run(t, api, "-n", "coder", "ssh", "dev").want(t, 1, "",
 		`"dev" not found among your own workspaces in namespace coder, because your Coder user is not known: Coder does not answer; there is coder.ada.dev`)
+}
+
+// TestCompleteOwnNames checks that the completion offers names without an owner only for workspaces that the
+// command finds by them: the caller's own ones, if it enters a workspace.
+func TestCompleteOwnNames(t *testing.T) {
+	for _, test := range []struct {
+		user, line string
+		want       string
+	}{
+		{"ada", "exec d", "dev\n"},
+		{"ada", "ssh d", "dev\n"},
+		{"ada", "cp d", "dev:\n"},
+		{"ada", "open d", "dev\n"},
+		{"ada", "port-forward d", "dev\n"},
+		{"ada", "token create d", "dev\n"},
+		{"ada", "exec a", "ada.dev\n"},
+		{"ada", "exec b", "bo.api\nbo.dev\n"},
+		{"bo", "exec a", "ada.dev\napi\n"},
+		{"", "exec d", ""},
+		{"", "exec coder.a", "coder.ada.dev\n"},
+		{"ada", "stop a", "ada.dev\napi\n"},
+		{"ada", "stop d", ""},
+		{"ada", "exec dev --agent ", "main\n"},
+		{"ada", "open dev c", "code\n"},
+		{"bo", "open dev c", ""},
+	} {
+		api := sampleAPI(t)
+		reviewing(api, test.user)
+		api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
+		words := strings.Split(test.line, " ")
+		got := newHarness().run(t, api, append([]string{"-n", "coder", "__complete"}, words...)...)
+		offered, _, _ := strings.Cut(got.out, ":")
+		if words[0] == "cp" {
+			offered = strings.TrimSuffix(got.out, ":2\n")
+		}
+		if lines := strings.Split(strings.TrimSuffix(offered, "\n"), "\n"); strings.Join(slices.Sorted(slices.Values(lines)), "\n") != strings.TrimSuffix(test.want, "\n") {
+			t.Errorf("%q: %s completes to %q, want %q", test.user, test.line, got.out, test.want)
+		}
+	}
 }

@@ -33,7 +33,7 @@ type agentCommand struct {
 func (a *agentCommand) addFlags(cmd *cobra.Command, shorthand, agent string) {
 	flags := cmd.Flags()
 	flags.StringVarP(&a.agent, "agent", shorthand, "", agent+"; needed if the workspace has several")
-	a.CompleteAgents(cmd, "agent")
+	a.CompleteAgents(cmd, "agent", (*Cluster).OwnWorkspace)
 	flags.BoolVar(&a.start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
 	flags.DurationVar(&a.timeout, "start-timeout", startTimeout, "how long --start waits")
 }
