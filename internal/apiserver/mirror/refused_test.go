@@ -74,6 +74,8 @@ func TestARefusedRecord(t *testing.T) {
 		"invalid":     apierrors.NewInvalid(kind, "x", nil),
 		"bad request": apierrors.NewBadRequest("the webhook denied the request"),
 		"too large":   apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+		"policy":      apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no")),
+		"webhook":     apierrors.NewConflict(schema.GroupResource{}, "x", errors.New(`admission webhook "w" denied the request: no`)),
 		"etcd":        apierrors.NewInternalError(errors.New("etcdserver: request is too large")),
 		"etcd's client": apierrors.NewInternalError(errors.New(
 			"rpc error: code = ResourceExhausted desc = trying to send message larger than max (2100000 vs. 2097152)")),

@@ -303,7 +303,7 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 			err = s.config.Cluster.Update(ctx, record)
 		}
 		switch {
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), isAbsent(err) && record.Revision != 0:
+		case isOutdated(err, record.Revision):
 			return nil, ErrChanged
 		case err != nil:
 			return nil, failed(ctx, "writing "+next.key, err)
@@ -343,11 +343,11 @@ func (s *Store) remove(ctx context.Context, last *held) error {
 	}
 	namespace, name := s.Locate(last.key)
 	err := s.config.Cluster.Delete(ctx, namespace, name, last.revision)
-	switch {
-	case apierrors.IsConflict(err):
-		return ErrChanged
-	case isAbsent(err):
+	if isAbsent(err) {
 		s.Table.lose(last.key, last.revision)
+	}
+	switch {
+	case isOutdated(err, last.revision):
 		return ErrChanged
 	case err != nil:
 		return failed(ctx, "removing "+last.key, err)

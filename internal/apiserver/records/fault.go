@@ -26,6 +26,13 @@ const (
 	etcdSendTooLarge = "trying to send message larger than max"
 )
 
+// deniedByPolicy and deniedByWebhook are in the message of kube-apiserver if an admission policy or an admission
+// webhook denied a request.
+const (
+	deniedByPolicy  = " denied request: "
+	deniedByWebhook = " denied the request"
+)
+
 // errRestored means that what this replica remembers is newer than the cluster. It must start again.
 var errRestored = errors.New("kube-apiserver returned an earlier state, as after a restore of etcd from a backup; this replica must start again")
 
@@ -35,6 +42,19 @@ var errRefused = errors.New("kube-apiserver does not accept the record")
 
 // IsRefused reports whether kube-apiserver rejected a record because of its content.
 func IsRefused(err error) bool { return errors.Is(err, errRefused) }
+
+// isDenied reports whether an admission policy or an admission webhook denied a request. They choose the code of the
+// status, so it may also be that of a conflict or of a server that is not available.
+func isDenied(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status) && (strings.Contains(status.ErrStatus.Message, deniedByPolicy) ||
+		strings.Contains(status.ErrStatus.Message, deniedByWebhook))
+}
+
+// isOutdated reports whether a record is not the one that a write was based on.
+func isOutdated(err error, revision uint64) bool {
+	return !isDenied(err) && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || isAbsent(err) && revision != 0)
+}
 
 // refused is an API status that is also errRefused.
 type refused struct{ *apierrors.StatusError }
@@ -52,6 +72,8 @@ func failed(ctx context.Context, what string, cause error) error {
 	case status.ErrStatus.Code == http.StatusBadRequest, status.ErrStatus.Code == http.StatusUnprocessableEntity:
 	case status.ErrStatus.Code == http.StatusRequestEntityTooLarge, strings.Contains(message, etcdTooLarge), strings.Contains(message, etcdSendTooLarge):
 		out = apierrors.NewRequestEntityTooLargeError("")
+	case isDenied(status):
+		out = apierrors.NewForbidden(schema.GroupResource{}, "", cause)
 	default:
 		return unavailable(ctx, what, cause)
 	}
