@@ -57,6 +57,8 @@ func TestMainJob(t *testing.T) {
 	t.Run("support bundle", testSupportBundle)
 	t.Run("nothing secret is told", testNothingSecretIsTold)
 	t.Run("evals", testEvals)
+	// The whole cluster goes back, so nothing can be tested on it afterwards.
+	t.Run("etcd restored", testEtcdRestored)
 }
 
 // TestOperation tests the operation of a control plane: monitoring, outages, kills,
