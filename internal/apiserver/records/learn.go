@@ -31,10 +31,13 @@ func (t *Table) take(h *held) (now *held, news bool) {
 		// Use the copy of the object that the cache has, so that only one is in memory.
 		return t.replace(known, h.entry.Object), false
 	}
-	if known != nil && known.revision >= h.revision && !pruned(known, h) || t.graves[h.key] >= h.revision {
+	switch {
+	case known != nil && known.revision >= h.revision && !pruned(known, h):
 		return known, false
+	case known == nil && max(t.shown, t.graves[h.key]) >= h.revision:
+		// The response to a read came after the record was deleted.
+		return nil, false
 	}
-	delete(t.graves, h.key)
 	t.sequence++
 	h.sequence, h.claimed = t.sequence, t.clock.Now()
 	h.born = h.claimed
@@ -179,32 +182,33 @@ func (t *Table) drop(known *held, gone bool) {
 	}
 }
 
-// lose records that a record was deleted at a revision.
+// lose records that another replica or user deleted a record, which had this revision or an earlier one.
 func (t *Table) lose(key string, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if t.graves[key] != 0 && t.graves[key] < revision {
-		delete(t.graves, key)
+	if known := t.end(key, revision); known != nil {
+		t.notify(known)
 	}
-	known := t.byKey[key]
-	if known == nil || known.revision > revision {
-		return
-	}
-	t.drop(known, true)
-	t.notify(known)
 }
 
-// bury records that this replica deleted a record that had a revision. If the watch has delivered
-// that revision, it delivers no earlier state of the record any more.
+// bury records that this replica deleted a record, which had this revision.
 func (t *Table) bury(key string, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if known := t.byKey[key]; known != nil && known.revision <= revision {
-		t.drop(known, true)
-	}
+	t.end(key, revision)
+}
+
+// end removes a record, unless a newer one is known. It returns the removed state, or nil.
+func (t *Table) end(key string, revision uint64) *held {
 	if t.shown < revision {
 		t.graves[key] = max(t.graves[key], revision)
 	}
+	known := t.byKey[key]
+	if known == nil || known.revision > revision {
+		return nil
+	}
+	t.drop(known, true)
+	return known
 }
 
 // fill records that a list was read completely: records that are older than the list and not among

@@ -34,6 +34,18 @@ func TestBury(t *testing.T) {
 	}
 }
 
+// TestLateResponse checks that the response to a read does not restore a record that was deleted meanwhile.
+func TestLateResponse(t *testing.T) {
+	table := NewTable(clock.RealClock{})
+	table.see(&held{key: "a", revision: 5})
+	table.show(5)
+	table.lose("a", 6)
+	table.show(6)
+	if table.see(&held{key: "a", revision: 5}); table.get("a") != nil {
+		t.Error("the watch has delivered the deletion, and the record is known again")
+	}
+}
+
 // TestPruned checks that the Table has what kube-apiserver has stored, and not what this replica has sent: an older definition drops
 // fields. An event that confirms what was sent is no change.
 func TestPruned(t *testing.T) {

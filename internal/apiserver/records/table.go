@@ -70,7 +70,26 @@ type id struct {
 }
 
 // Table holds the records of a kind that this replica has seen: from the list and watch of the
-// cache, and from its own writes. It is safe for concurrent use.
+// cache, from other reads, and from its own writes. It is safe for concurrent use.
+//
+// It learns of the states of a record in any order. Each record is in one of these states:
+//
+//	unknown   there is no held. All its states up to shown and up to its grave are outdated.
+//	begun     a held without an entry: a replica is creating the object
+//	served    a held with an entry
+//	damaged   a held whose record cannot be decoded. Its entry, if it has one, is the previous one
+//
+// and moves between them in these ways:
+//
+//	take           a state with a greater revision replaces the known one, from any source. A state with the same
+//	               revision only replaces what this replica has sent, if kube-apiserver has stored something else
+//	lose, bury     the record becomes unknown, if it has the revision of the deletion or a lower one
+//	fill           the same, for all records that a complete list does not have
+//	replace        an equal object replaces the entry's, and is no change
+//
+// While this replica writes a record, the states that the watch delivers are taken, and reported as changes of
+// others only if they are newer than the written one. So the known revision of a record never decreases, and
+// after the watch has delivered everything, the Table is equal to etcd.
 type Table struct {
 	locks locks
 	seed  maphash.Seed
@@ -85,8 +104,7 @@ type Table struct {
 	twins map[id][]string
 	// renamed holds the objects that were renamed in Coder, by the keys that they would get now.
 	renamed map[string]*held
-	// graves are the revisions of the records that this replica deleted. The watch may still
-	// deliver events from before the deletion.
+	// graves are the newest revisions of deleted records, until the watch has delivered them.
 	graves map[string]uint64
 	// removed holds the sequence of the last deletion of an object, and removals the same in order.
 	// blind is the sequence before which deletions are forgotten.
