@@ -1,12 +1,15 @@
 package mirror
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -279,6 +282,28 @@ func TestRelease(t *testing.T) {
 				t.Errorf("the board has %+v", s.state(c))
 			}
 		})
+	}
+}
+
+// TestADeniedRelease checks that an object whose removal an admission webhook denies does not affect the removal of others.
+func TestADeniedRelease(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(250)
+	s.until(time.Minute, "Ready", s.ready(c))
+	table := s.records.Workspaces.Table
+	first := table.Of(c.name)[0].Object.GetName()
+	cluster := s.records.Cluster("CoderWorkspace")
+	cluster.Refuse(first, apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New(`admission webhook "w" denied the request: no`)))
+	s.members.remove(c.name)
+	s.run(5 * time.Second)
+	if left := table.Count(c.name); left != 1 {
+		t.Errorf("%d records are left", left)
+	}
+	cluster.Refuse(first, nil)
+	s.run(time.Minute)
+	if left := table.Count(c.name); left != 0 {
+		t.Errorf("%d records are left after the webhook was removed", left)
 	}
 }
 

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -70,18 +71,20 @@ type kindStock interface {
 func (s *stock[Item]) controlPlanes() []types.NamespacedName { return s.Store.Table.ControlPlanes() }
 
 // releasePlane removes the records of a control plane, except those that are being written. It
-// reports whether none is left.
+// reports whether none is left. A removal that kube-apiserver does not accept does not affect the others.
 func (s *stock[Item]) releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error) {
 	for some := range slices.Chunk(s.Store.Table.Removals(name), commitsAtOnce) {
-		if err := s.release(ctx, some); err != nil {
-			return false, err
+		refused, failed := s.release(ctx, some)
+		if failed != nil {
+			return false, failed
 		}
+		err = cmp.Or(err, refused)
 	}
-	return len(s.Store.Table.Removals(name)) == 0, nil
+	return len(s.Store.Table.Removals(name)) == 0, err
 }
 
-// release removes the records whose locks are free.
-func (s *stock[Item]) release(ctx context.Context, removals []records.Proposal) error {
+// release removes the records whose locks are free. It also returns why kube-apiserver does not accept one of the removals.
+func (s *stock[Item]) release(ctx context.Context, removals []records.Proposal) (refused, err error) {
 	var free []records.Proposal
 	for _, p := range removals {
 		unlock, ok := s.Store.TryLock(p.Key)
@@ -91,6 +94,11 @@ func (s *stock[Item]) release(ctx context.Context, removals []records.Proposal) 
 		defer unlock()
 		free = append(free, p)
 	}
-	_, err := s.propose(ctx, free...)
-	return err
+	unwritten, err := s.propose(ctx, free...)
+	for _, reason := range unwritten {
+		if records.IsRefused(reason) {
+			refused = reason
+		}
+	}
+	return refused, err
 }

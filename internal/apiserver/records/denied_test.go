@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -152,5 +153,14 @@ func TestDeniedRecords(t *testing.T) {
 	}
 	if len(unwritten.Reasons) != len(denied) || s.Table.Get(podPrefix+"team/one") == nil || s.Table.Get(podPrefix+"team/two") == nil {
 		t.Errorf("not written: %v", unwritten)
+	}
+}
+
+// TestADeniedDeletion checks that a record whose deletion a webhook denies with 404 stays known.
+func TestADeniedDeletion(t *testing.T) {
+	denied := apierrors.NewNotFound(schema.GroupResource{}, "a")
+	denied.ErrStatus.Message = `admission webhook "w" denied the request: not here`
+	if isAbsent(denied) || isOutdated(denied, 1) || !IsRefused(failed(t.Context(), "removing a", denied)) {
+		t.Error("the record counts as absent")
 	}
 }

@@ -230,7 +230,7 @@ func (s *Store) get(ctx context.Context, key, resourceVersion string) (*Record, 
 // isAbsent reports whether the record does not exist. If the resource itself does not exist,
 // NotFound has no name.
 func isAbsent(err error) bool {
-	if !apierrors.IsNotFound(err) {
+	if !apierrors.IsNotFound(err) || isDenied(err) {
 		return false
 	}
 	var status apierrors.APIStatus

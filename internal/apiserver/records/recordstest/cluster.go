@@ -74,7 +74,7 @@ func (c *Cluster) Full(err error) {
 	c.full = err
 }
 
-// Refuse makes every write of a record with this name fail with the error. Nil reverts that.
+// Refuse makes every write and deletion of a record with this name fail with the error. Nil reverts that.
 func (c *Cluster) Refuse(name string, err error) {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
@@ -245,6 +245,9 @@ func (c *Cluster) Delete(ctx context.Context, namespace, name string, revision u
 	defer c.etcd.mu.Unlock()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if err := c.expect(key, revision); err != nil {
+		return err
+	}
+	if err := c.refused[name]; err != nil {
 		return err
 	}
 	gone := *c.records[key]
