@@ -289,6 +289,22 @@ func TestApplyOfFilesAndAnotherVersion(t *testing.T) {
 			}
 			// The manifest does not prevent other changes.
 			f.patchFiles(t, "# three")
+			f.templateIs(t, func(o *unstructured.Unstructured) bool { return at(o, "spec", "versionID") != first })
+			// With Manual, both are accepted: the files are those of the candidate.
+			count := f.coder.VersionCount() + 1
+			for range 2 {
+				spec := files("# four")
+				spec["versionID"], spec["activation"] = first, "Manual"
+				if err := applied(f, templateObject("coder.starter", spec)); err != nil {
+					t.Fatalf("with Manual: %v", err)
+				}
+				f.templateIs(t, func(o *unstructured.Unstructured) bool {
+					return condition(o, "Ready") == "True AwaitingPromotion" && at(o, "spec", "versionID") == first && at(o, "spec", "files", mainTF) == "# four"
+				})
+			}
+			if now := f.coder.VersionCount(); now != count {
+				t.Errorf("there are %d versions, want %d", now, count)
+			}
 		})
 	}
 }

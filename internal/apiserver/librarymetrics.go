@@ -60,7 +60,7 @@ func servedResources() []string {
 
 // servedSubresources returns the subresources of all resources.
 func servedSubresources() []string {
-	return []string{"exec", "portforward", "token", "scale", "log", "start", "stop", "restart", "orphan", "files", "versions", "parameters"}
+	return []string{"exec", "portforward", "token", "scale", "log", "start", "stop", "restart", "orphan", "files", "versions", "parameters", "promote"}
 }
 
 // LibraryGatherer returns a gatherer of the exported metrics of k8s.io/apiserver.

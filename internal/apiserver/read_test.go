@@ -195,6 +195,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		"codertemplates/files  CoderTemplate[] [] [get update]",
 		"codertemplates/log  CoderTemplate[] [] [get]",
 		"codertemplates/parameters  CoderTemplateParameterList[] [] [get]",
+		"codertemplates/promote  CoderTemplatePromotion[] [] [create]",
 		"codertemplates/versions  CoderTemplateVersionList[] [] [get]",
 		"coderusers coderuser CoderUser[cusr] [coder] [create delete deletecollection get list patch update watch]",
 		"coderworkspaces coderworkspace CoderWorkspace[cws] [coder] [create delete deletecollection get list patch update watch]",

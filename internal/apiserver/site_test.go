@@ -337,7 +337,7 @@ func (s *site) connect(t testing.TB, listener net.Listener) {
 }
 
 // personToken is the prefix of the tokens of named callers. Callers named person:... and
-// ServiceAccounts may do everything except impersonate. person:chief may impersonate all users that
+// ServiceAccounts may do everything except impersonate. person:author may not promote templates. person:chief may impersonate all users that
 // are not Owners, person:king all users.
 const personToken = "i-am-"
 
@@ -365,6 +365,9 @@ func letTesterIn(config *server.Config) ([]authority, error) {
 				// The warden may impersonate each user by name, but not all users.
 				(person != "warden" || a.GetName() == "" || a.GetSubresource() == "owner") {
 				return authorizer.DecisionDeny, "no role", nil
+			}
+			if person == "author" && a.GetSubresource() == "promote" {
+				return authorizer.DecisionDeny, "no promoter", nil
 			}
 			return authorizer.DecisionAllow, "", nil
 		}

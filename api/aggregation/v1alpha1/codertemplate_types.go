@@ -32,14 +32,29 @@ type CoderTemplateList struct {
 	Items []CoderTemplate `json:"items"`
 }
 
+// Values of spec.activation of a template.
+const (
+	ActivationAutomatic = "Automatic"
+	ActivationManual    = "Manual"
+)
+
 // CoderTemplateSpec is the desired state of a template.
 type CoderTemplateSpec struct {
 	// organization is the name that the organization had in Coder when the object was created. It
 	// equals the organization in the object's name and cannot change.
 	// +optional
 	Organization string `json:"organization,omitempty"`
+	// activation is how a new version becomes active. With Automatic, it does when its build has
+	// succeeded. With Manual, it stays status.candidate until it is promoted: with the subresource
+	// promote, or with a change of versionID. Then files, variables, provisionerTags and versionName
+	// describe the candidate, and versionID the active version. While it is Manual, a change of
+	// activation or versionID requires the permission to create codertemplates/promote. A candidate
+	// that waits when this changes to Automatic stays one. The default is Automatic.
+	// +optional
+	Activation string `json:"activation,omitempty"`
 	// versionID is the UUID of an existing version that becomes active, to pin it or to roll back.
-	// It cannot be combined with files on creation.
+	// It cannot be combined with files on creation, and with a change of files only if activation is
+	// Manual.
 	// +optional
 	VersionID string `json:"versionID,omitempty"`
 	// versionName is the name of the next version that is created from files, variables or tags. If
@@ -60,7 +75,8 @@ type CoderTemplateSpec struct {
 	// +optional
 	Icon string `json:"icon,omitempty"`
 	// files are the source of the template: a map of paths to texts. A change uploads a new
-	// version, which becomes active after its build succeeded.
+	// version, which becomes active after its build succeeded, or with activation Manual when it is
+	// promoted. They are shown of the candidate, if there is one, and otherwise of the active version.
 	// +optional
 	// +mapType=atomic
 	Files map[string]string `json:"files,omitempty"`
@@ -150,6 +166,15 @@ type CoderTemplateStatus struct {
 	// activeVersionName is the name of that version.
 	// +optional
 	ActiveVersionName string `json:"activeVersionName,omitempty"`
+	// candidate is the version that was created from the spec while spec.activation is Manual, and
+	// was not promoted yet.
+	// +optional
+	Candidate *TemplateCandidate `json:"candidate,omitempty"`
+	// history are the versions that were active, the newest activation first: the first one is the
+	// active version. It includes activations in Coder, and has at most 10 entries.
+	// +optional
+	// +listType=atomic
+	History []TemplateActivation `json:"history,omitempty"`
 	// latestVersionID is the UUID of the newest version, active or not.
 	// +optional
 	LatestVersionID string `json:"latestVersionID,omitempty"`
@@ -182,6 +207,45 @@ type CoderTemplateStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TemplateCandidate is a version of a template that waits until it is promoted.
+type TemplateCandidate struct {
+	// id is the UUID of the version in Coder. It is empty until the version was created there.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// name is the name of the version.
+	Name string `json:"name"`
+	// status is the status of the version's build: pending, running, succeeded, failed, canceling or
+	// canceled. It is empty until the version was created in Coder.
+	// +optional
+	Status string `json:"status,omitempty"`
+	// error is the error of the build, if it failed, or the reason why Coder rejected the version.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// createdAt is when the version was created in Coder.
+	// +optional
+	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
+	// createdBy is the Coder username of the user who created the version.
+	// +optional
+	CreatedBy string `json:"createdBy,omitempty"`
+}
+
+// TemplateActivation is an entry of the history of a template: a version that became active.
+type TemplateActivation struct {
+	// versionID is the UUID of the version.
+	VersionID string `json:"versionID"`
+	// versionName is the name of the version.
+	// +optional
+	VersionName string `json:"versionName,omitempty"`
+	// since is when the version became active. It is empty if that was before the template was first
+	// read from Coder.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// by is the Coder user as whom the version was made active. It is empty if it was made active in
+	// Coder, or by a caller that spec.identity of the control plane does not map to a user.
+	// +optional
+	By string `json:"by,omitempty"`
 }
 
 // TemplateSource describes the archive from which a template's version was created. The subresource

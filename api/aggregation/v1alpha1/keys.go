@@ -27,7 +27,7 @@ const (
 	// ConditionReady is true if the object is in the state that its spec requests. A workspace that
 	// should run is running, its agents are connected and healthy, and its pods have no problem. A
 	// workspace that should not run is stopped. The newest version of a template is built and
-	// active. An object that is being deleted is not ready.
+	// active, or is a candidate. An object that is being deleted is not ready.
 	ConditionReady = "Ready"
 	// ConditionReconciling is true while a build is pending or running, a change of the spec or a
 	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
@@ -117,6 +117,9 @@ const (
 	ReasonStopped = "Stopped"
 	// ReasonActive means that the newest version of the template is active.
 	ReasonActive = "Active"
+	// ReasonAwaitingPromotion means that a version of the template is active, and that its candidate
+	// is built and waits until it is promoted.
+	ReasonAwaitingPromotion = "AwaitingPromotion"
 	// ReasonBuildPending means that a build waits for a provisioner.
 	ReasonBuildPending = "BuildPending"
 	// ReasonNoProvisioner means that a build waits, and no connected provisioner has its tags. The

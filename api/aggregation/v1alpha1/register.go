@@ -26,7 +26,7 @@ func Types() []runtime.Object {
 	return []runtime.Object{
 		&CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
 		&CoderWorkspaceAction{}, &CoderWorkspaceToken{}, &CoderWorkspaceTokenList{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
-		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
+		&CoderTemplatePromotion{}, &CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
 		&CoderUser{}, &CoderUserList{},
 		&CoderSelfReview{},

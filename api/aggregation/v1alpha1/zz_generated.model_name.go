@@ -71,6 +71,11 @@ func (in CoderTemplatePreset) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplatePromotion) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplatePromotion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderTemplateSpec) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderTemplateSpec"
 }
@@ -193,6 +198,16 @@ func (in CoderWorkspaceTokenStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SecretKeySelector) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.SecretKeySelector"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateActivation) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateActivation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateCandidate) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateCandidate"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

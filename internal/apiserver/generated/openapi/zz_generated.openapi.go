@@ -30,6 +30,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderTemplateParameterOptions{}.OpenAPIModelName():    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterOptions(ref),
 		v1alpha1.CoderTemplateParameterValidation{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateParameterValidation(ref),
 		v1alpha1.CoderTemplatePreset{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref),
+		v1alpha1.CoderTemplatePromotion{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePromotion(ref),
 		v1alpha1.CoderTemplateSpec{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref),
 		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
 		v1alpha1.CoderTemplateVersion{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref),
@@ -55,6 +56,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref),
 		v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref),
 		v1alpha1.SecretKeySelector{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
+		v1alpha1.TemplateActivation{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_TemplateActivation(ref),
+		v1alpha1.TemplateCandidate{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_TemplateCandidate(ref),
 		v1alpha1.TemplateSource{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref),
 		v1alpha1.TemplateVariable{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
 		v1alpha1.TemplateVariableSource{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
@@ -863,6 +866,63 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePreset(ref common.Re
 	}
 }
 
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplatePromotion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderTemplatePromotion makes a version of a template active. It is the body of a POST to the subresource promote of codertemplates. It is not stored: the response is the template. The body may be an empty object, which promotes status.candidate. With an earlier version, for example one of status.history, it rolls the template back.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. If a name or a UID is set, it must be that of the template.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"versionID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionID is the UUID of the version. It must be a version of the template whose build succeeded, and must not be archived. Exactly this version becomes active, also if there is another candidate meanwhile. If versionID and versionName are unset, the candidate becomes active, whichever it is then.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"versionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionName is the name of the version. If versionID is set too, both must be of one version; otherwise the response is 409.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"activeVersionID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activeVersionID is the UUID of the version that is replaced. If another version is active, the response is 409, and nothing is changed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
 func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -877,9 +937,16 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							Format:      "",
 						},
 					},
+					"activation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activation is how a new version becomes active. With Automatic, it does when its build has succeeded. With Manual, it stays status.candidate until it is promoted: with the subresource promote, or with a change of versionID. Then files, variables, provisionerTags and versionName describe the candidate, and versionID the active version. While it is Manual, a change of activation or versionID requires the permission to create codertemplates/promote. A candidate that waits when this changes to Automatic stays one. The default is Automatic.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It cannot be combined with files on creation.",
+							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It cannot be combined with files on creation, and with a change of files only if activation is Manual.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -926,7 +993,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "files are the source of the template: a map of paths to texts. A change uploads a new version, which becomes active after its build succeeded.",
+							Description: "files are the source of the template: a map of paths to texts. A change uploads a new version, which becomes active after its build succeeded, or with activation Manual when it is promoted. They are shown of the candidate, if there is one, and otherwise of the active version.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -1079,6 +1146,30 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							Format:      "",
 						},
 					},
+					"candidate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "candidate is the version that was created from the spec while spec.activation is Manual, and was not promoted yet.",
+							Ref:         ref(v1alpha1.TemplateCandidate{}.OpenAPIModelName()),
+						},
+					},
+					"history": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "history are the versions that were active, the newest activation first: the first one is the active version. It includes activations in Coder, and has at most 10 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TemplateActivation{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"latestVersionID": {
 						SchemaProps: spec.SchemaProps{
 							Description: "latestVersionID is the UUID of the newest version, active or not.",
@@ -1158,7 +1249,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.TemplateSource{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.TemplateActivation{}.OpenAPIModelName(), v1alpha1.TemplateCandidate{}.OpenAPIModelName(), v1alpha1.TemplateSource{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2609,6 +2700,108 @@ func schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref common.Refe
 				Required: []string{"name", "key"},
 			},
 		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateActivation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateActivation is an entry of the history of a template: a version that became active.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"versionID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionID is the UUID of the version.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"versionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionName is the name of the version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "since is when the version became active. It is empty if that was before the template was first read from Coder.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"by": {
+						SchemaProps: spec.SchemaProps{
+							Description: "by is the Coder user as whom the version was made active. It is empty if it was made active in Coder, or by a caller that spec.identity of the control plane does not map to a user.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"versionID"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateCandidate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateCandidate is a version of a template that waits until it is promoted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "id is the UUID of the version in Coder. It is empty until the version was created there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the version.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the status of the version's build: pending, running, succeeded, failed, canceling or canceled. It is empty until the version was created in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"error": {
+						SchemaProps: spec.SchemaProps{
+							Description: "error is the error of the build, if it failed, or the reason why Coder rejected the version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdAt is when the version was created in Coder.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"createdBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdBy is the Coder username of the user who created the version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -86,6 +86,9 @@ func readyVerdict(s *snapshot, build registry.Verdict) (ready registry.Verdict, 
 		return registry.False(build.Reason, fmt.Sprintf("%s; version %q stays active", build.Message, active.Name)), false
 	case build.Status == metav1.ConditionFalse:
 		return registry.False(build.Reason, build.Message), false
+	case s.intent.Release.waits(active.ID) && s.shown.ID != active.ID:
+		return registry.True(aggregationv1alpha1.ReasonAwaitingPromotion,
+			fmt.Sprintf("version %q is active, and the candidate %q is built and waits until it is promoted", active.Name, s.shown.Name)), false
 	case s.shown.ID != active.ID:
 		return registry.False(build.Reason, build.Message+" and becomes active in a moment"), true
 	default:

@@ -55,6 +55,8 @@ func (k *Kind) fromCoder(s *snapshot, old object) object {
 	if old != nil {
 		before = old.Status.Conditions
 	}
+	tmpl.Status.Candidate = candidateOf(s)
+	tmpl.Status.History = historyOf(s, old)
 	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.Clock.Now())
 	k.showDeletion(tmpl, before)
 	return tmpl

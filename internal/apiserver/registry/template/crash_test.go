@@ -67,6 +67,23 @@ func scenarios() map[string]scenario {
 			},
 			steps: 6,
 		},
+		"candidate": {
+			prepare: pending,
+			request: func(f *fixture) error { return f.update("coder.starter", manually("# two")) },
+			steps:   6,
+		},
+		"promote a candidate": {
+			prepare: func(f *fixture) {
+				f.must(f.update("coder.starter", manually("# two")))
+				f.build()
+			},
+			request: func(f *fixture) error {
+				versions, err := f.watcher.TemplateVersions(f.ctx, f.starter)
+				f.must(err)
+				return f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.VersionID = versions[1].ID.String() })
+			},
+			steps: 6,
+		},
 		"metadata": {
 			request: func(f *fixture) error {
 				return f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Annotations = map[string]string{"note": "new"} })

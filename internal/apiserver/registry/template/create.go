@@ -190,6 +190,9 @@ func (c *creating) finish(ctx context.Context, t coderd.Template) (object, error
 	if err != nil {
 		return nil, fault(c.wanted.Name, err)
 	}
+	// The first version is active from the beginning.
+	out.Status.History[0].Since = out.CreationTimestamp.DeepCopy()
+	activatedBy(out, c.as)
 	c.kind.Hint(c.plan.connection.ControlPlane, t.ID)
 	return out, nil
 }

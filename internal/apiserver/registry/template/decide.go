@@ -73,9 +73,18 @@ func (k *Kind) decide(ctx context.Context, was, wanted object) (context.Context,
 		err = d.plan(ctx)
 	}
 	if d.spec {
-		d.intent.keepSpec(wanted.Spec)
+		d.keepSpec()
 	}
 	return ctx, d, err
+}
+
+// keepSpec completes the intent: it copies the fields that Coder cannot store, and with Manual the
+// requested version is a candidate.
+func (d *decision) keepSpec() {
+	d.intent.keepSpec(d.wanted.Spec)
+	if d.asks && manual(d.wanted) {
+		d.intent.hold(d.page.active.ID)
+	}
 }
 
 // authorize determines the Coder user that the caller acts as. Each change of the spec, and of who owns its fields,
@@ -87,6 +96,9 @@ func (d *decision) authorize(ctx context.Context) (_ context.Context, err error)
 		return ctx, err
 	}
 	if d.connection, d.id, err = k.Locate(ctx, d.was); err != nil {
+		return ctx, err
+	}
+	if err := k.mayPromote(ctx, d.was, d.wanted); err != nil {
 		return ctx, err
 	}
 	if ctx, d.as, err = k.BeginAt(ctx, d.connection, d.id, d.was, d.wanted, s); err != nil || d.as == nil {
@@ -111,7 +123,9 @@ func (d *decision) plan(ctx context.Context) error {
 	}
 	d.edit = editOf(d.was.Spec, d.wanted.Spec)
 	if d.wanted.Spec.VersionID != d.was.Spec.VersionID {
-		return d.planActive(ctx)
+		if err := d.planActive(ctx); err != nil || !manual(d.wanted) {
+			return err
+		}
 	}
 	if d.builds = changesContent(d.wanted, d.was) || d.retryRequested(); !d.builds {
 		return nil
@@ -140,21 +154,6 @@ func (d *decision) read(ctx context.Context) error {
 	d.template, d.page = t, s.page
 	if now := k.fromCoder(s, d.was); !equality.Semantic.DeepEqual(now.Spec, d.was.Spec) || !sameSource(now, d.was) {
 		d.newer = k.Newer(d.connection.ControlPlane, d.id, now)
-	}
-	return nil
-}
-
-// planActive plans to make an existing version active. A requested version is no longer wanted then.
-func (d *decision) planActive(ctx context.Context) error {
-	version, err := promotable(ctx, d.connection, d.id, d.wanted)
-	if err != nil {
-		return err
-	}
-	d.active = version.ID
-	if r := d.intent.Release; r != nil {
-		settled := *r
-		settled.Settled = true
-		d.intent.replace(&settled, version.ID)
 	}
 	return nil
 }
@@ -254,6 +253,10 @@ func (d *decision) reuse(in *intent, next *release) bool {
 		// Another client created the active version, with the same content.
 		next.VersionID, next.Name, next.Settled = d.page.active.ID, d.page.active.Name, true
 		in.replace(next, d.page.active.ID)
+		return true
+	}
+	if candidate := in.known(next.Content); manual(d.wanted) && candidate != nil {
+		in.replace(candidate, d.page.active.ID)
 		return true
 	}
 	return false

@@ -1,6 +1,9 @@
 // Package template implements CoderTemplate: conversion from the Coder API, conditions, validation,
 // table, the requests to Coder for each verb, the promotion of built versions, and the subresources
-// files, versions, parameters and log.
+// files, versions, parameters, promote and log.
+//
+// A candidate is the requested version while spec.activation is Manual: it becomes active only by a
+// promotion, which is a change of spec.versionID.
 //
 // Invariants:
 //   - The server does not limit the time that the build of a version takes. Clients limit how
@@ -16,8 +19,12 @@
 //   - A version becomes active only if its build succeeded, if it is the newest requested
 //     one, and if nobody has made another version active meanwhile: that would be the
 //     newer decision.
+//   - A candidate waits until it is promoted or replaced, whichever version is active meanwhile. If
+//     another version is made active here, spec.files does not change, so the version that it shows
+//     is the candidate. A change of spec.activation makes no version active.
+//   - status.history is that of the previous object, with a new entry if another version is active.
 //   - spec.files shows the source of exactly one version: the requested one while it is
-//     built or after it failed, otherwise the active one. So a client reads what it
+//     built, after it failed or while it is a candidate, otherwise the active one. So a client reads what it
 //     applied, and applying the same files again is no change.
 //   - GET, LIST and WATCH return the same object. An archive with a given ID never changes,
 //     so its text is taken from the object that shows it. If a source has no text, or more

@@ -12,6 +12,7 @@ import (
 // intent is the intent in the record of a template: the part of the spec that Coder cannot store,
 // and the requested version. It never contains the value of a Secret.
 type intent struct {
+	Activation                 string                                 `json:"activation,omitempty"`
 	VersionName                string                                 `json:"versionName,omitempty"`
 	VersionMessage             string                                 `json:"versionMessage,omitempty"`
 	FailedVersionsHistoryLimit *int32                                 `json:"failedVersionsHistoryLimit,omitempty"`
@@ -44,13 +45,18 @@ type release struct {
 	// VersionID is zero until the version was created in Coder.
 	VersionID uuid.UUID `json:"versionID,omitzero"`
 	// Over is the version that was active when this one was requested. If another one became active
-	// since, that is a newer decision, and this version is not promoted.
+	// since, that is a newer decision, and this version does not become active by itself.
 	Over uuid.UUID `json:"over,omitzero"`
 	// Settled is true if nothing is left to do: the version became active, or was superseded.
 	Settled bool `json:"settled,omitempty"`
 	// Refused is the reason why Coder does not accept the version, or does not make it active.
 	Refused string `json:"refused,omitempty"`
-	// By is the Coder user who requested the version. It is created and promoted as this user.
+	// Manual is true if the version is a candidate: it becomes active only by a promotion.
+	Manual bool `json:"manual,omitempty"`
+	// Activated is true if this program made the version active after its build.
+	Activated bool `json:"activated,omitempty"`
+	// By is the Coder user who requested the version. It is created, and without Manual made active,
+	// as this user.
 	By *impersonation.As `json:"by,omitempty"`
 }
 
@@ -60,9 +66,20 @@ type plainVariable struct {
 	Value string `json:"value"`
 }
 
-// open reports whether the release is requested and not active yet.
+// open reports whether the release is requested and not active yet. A candidate also is while another
+// version becomes active.
 func (r *release) open(active uuid.UUID) bool {
-	return r != nil && !r.Settled && r.VersionID != active && r.Over == active
+	return r != nil && !r.Settled && r.VersionID != active && (r.Manual || r.Over == active)
+}
+
+// waits reports whether the release is a candidate.
+func (r *release) waits(active uuid.UUID) bool { return r.open(active) && r.Manual }
+
+// asCandidate returns the release as a candidate.
+func (r *release) asCandidate() *release {
+	candidate := *r
+	candidate.Settled, candidate.Manual, candidate.Activated = false, true, false
+	return &candidate
 }
 
 // intentOf reads the intent of a record.
@@ -71,14 +88,14 @@ func intentOf(record *metadata.Record) (intent, error) { return registry.ReadInt
 // keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	kept := spec.DeepCopy()
-	in.VersionName, in.VersionMessage = kept.VersionName, kept.VersionMessage
+	in.Activation, in.VersionName, in.VersionMessage = kept.Activation, kept.VersionName, kept.VersionMessage
 	in.FailedVersionsHistoryLimit = kept.FailedVersionsHistoryLimit
 	in.Variables, in.ProvisionerTags = kept.Variables, kept.ProvisionerTags
 }
 
 // showIn writes these fields to a spec.
 func (in *intent) showIn(spec *aggregationv1alpha1.CoderTemplateSpec) {
-	spec.VersionName, spec.VersionMessage = in.VersionName, in.VersionMessage
+	spec.Activation, spec.VersionName, spec.VersionMessage = in.Activation, in.VersionName, in.VersionMessage
 	spec.FailedVersionsHistoryLimit = in.FailedVersionsHistoryLimit
 	spec.Variables, spec.ProvisionerTags = in.Variables, in.ProvisionerTags
 }
@@ -95,6 +112,33 @@ func (in *intent) replace(r *release, active uuid.UUID) {
 		}
 	}
 	in.Release = r
+}
+
+// hold makes the requested release a candidate.
+func (in *intent) hold(active uuid.UUID) {
+	if in.Release.open(active) {
+		in.Release = in.Release.asCandidate()
+	}
+}
+
+// known returns the release with this content, as a candidate, if its version was created, or nil.
+func (in *intent) known(content string) *release {
+	for _, old := range []*release{in.Release, in.Before} {
+		if old != nil && old.Content == content && old.VersionID != uuid.Nil && old.Refused == "" {
+			return old.asCandidate()
+		}
+	}
+	return nil
+}
+
+// shown returns the release whose source spec.files shows, or nil.
+func (in *intent) shown(active uuid.UUID) *release {
+	for _, r := range []*release{in.Release, in.Before} {
+		if r.open(active) || r != nil && r.VersionID == active {
+			return r
+		}
+	}
+	return nil
 }
 
 // built returns the release with this content if it was built and is active, or nil.

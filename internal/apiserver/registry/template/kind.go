@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/lru"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -41,7 +42,7 @@ var info = registry.ResourceInfo[object]{
 	Columns: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization and template."},
 		{Name: "Display name", Type: "string", Description: "What Coder shows instead of the name."},
-		{Name: "Status", Type: "string", Description: "Active, or the reason why the newest version is not active."},
+		{Name: "Status", Type: "string", Description: "Active, or the reason why the newest version is not active, for example AwaitingPromotion."},
 		{Name: "Active version", Type: "string", Description: "The version from which workspaces are built."},
 		{Name: "Deprecated", Type: "boolean", Description: "Whether no new workspace can be created from it."},
 		{Name: "Age", Type: "string", Description: "Time since the template was created."},
@@ -87,13 +88,16 @@ var resource, kind = info.GroupResource(), info.GroupKind()
 type Config struct {
 	registry.Config
 	Secrets registry.Secrets
+	// Authorizer decides who may promote versions. If nil, everybody who may change the template.
+	Authorizer authorizer.UnconditionalAuthorizer
 }
 
 // Kind implements CoderTemplate. It is safe for concurrent use.
 type Kind struct {
 	registry.Base[object]
-	secrets  registry.Secrets
-	versions *versionCache
+	secrets    registry.Secrets
+	authorizer authorizer.UnconditionalAuthorizer
+	versions   *versionCache
 	// secretsRead maps templates to the time at which their Secrets were last read.
 	secretsRead *lru.Cache
 	unpacking   *unpacking
@@ -108,7 +112,7 @@ var (
 // New returns the kind.
 func New(config Config) *Kind {
 	return &Kind{
-		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets,
+		Base: registry.NewBase(&info, config.Config), secrets: config.Secrets, authorizer: config.Authorizer,
 		versions:    newVersionCache(config.Clock),
 		secretsRead: lru.New(maxTemplates), unpacking: newUnpacking(), causes: registry.NewCauses(config.Clock),
 	}

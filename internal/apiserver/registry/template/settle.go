@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -141,10 +142,10 @@ func (w *settling) logRelease(ctx context.Context, what string, r release) {
 }
 
 // promote makes the requested version active if its build succeeded, and marks the release as
-// settled.
+// settled. A candidate waits for a client.
 func (w *settling) promote(ctx context.Context) error {
 	r := w.intent.Release
-	if r == nil || r.Settled || r.Refused != "" {
+	if r == nil || r.Settled || r.Refused != "" || r.waits(w.page.active.ID) {
 		return nil
 	}
 	next := *r
@@ -171,6 +172,7 @@ func (w *settling) promote(ctx context.Context) error {
 			if err != nil && (!refusesUser(err) || coderd.IsUnauthorized(err)) {
 				return err
 			}
+			next.Activated = err == nil
 			if err != nil {
 				next.Refused, next.Settled = err.Error(), false
 			}
@@ -256,7 +258,7 @@ func (k *Kind) secretsDue(key pageKey) bool {
 // deleted changes nothing: the active version was built with its last content.
 func (w *settling) rotate(ctx context.Context) error {
 	r := w.intent.Release
-	if r == nil || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {
+	if r == nil || r.Content == "" || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {
 		return nil
 	}
 	if r.VersionID == uuid.Nil && r.Refused == "" || !w.kind.secretsDue(pageKey{w.connection.ControlPlane, w.template.ID}) {
@@ -274,6 +276,8 @@ func (w *settling) rotate(ctx context.Context) error {
 	w.intent.replace(&release{
 		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
 		Inherited: r.Inherited, Over: w.page.active.ID, By: r.By,
+		// A candidate stays one, also if activation has changed to Automatic since.
+		Manual: w.intent.Activation == aggregationv1alpha1.ActivationManual || r.waits(w.page.active.ID),
 	}, w.page.active.ID)
 	w.logRelease(ctx, "Creating a template version because a Secret changed", *w.intent.Release)
 	return w.save(ctx)

@@ -144,7 +144,7 @@ func (d *decision) upload(ctx context.Context) error {
 		return err
 	}
 	if d.intent, err = d.choose(ctx, d.content); err == nil {
-		d.intent.keepSpec(d.wanted.Spec)
+		d.keepSpec()
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func (d *decision) knownFile(ctx context.Context) (file, shown uuid.UUID, err er
 	if err != nil || maps.Equal(d.wanted.Spec.Files, d.was.Spec.Files) {
 		return shown, shown, err
 	}
-	file, err = d.fileOfActive(ctx, shown)
+	file, err = d.equalFile(ctx, shown)
 	return file, shown, err
 }
 
@@ -177,22 +177,28 @@ func (d *decision) shownFile(ctx context.Context) (uuid.UUID, error) {
 	return shown.FileID, fault(d.was.Name, err)
 }
 
-// fileOfActive returns the archive of the active version if the wanted files equal it, or uuid.Nil.
-// They are equal if a user reverts a change whose version is being built or has failed.
-func (d *decision) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
-	active := d.page.active.FileID
-	if active == shown {
-		return uuid.Nil, nil
+// equalFile returns the archive of the active version if the wanted files equal it, or uuid.Nil.
+// They are equal if a user reverts a change whose version is being built or has failed. With Manual,
+// it may also be that of the version that was requested last.
+func (d *decision) equalFile(ctx context.Context, shown uuid.UUID) (uuid.UUID, error) {
+	known := []uuid.UUID{d.page.active.FileID}
+	if r := d.before.Release; r != nil && manual(d.wanted) && r.FileID != known[0] {
+		known = append(known, r.FileID)
 	}
-	s, err := readSource(ctx, d.connection, active, nil, false)
-	if err != nil {
-		return uuid.Nil, fault(d.was.Name, err)
+	for _, file := range known {
+		if file == shown {
+			continue
+		}
+		s, err := readSource(ctx, d.connection, file, nil, false)
+		if err != nil {
+			return uuid.Nil, fault(d.was.Name, err)
+		}
+		if s.inline && maps.Equal(s.files, d.wanted.Spec.Files) {
+			d.source = &s
+			return file, nil
+		}
 	}
-	if !s.inline || !maps.Equal(s.files, d.wanted.Spec.Files) {
-		return uuid.Nil, nil
-	}
-	d.source = &s
-	return active, nil
+	return uuid.Nil, nil
 }
 
 // base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:

@@ -150,7 +150,10 @@ func (s oneStore) Update(
 		}
 		obj.(*aggregationv1alpha1.CoderTemplate).DeepCopyInto(tmpl)
 	})
-	if err != nil || failed != nil {
+	if failed != nil {
+		return nil, false, failed
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	return s.f.log[name], false, nil

@@ -26,6 +26,7 @@ func (k *Kind) Subresources(store registry.Store) map[string]rest.Storage {
 		"files":      &filesREST{k.New, r},
 		"versions":   registry.NewOptionsGetter(newVersions, r.versions),
 		"parameters": registry.NewOptionsGetter(newParameters, r.parameters),
+		"promote":    &promoteREST{newPromotion, r},
 		"log":        registry.NewLogGetter(k.New, r.log),
 	}
 }

@@ -29,7 +29,11 @@ func (d *decision) apply(ctx context.Context) (object, error) {
 	if err := d.release(ctx); err != nil {
 		return nil, err
 	}
-	return d.result(ctx)
+	out, err := d.result(ctx)
+	if err == nil && d.active != uuid.Nil && out.Status.ActiveVersionID == d.active.String() {
+		activatedBy(out, d.as)
+	}
+	return out, err
 }
 
 // keep records a change of data that only the record holds. It also works while Coder is unreachable, if
