@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,6 +173,9 @@ func (c *Cluster) templates(ctx context.Context, namespace string) (map[template
 // TemplateVersion returns a version of a template by its name or UUID.
 func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
 	var seen []string
+	// The author of a version may have given it the UUID of another one as its name.
+	id, err := uuid.Parse(nameOrID)
+	isID := err == nil && strings.EqualFold(nameOrID, id.String())
 	parameters := map[string]string{"archived": "true", "limit": "200"}
 	for {
 		var list aggregationv1alpha1.CoderTemplateVersionList
@@ -179,7 +183,7 @@ func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1
 			return aggregationv1alpha1.CoderTemplateVersion{}, fmt.Errorf("reading the versions of template %s: %w", tmpl.Name, err)
 		}
 		for _, v := range list.Items {
-			if v.ID == nameOrID || v.Name == nameOrID {
+			if v.ID == strings.ToLower(nameOrID) || !isID && v.Name == nameOrID {
 				return v, nil
 			}
 			seen = append(seen, v.Name)

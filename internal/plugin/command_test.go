@@ -34,6 +34,7 @@ func TestCompletion(t *testing.T) {
 		"stop -n coder coder.a":                        {"coder.ada.dev"},
 		"logs -n coder t":                              {"template/coder.hello"},
 		"template push -n coder coder":                 {"coder.hello"},
+		"template promote -n coder coder":              {"coder.hello"},
 		"open -n coder con":                            {"controlplane/coder"},
 		"status -o y":                                  {"yaml"},
 		"comp":                                         {"completion"},

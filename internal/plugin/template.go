@@ -23,12 +23,13 @@ func newTemplateCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "template",
 		Aliases: []string{"templates"},
-		Short:   "Push, pull and compare the files of a template",
-		Long: "Copies the files of a template from a directory to the cluster and back, and compares the two.\n" +
+		Short:   "Push, pull and compare the files of a template, promote versions and roll back",
+		Long: "Copies the files of a template from a directory to the cluster and back, compares the two, and makes versions active.\n" +
 			"The end of a name is sufficient if it is unique: hello for coder.hello.",
 		RunE: helpOrUnknown(nil),
 	}
-	cmd.AddCommand(newTemplatePushCommand(s), newTemplatePullCommand(s), newTemplateDiffCommand(s))
+	cmd.AddCommand(newTemplatePushCommand(s), newTemplatePullCommand(s), newTemplateDiffCommand(s),
+		newTemplatePromoteCommand(s), newTemplateRollbackCommand(s), newTemplateHistoryCommand(s))
 	return cmd
 }
 

@@ -47,7 +47,8 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 		Use:   "push NAME {DIR | FILE}",
 		Short: "Create a new version of a template from a directory",
 		Long: "Creates a new version of the template from the files of a directory, from one .tf file, or from a .tar archive. It\n" +
-			"becomes active when its build has succeeded; until then, or if the build fails, the previous version stays active.\n" +
+			"becomes active when its build has succeeded; until then, or if the build fails, the previous version stays active. If\n" +
+			"spec.activation of the template is Manual, it becomes active only with template promote.\n" +
 			"Files that are not in the directory are removed from the template. Not pushed are .git, .terraform, *.tfstate and\n" +
 			"*.tfplan. Variables that are not named keep their values; set secret values in spec.variables of a manifest with\nvalueFrom.\n\n" +
 			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
@@ -61,7 +62,7 @@ func newTemplatePushCommand(s *Session) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&p.create, "create", false, "create the template if it does not exist; NAME must then be the complete name")
 	flags.BoolVar(&p.dryRun, "dry-run", false, "check whether the request would be accepted, and change nothing")
-	flags.BoolVar(&p.wait, "wait", false, "wait until the version is active, and show the end of its log if it fails")
+	flags.BoolVar(&p.wait, "wait", false, "wait until the version is active, or built if spec.activation is Manual, and show the end of its log if it fails")
 	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "maximum time to wait with --wait; 0 for no limit")
 	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; derived from the hash of the files if not given")
 	flags.StringVar(&p.message, "message", "", "a description of the version")
@@ -108,7 +109,7 @@ func (p *templatePush) do(ctx context.Context, text, from string) error {
 		// An unchanged template may still have a version whose build failed.
 		tmpl, failed = p.await(ctx, tmpl)
 	}
-	return errors.Join(p.answer(tmpl, verb), failed)
+	return errors.Join(writeTemplate(p.Session, p.format, tmpl, verb, p.dryRun), failed)
 }
 
 // assigned returns the values by name.
@@ -213,19 +214,20 @@ func (p *templatePush) withVariables(had []aggregationv1alpha1.TemplateVariable)
 	return variables
 }
 
-func (p *templatePush) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb string) error {
+// writeTemplate prints a template in a format, or what was done with it.
+func writeTemplate(s *Session, format cli.Format, tmpl *aggregationv1alpha1.CoderTemplate, verb string, dryRun bool) error {
 	name := "codertemplate.aggregation.coder.com/" + tmpl.Name
 	switch {
-	case p.format.Structured():
+	case format.Structured():
 		tmpl.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"))
-		return p.format.Write(p.Out, tmpl)
-	case p.format == cli.Name:
-	case p.dryRun:
+		return format.Write(s.Out, tmpl)
+	case format == cli.Name:
+	case dryRun:
 		name += " " + verb + " (server dry run)"
 	default:
 		name += " " + verb
 	}
-	_, err := fmt.Fprintln(p.Out, name)
+	_, err := fmt.Fprintln(s.Out, name)
 	return err
 }
 
