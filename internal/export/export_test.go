@@ -227,6 +227,7 @@ func TestFirstNames(t *testing.T) {
 	}
 	tmpl := template{CoderTemplate: fullTemplate()}
 	tmpl.Status.TemplateName, tmpl.Status.Deprecated = "fuller", false
+	tmpl.Status.Candidate = &aggregationv1alpha1.TemplateCandidate{Name: "v2"}
 	templateManifest(tmpl, r)
 	user := aggregationv1alpha1.CoderUser{ObjectMeta: metaOf("bob")}
 	user.Spec.LoginType, user.Status.Username = "oidc", "robert"
@@ -238,6 +239,7 @@ func TestFirstNames(t *testing.T) {
 		"CoderWorkspace coder/second.coder.ada.dev--1a2b3c4d" + keeps + "second.coder.ada.dev",
 		"CoderWorkspace coder/coder.bob.moved" + keeps + "acme.bob.moved, spec.organization to acme, spec.templateName to fuller",
 		"CoderTemplate coder/coder.full" + keeps + "coder.fuller",
+		"CoderTemplate coder/coder.full: its files are those of the candidate v2, which is not active; another Coder makes them active",
 		"CoderUser coder/bob" + keeps + "robert",
 	}
 	if diff := cmp.Diff(want, r.notes); diff != "" {

@@ -143,6 +143,9 @@ func templateManifest(t template, r *report) manifest {
 			qualified(t.ObjectMeta), strings.Join(withheld, ", "))
 		spec.Variables = nil
 	}
+	if t.Status.Candidate != nil {
+		r.note("CoderTemplate %s: its files are those of the candidate %s, which is not active; another Coder makes them active", qualified(t.ObjectMeta), t.Status.Candidate.Name)
+	}
 	if t.Status.Deprecated {
 		r.note("CoderTemplate %s: it is deprecated in Coder (%s), which a manifest cannot express", qualified(t.ObjectMeta), t.Status.DeprecationMessage)
 	}
