@@ -108,7 +108,33 @@ func testTemplates(t *testing.T) {
 			t.Errorf("spec.files are not those of the first version:\n%s", files)
 		}
 	})
+	t.Run("candidate", func(t *testing.T) { testCandidate(t, first) })
 	t.Run("variables", func(t *testing.T) { testVariables(t, client, first) })
+}
+
+// testCandidate builds a candidate, promotes it and rolls back, and ends with the given active version.
+func testCandidate(t *testing.T, active string) {
+	candidate := sized(t, func(spec, files map[string]any) {
+		spec["activation"], files["notes/candidate.md"] = "Manual", "new"
+	})
+	apply(t, candidate)
+	waitCondition(t, "Ready", "True", "AwaitingPromotion", sizedTemplate...)
+	before := written(t)
+	apply(t, candidate)
+	if now := sizedField(t, "activeVersionID"); now != active || written(t) != before {
+		t.Errorf("version %s is active, not %s, and Coder had %s, and has %s", now, active, before, written(t))
+	}
+	id := field(get(t, sizedTemplate...), "status", "candidate", "id")
+	coderGives(t, 0, "coder.sized promoted", "", "template", "promote", "sized", "-n", sampleNamespace)
+	if now := becomesActive(t, active); now != id {
+		t.Errorf("version %s is active, not the candidate %s", now, id)
+	}
+	coderGives(t, 0, "coder.sized rolled back", "", "template", "rollback", "sized", "-n", sampleNamespace)
+	if now := becomesActive(t, id); now != active {
+		t.Errorf("version %s is active, not the one before, %s", now, active)
+	}
+	coderGives(t, 0, "candidate, succeeded", "", "template", "history", "sized", "-n", sampleNamespace)
+	kubectl(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"activation":null}}`}, sizedTemplate...)...)
 }
 
 // testFailedVersion uploads invalid Terraform code, and then the previous files.
