@@ -235,7 +235,11 @@ func (in pushTemplateInput) question(tmpl *aggregationv1alpha1.CoderTemplate) st
 	if more := len(changes) - mostChanges; more > 0 {
 		changes = append(changes[:mostChanges], fmt.Sprintf("and %d more", more))
 	}
-	question := fmt.Sprintf("Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)
+	when := "as soon as it is built"
+	if tmpl.Spec.Activation == aggregationv1alpha1.ActivationManual {
+		when = "only when it is promoted"
+	}
+	question := fmt.Sprintf("Push a new version of template %s? It takes the place of version %s %s.", tmpl.Name, tmpl.Status.ActiveVersionName, when)
 	if len(changes) > 0 {
 		question += " It " + strings.Join(changes, ", ") + "."
 	}

@@ -108,6 +108,10 @@ func TestPushTemplateQuestion(t *testing.T) {
 	if got := in.question(tmpl); !strings.HasSuffix(got, " It replaces the whole source (300 files, 3145728 bytes), adds main.tf (0 bytes).") {
 		t.Errorf("the question is %s", got)
 	}
+	tmpl.Spec.Activation = aggregationv1alpha1.ActivationManual
+	if got := in.question(tmpl); !strings.Contains(got, " It takes the place of version v1 only when it is promoted.") {
+		t.Errorf("with Manual the question is %q", got)
+	}
 }
 
 func TestPushTemplateMakesANewOneOnlyWhenToldTo(t *testing.T) {
