@@ -19,6 +19,11 @@ const (
 	// ConditionWorkspaceAccess is true when Coder's ServiceAccount has the permissions of spec.rbac
 	// in all of its namespaces. It does not affect Ready.
 	ConditionWorkspaceAccess = "WorkspaceAccess"
+	// ConditionVersionAllowed is present, and false, only while the image of the spec is refused,
+	// because Coder cannot migrate its database to that version, or because the version is not known.
+	// The pods keep their image; all other changes of the spec are applied. It does not prevent the
+	// first image of a control plane.
+	ConditionVersionAllowed = "VersionAllowed"
 	// ConditionDeploymentAvailable is true when the requested number of pods is ready and all of
 	// them have the newest revision. If the reason names a missing Secret or ConfigMap, the
 	// current pods keep running, but no new pod can start.
@@ -99,6 +104,17 @@ const (
 	ReasonAuthorUnknown = "AuthorUnknown"
 	// ReasonNamespaceMissing: a namespace of spec.rbac does not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"
+
+	// ReasonDowngrade: the image is of an older minor version than the Coder that has migrated the
+	// database.
+	ReasonDowngrade = "Downgrade"
+	// ReasonUnsupportedUpgrade: the image is of another major version of Coder.
+	ReasonUnsupportedUpgrade = "UnsupportedUpgrade"
+	// ReasonVersionUnknown: the image changes, and the tag of the image is not a version of Coder, or
+	// the version of the running Coder is not known.
+	ReasonVersionUnknown = "VersionUnknown"
+	// ReasonDatabaseSchemaNewer: a newer Coder has migrated the database, so this one does not start.
+	ReasonDatabaseSchemaNewer = "DatabaseSchemaNewer"
 
 	// ReasonImagePullFailed: a node cannot pull the image.
 	ReasonImagePullFailed = "ImagePullFailed"

@@ -57,7 +57,9 @@ type CoderControlPlaneList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.provisionerPSKSecretRef) || !has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROVISIONER_DAEMON_PSK')",message="spec.provisionerPSKSecretRef: CODER_PROVISIONER_DAEMON_PSK in spec.extraEnv is a pre-shared key too; keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'coder' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name coder"
 type CoderControlPlaneSpec struct {
-	// Image is the container image of Coder. Defaults to ghcr.io/coder/coder:v2.34.8.
+	// Image is the container image of Coder. Its tag names the version, which decides about a change:
+	// an older minor version, another major version, and an image without a version in its tag are
+	// refused (condition VersionAllowed). Defaults to ghcr.io/coder/coder:v2.34.8.
 	// +optional
 	// +kubebuilder:default="ghcr.io/coder/coder:v2.34.8"
 	// +kubebuilder:validation:MinLength=1
@@ -241,7 +243,8 @@ type CoderControlPlaneStatus struct {
 	// not know it, for example because it comes from a Secret or ConfigMap.
 	// +optional
 	AccessURL string `json:"accessURL,omitempty"`
-	// Version is the version of Coder from its last response, for example v2.30.0.
+	// Version is the version of Coder from its last response, for example v2.30.0. While pods of two
+	// versions run, it is the newer one.
 	// +optional
 	Version string `json:"version,omitempty"`
 	// Image is the container image of the running Coder. It is updated when a rollout is complete

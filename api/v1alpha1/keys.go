@@ -17,6 +17,11 @@ const (
 	LabelControlPlane          = "coder.com/control-plane"
 	LabelControlPlaneNamespace = "coder.com/control-plane-namespace"
 
+	// AnnotationAllowVersion on a CoderControlPlane allows an image that the condition VersionAllowed
+	// refuses. Its value is the version, the tag or the digest of the image, so that it allows no
+	// other one.
+	AnnotationAllowVersion = "coder.com/allow-version"
+
 	// AnnotationOwnerUID is the UID of the control plane for which a Role or RoleBinding in another
 	// namespace was created.
 	AnnotationOwnerUID = "coder.com/workspace-rbac-owner-uid"

@@ -1,0 +1,165 @@
+// Package upgrade decides whether the pods of a Coder deployment may get another image, and whether
+// the old pods must stop first. The controller and kubectl coder upgrade plan use the same decision.
+// All functions are pure.
+//
+// Coder migrates its database when it starts, and never back: a Coder that is older than the schema
+// does not start. The schema changes with a minor version, and the version of an image is known only
+// from its tag. So the decision compares the version that last answered with the tag of the wanted
+// image. As long as no Coder has answered, there is no proof that the database has a schema, and
+// every image is allowed.
+package upgrade
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// Facts are what the decision depends on.
+type Facts struct {
+	// Running is the version of the Coder that last used the database. If Coder does not tell its
+	// version, it is the tag or digest of its image. It is empty if no Coder was ever ready.
+	Running string
+	// Image is the image of the current pods. It is empty if there are none.
+	Image string
+	// Wanted is the image that the pods should get.
+	Wanted string
+	// Allowed is the value of the annotation coder.com/allow-version.
+	Allowed string
+}
+
+// FactsOf returns the facts that a control plane contains.
+func FactsOf(cp *coderv1alpha1.CoderControlPlane) Facts {
+	f := Facts{
+		Running: cp.Status.Version, Image: cp.Status.Image, Wanted: cp.Spec.Image,
+		Allowed: cp.Annotations[coderv1alpha1.AnnotationAllowVersion],
+	}
+	// The operator does not ask this Coder, so that status.version is not its version.
+	if f.Image != "" && (f.Running == "" || cp.Spec.OperatorAccess.Disabled) {
+		f.Running = Reference(f.Image)
+	}
+	return f
+}
+
+// Result is the result of a check.
+type Result string
+
+// The results of a check. A failed one refuses the image. Warning is for problems that do not.
+const (
+	Passed     Result = "Passed"
+	Failed     Result = "Failed"
+	Overridden Result = "Overridden"
+	Warning    Result = "Warning"
+)
+
+// The names of the checks.
+const (
+	CheckVersionKnown  = "VersionKnown"
+	CheckNotADowngrade = "NotADowngrade"
+	CheckSupportedJump = "SupportedJump"
+)
+
+// Check is one check of an image. Message is complete without the name.
+type Check struct {
+	Name    string `json:"name"`
+	Result  Result `json:"result"`
+	Message string `json:"message"`
+}
+
+// Decision is whether the pods may get the wanted image, and how.
+type Decision struct {
+	// Checks are empty if no check is needed: the image does not change, or nothing runs yet.
+	Checks []Check
+	// StopFirst reports that the old pods must stop before the new ones start, because the two
+	// images may have different schemas.
+	StopFirst bool
+	// Reason and Message say why the image is refused, and what to do. They are empty if it is not.
+	Reason, Message string
+}
+
+// Decide returns the decision for the facts.
+func Decide(f Facts) Decision {
+	if f.Image == "" || sameImage(f.Image, f.Wanted) {
+		return Decision{}
+	}
+	from, to := parse(f.Running), versionOf(f.Wanted)
+	current := versionOf(f.Image)
+	if current == nil {
+		current = from
+	}
+	d := Decision{StopFirst: !sameSchema(current, to) || from != nil && !sameSchema(from, to)}
+	if f.Running == "" {
+		return d
+	}
+	d.Checks = []Check{knownVersion(f, from, to), notADowngrade(f, from, to), supportedJump(f, from, to)}
+	overridden := allows(f.Allowed, f.Wanted)
+	for i := range d.Checks {
+		check := &d.Checks[i]
+		switch {
+		case check.Result != Failed:
+		case overridden:
+			check.Result = Overridden
+		case d.Reason == "":
+			d.Reason, d.Message = refusal(f, check)
+		}
+	}
+	return d
+}
+
+// allows reports whether the value of the annotation names an image: by its version, its tag, its
+// digest or completely.
+func allows(allowed, image string) bool {
+	if allowed == "" {
+		return false
+	}
+	tag, digest := split(image)
+	if allowed == image || allowed == tag || allowed == digest {
+		return true
+	}
+	named, v := parse(allowed), parse(tag)
+	return named != nil && v != nil && named.EqualTo(v)
+}
+
+func knownVersion(f Facts, from, to *version.Version) Check {
+	switch {
+	case to == nil:
+		return Check{CheckVersionKnown, Failed, fmt.Sprintf("the tag of the image %q is not a version of Coder, so it may be older than Coder %s, which runs",
+			f.Wanted, f.Running)}
+	case from == nil:
+		return Check{CheckVersionKnown, Failed, fmt.Sprintf("the version of the Coder that runs (%s) is not known, so the image %q may be older",
+			f.Running, f.Wanted)}
+	}
+	return Check{CheckVersionKnown, Passed, fmt.Sprintf("Coder %s runs, and the image is %s", f.Running, Reference(f.Wanted))}
+}
+
+func notADowngrade(f Facts, from, to *version.Version) Check {
+	if older(to, from) {
+		return Check{CheckNotADowngrade, Failed, fmt.Sprintf("the image %q is older than Coder %s, which has migrated this database, and Coder cannot migrate a database back",
+			f.Wanted, f.Running)}
+	}
+	return Check{CheckNotADowngrade, Passed, "the image is not known to be of an older minor version"}
+}
+
+// supportedJump refuses another major version. Minor versions may be skipped: Coder documents the
+// upgrade from one long-term release to the next, 2.29 to 2.34, and no jump that fails.
+func supportedJump(f Facts, from, to *version.Version) Check {
+	if from != nil && to != nil && to.Major() > from.Major() {
+		return Check{CheckSupportedJump, Failed, fmt.Sprintf("the image %q has another major version than Coder %s, which runs, and Coder documents no such upgrade",
+			f.Wanted, f.Running)}
+	}
+	return Check{CheckSupportedJump, Passed, "Coder migrates its database over several minor versions"}
+}
+
+func refusal(f Facts, check *Check) (reason, message string) {
+	reason, remedy := coderv1alpha1.ReasonVersionUnknown, "name the version in the tag of spec.image"
+	switch check.Name {
+	case CheckNotADowngrade:
+		reason, remedy = coderv1alpha1.ReasonDowngrade, "set spec.image to that version or a newer one, or restore a backup of the database"
+	case CheckSupportedJump:
+		reason, remedy = coderv1alpha1.ReasonUnsupportedUpgrade, "set spec.image to a version that Coder documents an upgrade to"
+	}
+	return reason, fmt.Sprintf("%s; the pods keep the image %q; %s; the annotation %s: %q on the CoderControlPlane allows the image anyway",
+		check.Message, f.Image, remedy, coderv1alpha1.AnnotationAllowVersion, Reference(f.Wanted))
+}
