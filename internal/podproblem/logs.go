@@ -20,7 +20,13 @@ type Database struct {
 	Cause string
 	// What describes the problem, and Do what to do. Both are parts of sentences.
 	What, Do string
+	// Newer is the version of the schema if a newer Coder has migrated the database.
+	Newer string
 }
+
+// newerSchema matches the line of the last error of a coderd that is older than the schema. The error
+// may have more than one line.
+var newerSchema = regexp.MustCompile(`no migration found for version (\d+)`)
 
 // aboutDatabase matches the lines of coderd's log about its database. Other lines may be about
 // other connections.
@@ -83,6 +89,13 @@ func FindDatabase(log string) *Database {
 	isError := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), errorPrefix) }
 	ended := slices.ContainsFunc(lines, isError)
 	for _, line := range slices.Backward(lines) {
+		if schema := firstGroup(newerSchema, line); schema != "" {
+			return &Database{
+				Line: strings.TrimSpace(line), Cause: "no migration found for version " + schema, Newer: schema,
+				What: "a newer Coder has migrated the database (migration " + schema + "), and Coder cannot migrate it back",
+				Do:   "set the image to the version of that Coder or a newer one, or restore a backup of the database",
+			}
+		}
 		if ended && !isError(line) {
 			continue
 		}
@@ -92,7 +105,7 @@ func FindDatabase(log string) *Database {
 		}
 		if cause != "" || what != "" {
 			cause = cmp.Or(cause, what)
-			return &Database{strings.TrimSpace(line), cause, cmp.Or(what, cause), cmp.Or(do, SeeDatabase)}
+			return &Database{Line: strings.TrimSpace(line), Cause: cause, What: cmp.Or(what, cause), Do: cmp.Or(do, SeeDatabase)}
 		}
 	}
 	return nil

@@ -16,6 +16,11 @@ const (
 		"error: connect to postgres: connect to postgres: unable to connect after 11 tries; last error: dial tcp 10.96.0.7:5432: connect: connection refused\n"
 )
 
+// Log of coderd 2.30.0 on a database of 2.36.1.
+const logNewerSchema = "Encountered an error running \"coder server\", see \"coder server --help\" for more information\n" +
+	"error: connect to postgres: connect to postgres: migrate up: up: 1 error occurred:\n" +
+	"\t* no migration found for version 556: read down for version 556 .: file does not exist\n\n\n"
+
 func TestDatabaseCause(t *testing.T) {
 	const refused = "dial tcp 10.96.0.7:5432: connect: connection refused"
 	for name, c := range map[string]struct{ text, want string }{
@@ -53,21 +58,24 @@ func TestUnusableDatabase(t *testing.T) {
 		return "Started HTTP listener at http://0.0.0.0:8080\n2026-11-20 12:24:44.379 [warn]  ping postgres: retrying  error=\"" + cause + "\"  try=1\n"
 	}
 	for name, c := range map[string]struct{ words, what string }{
-		"refused":        {retry("dial tcp 10.96.0.7:5432: connect: connection refused"), "no server listens"},
-		"no name":        {retry("dial tcp: lookup db on 10.96.0.10:53: no such host"), "does not resolve"},
-		"timeout":        {retry("dial tcp 10.96.0.7:5432: i/o timeout"), "does not respond"},
-		"password":       {retry(`pq: password authentication failed for user \"coder\"`), "refuses the user or the password"},
-		"no TLS":         {retry("pq: SSL is not enabled on the server"), "does not support TLS"},
-		"certificate":    {retry("tls: failed to verify certificate: x509: certificate signed by unknown authority"), "the TLS connection to the database fails"},
-		"pg_hba":         {retry(`pq: no pg_hba.conf entry for host \"10.0.0.9\", user \"coder\", database \"coder\", no encryption`), "pg_hba.conf"},
-		"no database":    {retry(`pq: database \"coder\" does not exist`), "no database of that name"},
-		"no role":        {retry(`pq: role \"coder\" does not exist`), "no user of that name"},
-		"full":           {retry("pq: sorry, too many clients already"), "accepts no more connections"},
-		"starting":       {retry("pq: the database system is starting up"), "starting or shutting down"},
-		"no right":       {"error: connect to postgres: migrate up: pq: permission denied for schema public", "lacks permissions that Coder needs"},
-		"not a URL":      {"error: connect to postgres: escaping postgres URL: invalid postgres url with userinfo: [redacted]", "cannot parse the connection URL"},
-		"too old":        {"error: connect to postgres: connect to postgres: PostgreSQL version must be v13.0.0 or higher! Got: 120000", "too old"},
-		"dirty":          {"error: connect to postgres: migrate up: up: Dirty database version 320. Fix and force version.", "database schema"},
+		"refused":      {retry("dial tcp 10.96.0.7:5432: connect: connection refused"), "no server listens"},
+		"no name":      {retry("dial tcp: lookup db on 10.96.0.10:53: no such host"), "does not resolve"},
+		"timeout":      {retry("dial tcp 10.96.0.7:5432: i/o timeout"), "does not respond"},
+		"password":     {retry(`pq: password authentication failed for user \"coder\"`), "refuses the user or the password"},
+		"no TLS":       {retry("pq: SSL is not enabled on the server"), "does not support TLS"},
+		"certificate":  {retry("tls: failed to verify certificate: x509: certificate signed by unknown authority"), "the TLS connection to the database fails"},
+		"pg_hba":       {retry(`pq: no pg_hba.conf entry for host \"10.0.0.9\", user \"coder\", database \"coder\", no encryption`), "pg_hba.conf"},
+		"no database":  {retry(`pq: database \"coder\" does not exist`), "no database of that name"},
+		"no role":      {retry(`pq: role \"coder\" does not exist`), "no user of that name"},
+		"full":         {retry("pq: sorry, too many clients already"), "accepts no more connections"},
+		"starting":     {retry("pq: the database system is starting up"), "starting or shutting down"},
+		"no right":     {"error: connect to postgres: migrate up: pq: permission denied for schema public", "lacks permissions that Coder needs"},
+		"not a URL":    {"error: connect to postgres: escaping postgres URL: invalid postgres url with userinfo: [redacted]", "cannot parse the connection URL"},
+		"too old":      {"error: connect to postgres: connect to postgres: PostgreSQL version must be v13.0.0 or higher! Got: 120000", "too old"},
+		"dirty":        {"error: connect to postgres: migrate up: up: Dirty database version 320. Fix and force version.", "database schema"},
+		"newer schema": {logNewerSchema, "a newer Coder has migrated the database (migration 556)"},
+		"newer, one line": {"error: connect to postgres: connect to postgres: migrate up: up: no migration found for version 556: read down for version 556 .: file does not exist",
+			"a newer Coder has migrated the database (migration 556)"},
 		"in JSON":        {`{"ts":"2026-11-20T12:24:44Z","level":"WARN","msg":"ping postgres: retrying","fields":{"error":"dial tcp 10.0.0.1:5432: connect: connection refused","try":1}}`, "no server listens"},
 		"found after":    {retry("dial tcp 10.96.0.7:5432: connect: connection refused") + "error: configure oidc provider: dial tcp: lookup idp: no such host", ""},
 		"something else": {"dial tcp 10.0.0.1:443: connect: connection refused", ""},

@@ -28,6 +28,13 @@ func Releases() []Release { return []Release{Release229, Release230, Release234,
 // WithRelease sets the release. The default is Coder 2.30.0.
 func WithRelease(release Release) Option { return func(s *Server) { s.release = release } }
 
+// SetRelease is an upgrade or a downgrade.
+func (s *Server) SetRelease(release Release) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release = release
+}
+
 // Release returns the emulated release.
 func (s *Server) Release() Release { return s.release }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 func (s *scope) databaseMissing() *workload.Problem {
@@ -51,6 +52,13 @@ func (s *scope) databaseTrouble(words string) *workload.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {
 		return nil
+	}
+	if found.Newer != "" {
+		message := found.What + ": " + found.Do
+		if wanted := upgrade.Reference(s.cp.Spec.Image); upgrade.Older(wanted, s.cp.Status.Version) {
+			message += "; Coder " + s.cp.Status.Version + " has used this database before"
+		}
+		return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSchemaNewer, Message: message}
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
 		"Coder cannot use its database: %s; %s; the connection URL is %s", workload.Quote(found.Cause), found.Do, s.databaseURL())}

@@ -146,6 +146,7 @@ const (
 	stepPrefix  = "object name prefix"
 	stepMirror  = "first read of the mirror"
 	stepShared  = "shared database"
+	stepVersion = "version"
 )
 
 // stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
@@ -158,7 +159,9 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}
-	begin := append(r.kit.Begin(&s.Pass), workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer))
+	begin := append(r.kit.Begin(&s.Pass),
+		workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer),
+		workload.NewStep(stepVersion, s, decideVersion, workload.StepFinalizer))
 	shared := r.kit.Steps(&s.Pass)
 	if s.accessDisabled() {
 		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
@@ -202,6 +205,10 @@ type scope struct {
 	// quarantined reports that the aggregated API cannot use this Coder, for example because the operator's account no
 	// longer sees all objects.
 	quarantined bool
+	// refused says why the pods keep their image, or is nil. versionComes reports that this may end
+	// with Coder's first response.
+	refused      *workload.Problem
+	versionComes bool
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
 }

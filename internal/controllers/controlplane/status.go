@@ -15,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
 )
 
 // statusOf returns the status that follows from the result of the pass. From the previous status it
@@ -31,7 +32,8 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 			status.AccessURL = resources.AccessURL(s.Workload)
 		}
 	}
-	if s.build != nil {
+	// While pods of two versions run, the newer one has migrated the database.
+	if s.build != nil && (!upgrade.Older(s.build.Version, status.Version) || workload.RolledOut(s.Deployment)) {
 		status.Version = s.build.Version
 	}
 	if image := runningImage(s); image != "" {
@@ -56,15 +58,10 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 func runningImage(s *scope) string {
 	d := s.Deployment
 	answers := s.build != nil || s.accessDisabled()
-	if d == nil || s.DeploymentForeign || !answers || d.Status.ReadyReplicas == 0 || !workload.RolledOut(d) {
+	if d == nil || s.DeploymentForeign || !answers || !workload.Serves(d) {
 		return ""
 	}
-	for _, container := range d.Spec.Template.Spec.Containers {
-		if container.Name == resources.PodContainer(s.Workload) {
-			return container.Image
-		}
-	}
-	return ""
+	return resources.ImageOf(s.Workload, &d.Spec.Template)
 }
 
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
@@ -72,7 +69,8 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
-			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
+			return part.Reason == coderv1alpha1.ReasonDatabaseMissing || part.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer ||
+				part.Type == coderv1alpha1.ConditionVersionAllowed && !s.versionComes ||
 				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == ensure.Failed ||
 				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
 		},
@@ -134,7 +132,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	if s.Deleting() {
 		return nil
 	}
-	return workload.Parts(new(s.ResourcesApplied()), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
+	return workload.Parts(new(s.ResourcesApplied()), versionAllowed(s), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
 		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 

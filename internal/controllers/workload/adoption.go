@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// LookForAdopted reads the workload's Deployment and sets Workload.Live, and Workload.Adopted if
+// LookForAdopted reads the workload's Deployment and sets Current, Workload.Live, and Workload.Adopted if
 // the Deployment was handed over by an earlier owner. The pods of such a Deployment have other
 // labels than the operator's. Every step that selects pods needs them, so this step runs before
 // those.
@@ -35,10 +35,8 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 		p.Problems = append(p.Problems, *found)
 		return ended
 	}
-	p.Workload.Live = d.Spec.Template.DeepCopy()
-	if p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d); p.Workload.Adopted != nil {
-		p.adopted = d
-	}
+	p.Current, p.Workload.Live = d, d.Spec.Template.DeepCopy()
+	p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d)
 	return nil
 }
 

@@ -59,6 +59,8 @@ type Pass struct {
 	// Exposure is the reason why the Ingress or HTTPRoute does not work. Monitoring is the same for
 	// the ServiceMonitor.
 	Exposure, Monitoring *Problem
+	// Current is the workload's Deployment before the pass, also one that is being taken over, or nil.
+	Current *appsv1.Deployment
 	// Deployment is the workload's Deployment as the cluster has it, or nil. DeploymentForeign and
 	// ServiceForeign report that an object of another owner has the name.
 	Deployment        *appsv1.Deployment
@@ -82,8 +84,6 @@ type Pass struct {
 	// known are the contents of Secrets and ConfigMaps that the last pass read, and contents those of
 	// this pass.
 	known, contents contents
-	// adopted is the Deployment if it was handed over, otherwise nil.
-	adopted *appsv1.Deployment
 	// seen is the resource version of the Deployment from which KeepReplicas was decided. It is
 	// empty if there is no Deployment.
 	seen string

@@ -87,8 +87,8 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 	if len(p.Missing) > 0 {
 		p.Workload.Checksum = cmp.Or(runningChecksum(p), p.Workload.Checksum)
 	}
-	if p.adopted != nil {
-		resources.RememberChecksum(&p.Workload, p.adopted)
+	if p.Current != nil {
+		resources.RememberChecksum(&p.Workload, p.Current)
 	}
 	return nil
 }
@@ -114,8 +114,8 @@ func runningChecksum(p *Pass) string {
 		return ""
 	}
 	running := p.Workload.Live.Annotations[coderv1alpha1.AnnotationConfigChecksum]
-	if running == "" && p.adopted != nil {
-		return p.adopted.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]
+	if running == "" && p.Workload.Adopted != nil {
+		return p.Current.Annotations[coderv1alpha1.AnnotationAdoptedChecksum]
 	}
 	return running
 }

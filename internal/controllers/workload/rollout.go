@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -50,6 +51,16 @@ func available(d *appsv1.Deployment, wanted int32) bool {
 // RolledOut reports whether all pods are of the newest revision.
 func RolledOut(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
+}
+
+// Serves reports whether pods of the newest revision are ready, and no others exist.
+func Serves(d *appsv1.Deployment) bool { return RolledOut(d) && d.Status.ReadyReplicas > 0 }
+
+// StopsFirst reports whether a rollout that stops the old pods first is not complete. With another
+// strategy, Kubernetes would start new pods while the old ones end.
+func StopsFirst(d *appsv1.Deployment) bool {
+	complete := Serves(d) || RolledOut(d) && ptr.Deref(d.Spec.Replicas, 1) == 0
+	return d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && !complete
 }
 
 func rolloutProgress(d *appsv1.Deployment, wanted int32) string {

@@ -74,7 +74,8 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(r.Name).
-		For(r.For, builder.WithPredicates(t.orphaning.watched(), predicate.GenerationChangedPredicate{})).
+		For(r.For, builder.WithPredicates(t.orphaning.watched(),
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&batchv1.Job{}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).

@@ -70,7 +70,9 @@ func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderCon
 
 	r := &Report{Healthy: isHealthy(conditions), Problems: []Problem{}}
 	r.Problems = append(r.Problems, Unhealthy("CoderControlPlane", cp, cp.Status.ObservedGeneration, conditions)...)
-	if !slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Reason == coderv1alpha1.ReasonDatabaseUnreachable }) {
+	if !slices.ContainsFunc(r.Problems, func(p Problem) bool {
+		return p.Reason == coderv1alpha1.ReasonDatabaseUnreachable || p.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer
+	}) {
 		r.Problems = append(r.Problems, facts.databaseProblem()...)
 	}
 	r.Problems = append(r.Problems, facts.problems("the spec of the control plane")...)
@@ -89,9 +91,13 @@ func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderCon
 func (f *podFacts) databaseProblem() []Problem {
 	for _, l := range f.logs {
 		if found := podproblem.FindDatabase(l.text); found != nil {
+			reason, do := coderv1alpha1.ReasonDatabaseUnreachable, found.Do+" (spec.database, CODER_PG_CONNECTION_URL)"
+			if found.Newer != "" {
+				reason, do = coderv1alpha1.ReasonDatabaseSchemaNewer, found.Do
+			}
 			return []Problem{{
-				Namespace: l.pod.Namespace, Object: "Pod/" + l.pod.Name, Reason: coderv1alpha1.ReasonDatabaseUnreachable,
-				Message: shown("Coder cannot use its database: " + found.What), Do: found.Do + " (spec.database, CODER_PG_CONNECTION_URL)",
+				Namespace: l.pod.Namespace, Object: "Pod/" + l.pod.Name, Reason: reason,
+				Message: shown("Coder cannot use its database: " + found.What), Do: do,
 			}}
 		}
 	}

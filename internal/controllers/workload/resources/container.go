@@ -34,6 +34,7 @@ func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
 	if w.Serving != nil {
 		c.ReadinessProbe = probe(w.Serving.Spec.ReadinessProbe, true)
 		c.LivenessProbe = probe(w.Serving.Spec.LivenessProbe, false)
+		c.StartupProbe = startupProbe(w, c.LivenessProbe)
 	}
 	return c
 }
@@ -107,6 +108,25 @@ func probe(spec coderv1alpha1.ProbeSpec, enabledByDefault bool) *corev1.Probe {
 		TimeoutSeconds:      ptr.Deref(spec.TimeoutSeconds, 1),
 		SuccessThreshold:    ptr.Deref(spec.SuccessThreshold, 1),
 		FailureThreshold:    ptr.Deref(spec.FailureThreshold, 3),
+	}
+}
+
+// startupProbe returns a probe that gives a server half an hour before its liveness probe begins. It
+// returns nil if there is no liveness probe, or if the running pods have one without it.
+func startupProbe(w Workload, liveness *corev1.Probe) *corev1.Probe {
+	if liveness == nil || !w.Serving.Migrates {
+		return nil
+	}
+	if running := runningContainer(w); running != nil && running.LivenessProbe != nil && running.StartupProbe == nil {
+		return nil
+	}
+	const period, minutes = 10, 30
+	return &corev1.Probe{
+		ProbeHandler:     *liveness.ProbeHandler.DeepCopy(),
+		PeriodSeconds:    period,
+		TimeoutSeconds:   liveness.TimeoutSeconds,
+		SuccessThreshold: 1,
+		FailureThreshold: minutes * 60 / period,
 	}
 }
 

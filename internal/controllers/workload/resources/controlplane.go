@@ -48,7 +48,7 @@ func ControlPlane(cp *coderv1alpha1.CoderControlPlane, cluster Cluster) Workload
 		GracePeriodSeconds: controlPlaneGracePeriod,
 		Spec:               &cp.Spec.WorkloadSpec,
 		Serving: &Serving{
-			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: containerHTTPSPort, ClusterHost: envClusterHost,
+			Spec: &cp.Spec.ServingSpec, HTTPPort: containerHTTPPort, HTTPSPort: containerHTTPSPort, ClusterHost: envClusterHost, Migrates: true,
 			ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
 		},
 		Rights: controlPlaneRights(cp),

@@ -36,7 +36,7 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 		ObjectMeta: meta(w, w.Name, w.Spec.Deployment.Labels, annotations),
 		Spec: appsv1.DeploymentSpec{
 			Selector: ptr.To(selector(w)),
-			Strategy: strategy(w.Spec.Deployment.Strategy),
+			Strategy: strategy(w),
 			Template: template,
 		},
 	}
@@ -54,9 +54,9 @@ func Replicas(w Workload) int32 {
 // strategy returns the strategy with explicit numbers for a rolling update. The API server would
 // default the same numbers, but without a field owner. They would then remain when the spec changes
 // to Recreate, and the API server rejects them with Recreate.
-func strategy(spec *coderv1alpha1.DeploymentStrategy) appsv1.DeploymentStrategy {
-	spec = spec.DeepCopy()
-	if spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {
+func strategy(w Workload) appsv1.DeploymentStrategy {
+	spec := w.Spec.Deployment.Strategy.DeepCopy()
+	if spec == nil && w.StopFirst || spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
 	rolling := &appsv1.RollingUpdateDeployment{

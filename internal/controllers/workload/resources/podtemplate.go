@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -19,7 +20,18 @@ func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
 		return corev1.PodTemplateSpec{}, err
 	}
 	likeAdopted(w, &template)
+	if c := containerNamed(template.Spec.Containers, PodContainer(w)); c != nil && w.HeldImage != "" {
+		c.Image = w.HeldImage
+	}
 	return template, nil
+}
+
+// ImageOf returns the image of Coder's container in a pod template, or an empty string.
+func ImageOf(w Workload, template *corev1.PodTemplateSpec) string {
+	if c := containerNamed(template.Spec.Containers, PodContainer(w)); c != nil {
+		return c.Image
+	}
+	return ""
 }
 
 // PlainPodTemplate returns the pod template that follows from the fields, without spec.podTemplate.
@@ -116,7 +128,7 @@ func runningContainer(w Workload) *corev1.Container {
 		return nil
 	}
 	c := containerNamed(template.Spec.Containers, PodContainer(w))
-	if c == nil || c.Image != w.Image {
+	if c == nil || c.Image != cmp.Or(w.HeldImage, w.Image) {
 		return nil
 	}
 	return c

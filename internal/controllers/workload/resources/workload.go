@@ -39,8 +39,11 @@ type Workload struct {
 	PodAnnotations map[string]string
 	// Container is the name of Coder's container.
 	Container string
-	// Image is the image of that container.
-	Image string
+	// Image is the image of that container. If HeldImage is set, the container has that image
+	// instead, whatever the spec and spec.podTemplate ask for.
+	Image, HeldImage string
+	// StopFirst stops the old pods before new ones start, unless the spec sets a strategy.
+	StopFirst bool
 	// Command replaces the image's entry point. If it is empty, the entry point is kept. Args are
 	// the operator's own arguments. Subcommand is put before Args if spec.command replaces the
 	// entry point, because the entry point of Coder's image runs "coder server".
@@ -83,6 +86,8 @@ type Serving struct {
 	Spec *coderv1alpha1.ServingSpec
 	// HTTPPort and HTTPSPort are the ports of the container.
 	HTTPPort, HTTPSPort int32
+	// Migrates reports that the server may be busy with its database for minutes before it answers.
+	Migrates bool
 	// ClusterHost is the name of the environment variable that holds the pod's address for the
 	// other replicas. If it is empty, there is no such variable.
 	ClusterHost string

@@ -1,0 +1,94 @@
+package resources
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+func TestStrategy(t *testing.T) {
+	rolling, recreate := appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType
+	for name, c := range map[string]struct {
+		spec      *coderv1alpha1.DeploymentStrategy
+		stopFirst bool
+		want      appsv1.DeploymentStrategyType
+	}{
+		"default":                      {nil, false, rolling},
+		"old pods stop first":          {nil, true, recreate},
+		"given":                        {&coderv1alpha1.DeploymentStrategy{Type: string(recreate)}, false, recreate},
+		"given, and stop first":        {&coderv1alpha1.DeploymentStrategy{Type: string(rolling)}, true, rolling},
+		"given empty is a rolling one": {&coderv1alpha1.DeploymentStrategy{}, true, rolling},
+	} {
+		w := plainControlPlane(minimalControlPlane())
+		w.Spec.Deployment.Strategy, w.StopFirst = c.spec, c.stopFirst
+		got := deployment(t, w).Spec.Strategy
+		if got.Type != c.want || (got.RollingUpdate == nil) != (c.want == recreate) {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestHeldImage(t *testing.T) {
+	w := plainControlPlane(exposedControlPlane())
+	w.Spec.PodTemplate.Spec.Containers[0].Image = "coder:wanted"
+	w.HeldImage = "coder:held"
+	template := deployment(t, w).Spec.Template
+	if got := ImageOf(w, &template); got != "coder:held" {
+		t.Errorf("the image is %q", got)
+	}
+	// The running container does not change, so that it gets no new default either.
+	w.Live = &template
+	if runningContainer(w) == nil {
+		t.Error("the pods count as new")
+	}
+}
+
+// TestStartupProbe checks that a liveness probe does not end a Coder that migrates its database, and
+// that the operator does not replace pods for that.
+func TestStartupProbe(t *testing.T) {
+	cp := minimalControlPlane()
+	if c := PlainPodTemplate(plainControlPlane(cp)).Spec.Containers[0]; c.StartupProbe != nil {
+		t.Errorf("without a liveness probe: %+v", c.StartupProbe)
+	}
+	cp.Spec.LivenessProbe = coderv1alpha1.ProbeSpec{Enabled: ptr.To(true), TimeoutSeconds: ptr.To[int32](7)}
+	w := plainControlPlane(cp)
+	probe := PlainPodTemplate(w).Spec.Containers[0].StartupProbe
+	if probe == nil || probe.PeriodSeconds*probe.FailureThreshold != 1800 || probe.TimeoutSeconds != 7 || probe.HTTPGet.Path != "/healthz" {
+		t.Errorf("%+v", probe)
+	}
+	live := func(image string, liveness, startup *corev1.Probe) {
+		w.Live = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: w.Container, Image: image, LivenessProbe: liveness, StartupProbe: startup},
+		}}}
+	}
+	for name, c := range map[string]struct {
+		image             string
+		liveness, startup *corev1.Probe
+		want              bool
+	}{
+		"runs without it":                    {w.Image, probe, nil, false},
+		"runs with it":                       {w.Image, probe, probe, true},
+		"the image changes":                  {"coder:before", probe, nil, true},
+		"the liveness probe comes with this": {w.Image, nil, nil, true},
+	} {
+		live(c.image, c.liveness, c.startup)
+		if got := PlainPodTemplate(w).Spec.Containers[0].StartupProbe; (got != nil) != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if c := PlainPodTemplate(proxy()).Spec.Containers[0]; c.StartupProbe != nil {
+		t.Error("a proxy migrates nothing")
+	}
+
+	// spec.podTemplate can replace it by another kind of probe.
+	cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: ControlPlaneContainer, StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+	}}}}
+	if got := deployment(t, plainControlPlane(cp)).Spec.Template.Spec.Containers[0].StartupProbe; got.Exec == nil || got.HTTPGet != nil {
+		t.Errorf("two handlers: %+v", got)
+	}
+}
