@@ -48,7 +48,7 @@ func NewCommand(s *Session) *cobra.Command {
 	cmd.AddCommand(newWorkspaceCommands(s)...)
 	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),
 		newCopyCommand(s), newPortForwardCommand(s))
-	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s))
+	cmd.AddCommand(newOpenCommand(s), newLoginCommand(s), newTemplateCommand(s), newTokenCommand(s), newUpgradeCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
 	explainUnavailable(s, cmd)
 	cmd.SetUsageFunc(printUsage)

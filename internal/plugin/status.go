@@ -110,7 +110,7 @@ func (r *statusRun) show(report *statusReport) error {
 func workloadHint(kind string, object client.Object, reason, selector string) string {
 	pods := ""
 	switch reason {
-	case coderv1alpha1.ReasonCrashLooping:
+	case coderv1alpha1.ReasonCrashLooping, coderv1alpha1.ReasonDatabaseSchemaNewer:
 		pods = "logs --prefix --previous"
 	case coderv1alpha1.ReasonDatabaseUnreachable, coderv1alpha1.ReasonDatabaseMissing, coderv1alpha1.ReasonUnreachable:
 		pods = "logs --prefix"

@@ -1,0 +1,191 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
+)
+
+func newUpgradeCommand(s *Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "See what another version of Coder would do to a control plane",
+		Long:  "Shows what a change of the image of a control plane would do. The change itself is one of spec.image, in Git or with kubectl.",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  helpOrUnknown(nil),
+	}
+	cmd.AddCommand(newUpgradePlanCommand(s))
+	return cmd
+}
+
+type upgradePlanRun struct {
+	*Session
+	format cli.Format
+	to     string
+}
+
+// upgradePlan is the output of -o json.
+type upgradePlan struct {
+	ControlPlane string `json:"controlPlane"`
+	// Running is the version of the Coder that answered last. It is empty if none ever did.
+	Running string `json:"running,omitempty"`
+	Image   string `json:"image,omitempty"`
+	Wanted  string `json:"wantedImage"`
+	// Allowed reports whether the operator would give the image to the pods. Message says why not.
+	Allowed bool            `json:"allowed"`
+	Message string          `json:"message,omitempty"`
+	Checks  []upgrade.Check `json:"checks"`
+	// Pods describes the order in which pods stop and start, and which sessions end.
+	Pods string `json:"pods"`
+}
+
+func newUpgradePlanCommand(s *Session) *cobra.Command {
+	r := &upgradePlanRun{Session: s}
+	cmd := &cobra.Command{
+		Use:   "plan [CONTROLPLANE]",
+		Short: "Show whether the operator would accept an image, and what it would do",
+		Long: "Shows the version of Coder that runs, the checks of another image, the order in which pods would stop and start, and\n" +
+			"whether sessions would end. It changes nothing. The operator makes the same decision when spec.image changes.\n\n" +
+			"Exit codes: 0 the image would be accepted; 1 it would be refused, or the state could not be read; 2 wrong command line.",
+		Example:           "  kubectl coder upgrade plan -n coder --to 2.36.1\n  kubectl coder upgrade plan coder --to registry.example.com/coder:v2.36.1 -o json",
+		Args:              arguments(0, 1, "plan for one control plane at a time"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
+		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
+	}
+	r.format.AddFlag(cmd, cli.JSON, cli.YAML)
+	cmd.Flags().StringVar(&r.to, "to", "", "the `version or image` to plan for; the image of the spec by default")
+	return cmd
+}
+
+func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
+	target, err := optionalTarget(args, "CoderControlPlane")
+	if err != nil {
+		return err
+	}
+	cluster, err := r.Cluster()
+	if err != nil {
+		return err
+	}
+	cp, err := cluster.ControlPlane(ctx, target.Name)
+	if err != nil {
+		return err
+	}
+	facts := upgrade.FactsOf(cp)
+	if r.to != "" {
+		facts.Wanted = upgrade.ImageOf(r.to, cmp.Or(facts.Image, facts.Wanted))
+	}
+	decision := upgrade.Decide(facts)
+	plan := upgradePlan{
+		ControlPlane: cp.Namespace + "/" + cp.Name, Running: facts.Running, Image: facts.Image, Wanted: facts.Wanted,
+		Allowed: decision.Reason == "", Message: decision.Message, Pods: orderOfPods(cp, facts, decision),
+		Checks: append(slices.Clone(decision.Checks), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
+	}
+	if r.format.Structured() {
+		err = r.format.Write(r.Out, plan)
+	} else {
+		r.write(&plan)
+	}
+	if err == nil && !plan.Allowed {
+		return &cli.ExitError{Code: cli.ExitFailure}
+	}
+	return err
+}
+
+func (r *upgradePlanRun) write(plan *upgradePlan) {
+	head := cli.Table{}
+	head.Add(cli.Text("Control plane"), cli.Text(plan.ControlPlane))
+	head.Add(cli.Text("Running"), cli.Text(strings.TrimSpace(plan.Running+" "+plan.Image)))
+	head.Add(cli.Text("Wanted"), cli.Text(plan.Wanted))
+	head.Add(cli.Text("Pods"), cli.Text(plan.Pods))
+	head.Write(r.Out, r.Paint)
+	fmt.Fprintln(r.Out)
+	checks := cli.Table{Header: []string{"CHECK", "RESULT", "MESSAGE"}, Columns: r.ScreenColumns}
+	colours := map[upgrade.Result]cli.Colour{upgrade.Passed: cli.Green, upgrade.Failed: cli.Red, upgrade.Overridden: cli.Yellow, upgrade.Warning: cli.Yellow}
+	for _, check := range plan.Checks {
+		checks.Add(cli.Text(check.Name), cli.Text(string(check.Result)).In(colours[check.Result]), cli.Text(check.Message))
+	}
+	checks.Write(r.Out, r.Paint)
+	if !plan.Allowed {
+		fmt.Fprintf(r.Out, "\nThe operator would refuse it: %s.\n", cli.Clean(plan.Message))
+	}
+}
+
+// orderOfPods describes how pods are replaced, if the image is accepted.
+func orderOfPods(cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts, decision upgrade.Decision) string {
+	const ends = "; sessions to workspaces through a pod that stops end, and the workspaces keep running"
+	strategy := cp.Spec.Deployment.Strategy
+	switch {
+	case facts.Image == "":
+		return "nothing runs yet"
+	case facts.Image == facts.Wanted:
+		return "nothing changes"
+	case strategy == nil && decision.StopFirst:
+		return "all old pods stop before the new ones start, so Coder does not respond meanwhile" + ends
+	case strategy != nil && strategy.Type == "Recreate":
+		return "all old pods stop before the new ones start, because of spec.deployment.strategy" + ends
+	case decision.StopFirst:
+		return "old and new pods run at the same time, because of spec.deployment.strategy, which Coder does not support for two minor versions" + ends
+	}
+	return "each new pod starts before an old one stops" + ends
+}
+
+func readyNow(cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
+	const name = "ControlPlaneReady"
+	ready := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the operator has not reconciled the control plane yet"}
+	case ready.Status != "True":
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: ready.Reason + ": " + ready.Message}
+	}
+	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: ready.Message}
+}
+
+// noBuilds looks for builds that an upgrade would interrupt, unless they run in external provisioners.
+func noBuilds(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane) upgrade.Check {
+	const name = "NoRunningBuilds"
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	if err := c.List(ctx, list, client.InNamespace(cp.Namespace), client.MatchingLabels{aggregationv1alpha1.LabelControlPlaneName: cp.Name}); err != nil {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the workspaces could not be read: " + err.Error()}
+	}
+	var building []string
+	for i := range list.Items {
+		if slices.Contains([]string{"Pending", "Starting", "Stopping", "Canceling", "Deleting"}, list.Items[i].Status.Phase) {
+			building = append(building, list.Items[i].Name)
+		}
+	}
+	if n := len(building); n > 0 {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: fmt.Sprintf("%d of %d workspaces are being built, for example %s; coderd's own provisioners end with its pod",
+			n, len(list.Items), building[0])}
+	}
+	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: fmt.Sprintf("none of %d workspaces is being built", len(list.Items))}
+}
+
+// noNewerProvisioners looks for provisioners with an image of their own that the new Coder would refuse.
+func noNewerProvisioners(ctx context.Context, c *Cluster, cp *coderv1alpha1.CoderControlPlane, wanted string) upgrade.Check {
+	const name = "ProvisionerSkew"
+	list := &coderv1alpha1.CoderProvisionerList{}
+	if err := c.List(ctx, list, client.InNamespace(cp.Namespace)); err != nil {
+		return upgrade.Check{Name: name, Result: upgrade.Warning, Message: "the provisioners could not be read: " + err.Error()}
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if ref := p.Spec.ControlPlaneRef; ref != nil && ref.Name == cp.Name && p.Spec.Image != "" &&
+			upgrade.Older(upgrade.Reference(wanted), upgrade.Reference(p.Spec.Image)) {
+			return upgrade.Check{Name: name, Result: upgrade.Warning, Message: fmt.Sprintf(
+				"CoderProvisioner %s has the newer image %s, and Coder refuses newer provisioners", p.Name, p.Spec.Image)}
+		}
+	}
+	return upgrade.Check{Name: name, Result: upgrade.Passed, Message: "no CoderProvisioner has a newer image; those without an image follow the control plane"}
+}

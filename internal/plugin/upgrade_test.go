@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// upgradeAPI is sampleAPI with a control plane that runs Coder 2.36.1.
+func upgradeAPI(t *testing.T) *fakeAPI {
+	t.Helper()
+	api := sampleAPI(t)
+	api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["image"] = "ghcr.io/coder/coder:v2.36.1" })
+	api.setStatus(planes, "coder", fields{"version": "v2.36.1+7bd778d", "image": "ghcr.io/coder/coder:v2.36.1"})
+	return api
+}
+
+func TestUpgradePlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*fakeAPI)
+		args    string
+		code    int
+		want    []string
+	}{
+		"a new minor version": {args: "--to 2.37.0", want: []string{
+			"ghcr.io/coder/coder:v2.37.0", "NotADowngrade", "all old pods stop before the new ones start", "sessions to workspaces", "is being built",
+		}},
+		"a patch":               {args: "--to v2.36.2 coder", want: []string{"each new pod starts before an old one stops"}},
+		"the image of the spec": {want: []string{"nothing changes"}},
+		"a downgrade": {args: "--to 2.30.0", code: 1, want: []string{
+			"Failed", `The operator would refuse it: the image "ghcr.io/coder/coder:v2.30.0" is older than Coder v2.36.1+7bd778d`, `coder.com/allow-version: "v2.30.0"`,
+		}},
+		"an allowed downgrade": {args: "--to 2.30.0", want: []string{"Overridden"}, prepare: func(api *fakeAPI) {
+			api.change(planes, "coder/coder", func(o fields) { o["metadata"].(fields)["annotations"] = fields{"coder.com/allow-version": "2.30.0"} })
+		}},
+		"a digest": {args: "--to mirror/coder@sha256:aa", code: 1, want: []string{"VersionKnown", `coder.com/allow-version: "sha256:aa"`}},
+		"a strategy in the spec": {args: "--to 2.37.0", want: []string{"old and new pods run at the same time"}, prepare: func(api *fakeAPI) {
+			api.change(planes, "coder/coder", func(o fields) { o["spec"].(fields)["deployment"] = fields{"strategy": fields{"type": "RollingUpdate"}} })
+		}},
+		"newer provisioners": {args: "--to 2.37.0", want: []string{"CoderProvisioner build has the newer image coder:v2.38.0"}, prepare: func(api *fakeAPI) {
+			api.change("/apis/coder.com/v1alpha1/coderprovisioners", "coder/build", func(o fields) { o["spec"].(fields)["image"] = "coder:v2.38.0" })
+		}},
+		"a build runs": {args: "--to 2.37.0", want: []string{"workspaces are being built, for example coder.ada.dev"}, prepare: func(api *fakeAPI) {
+			api.setStatus(workspaces, "coder.ada.dev", fields{"phase": "Starting"})
+		}},
+		"workspaces cannot be read": {args: "--to 2.37.0", want: []string{"the workspaces could not be read: no rights"}, prepare: func(api *fakeAPI) {
+			api.answer("GET "+inCoder+"/coderworkspaces", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no rights"))
+		}},
+		"nothing ran yet": {args: "--to latest", want: []string{"nothing runs yet"}, prepare: func(api *fakeAPI) {
+			api.setStatus(planes, "coder", fields{"version": "", "image": ""})
+		}},
+		"JSON": {args: "--to 2.30.0 -o json", code: 1, want: []string{`"allowed": false`, `"name": "NotADowngrade"`, `"wantedImage": "ghcr.io/coder/coder:v2.30.0"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := upgradeAPI(t)
+			if c.prepare != nil {
+				c.prepare(api)
+			}
+			got := newHarness().run(t, api, append([]string{"upgrade", "plan", "-n", "coder"}, strings.Fields(c.args)...)...)
+			if got.code != c.code || got.err != "" {
+				t.Errorf("exit code %d, want %d; standard error %q", got.code, c.code, got.err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("there is no %q in\n%s", want, got.out)
+				}
+			}
+		})
+	}
+	newHarness().run(t, upgradeAPI(t), "upgrade", "plan", "-n", "empty").want(t, 1, "", "there is no control plane in namespace empty")
+}
