@@ -178,9 +178,9 @@ func (a *apiServer) aSecretRolls() {
 	})
 }
 
-// A control plane that the operator never calls is not checked again by itself, so only the watch
-// reports that an older one took or left its database.
-func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
+// inSharedAPIServer runs the controller in a namespace of the shared kube-apiserver.
+func inSharedAPIServer(t *testing.T) *controllertest.APIServer {
+	t.Helper()
 	config := kubetest.Shared(t, controllertest.CRDs)
 	a := controllertest.NewAPIServer(t, config, kubetest.Namespace(t, config))
 	a.Run(workload.CacheOptions(), func(ctx context.Context, mgr manager.Manager) error {
@@ -188,6 +188,45 @@ func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
 		a.Must(err)
 		return New(kit).SetupWithManager(ctx, mgr)
 	})
+	secret := databaseSecret()
+	secret.Namespace = a.Namespace
+	a.Must(a.Client.Create(t.Context(), secret))
+	return a
+}
+
+// Whoever created a Deployment owns the numbers of its rolling update too, and the API server rejects
+// them together with Recreate.
+func TestAnAdoptedDeploymentStopsItsPodsFirst(t *testing.T) {
+	a := inSharedAPIServer(t)
+	chart := map[string]string{"app": "coder"}
+	a.Must(a.Client.Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: "coder", Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: "CoderControlPlane/coder"}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: chart},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: chart},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: image230}}},
+			},
+		},
+	}))
+	a.Must(a.Client.Create(t.Context(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Namespace, cp.UID, cp.Generation, cp.Spec.Image = a.Namespace, "", 0, image236
+	})))
+	polltest.Eventually(t, "the new image", func(ctx context.Context) error {
+		d, cp := &appsv1.Deployment{}, &coderv1alpha1.CoderControlPlane{}
+		a.Must(a.Get("coder", d))
+		a.Must(a.Get("coder", cp))
+		if d.Spec.Template.Spec.Containers[0].Image == image236 && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			return nil
+		}
+		return fmt.Errorf("image %s, strategy %+v, conditions %+v", d.Spec.Template.Spec.Containers[0].Image, d.Spec.Strategy, cp.Status.Conditions)
+	})
+}
+
+// A control plane that the operator never calls is not checked again by itself, so only the watch
+// reports that an older one took or left its database.
+func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
+	a := inSharedAPIServer(t)
 	atRest := func(name string) *coderv1alpha1.CoderControlPlane {
 		cp := newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Namespace, cp.Name, cp.UID, cp.Generation = a.Namespace, name, "", 0
@@ -203,9 +242,6 @@ func TestTheYoungerControlPlaneSeesTheOlderOneLeaveItsDatabase(t *testing.T) {
 		})
 		return cp
 	}
-	secret := databaseSecret()
-	secret.Namespace = a.Namespace
-	a.Must(a.Client.Create(t.Context(), secret))
 	older := atRest("a")
 	atRest("b")
 	mustShare := func(when string, want bool) {

@@ -61,12 +61,36 @@ func (t *Toolkit) applyDeployment(ctx context.Context, p *Pass) error {
 	}
 	// The apply fails if the Deployment is not the one from which KeepReplicas was decided.
 	d.SetResourceVersion(p.seen)
-	err = t.applyChild(ctx, p, d)
+	found, err := t.apply(ctx, p, d)
+	if found != nil && found.Reason == coderv1alpha1.ReasonInvalidSpec && rollsWith(p.Current, d) {
+		return t.stopRolling(ctx, p.Current.DeepCopy())
+	}
+	if found != nil {
+		p.Problems = append(p.Problems, *found)
+	}
 	p.DeploymentForeign = isNotOwned(err)
 	if err == nil {
 		p.Deployment = d
 	}
 	return err
+}
+
+// rollsWith reports whether a Deployment has numbers of a rolling update that would remain beside the
+// strategy Recreate.
+func rollsWith(current, desired *appsv1.Deployment) bool {
+	return current != nil && current.Spec.Strategy.RollingUpdate != nil &&
+		desired.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
+
+// stopRolling removes the numbers of a rolling update. The API server rejects them with Recreate, and
+// an apply cannot remove those that another client owns too, such as Helm, which created the Deployment.
+func (t *Toolkit) stopRolling(ctx context.Context, d *appsv1.Deployment) error {
+	base := d.DeepCopy()
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	if err := t.Client.Patch(ctx, d, LockedPatch(base), client.FieldOwner(fieldOwner)); err != nil {
+		return Settled(fmt.Errorf("changing the strategy of Deployment %q: %w", d.Name, err))
+	}
+	return ensure.Waits(coderv1alpha1.ReasonReconciling, ConflictInterval, "the strategy of Deployment %q has changed", d.Name)
 }
 
 func (t *Toolkit) applyService(ctx context.Context, p *Pass) error {
