@@ -26,9 +26,9 @@ type ServingSpec struct {
 	// +kubebuilder:default={enabled: true}
 	ReadinessProbe ProbeSpec `json:"readinessProbe,omitzero"`
 	// LivenessProbe configures the probe that decides whether a pod is restarted. It is disabled by
-	// default. In a control plane it begins when Coder has answered once, at the latest after 30
-	// minutes, so that it does not stop a migration of the database. Running pods get that start-up
-	// time when the image changes.
+	// default. In a control plane it begins when Coder has answered once, so that it does not stop a
+	// migration of the database. A pod that has not answered after 30 minutes is restarted. Running
+	// pods get that start-up time when the image changes. A startup probe in spec.podTemplate replaces it.
 	// +optional
 	// +kubebuilder:default={enabled: false}
 	LivenessProbe ProbeSpec `json:"livenessProbe,omitzero"`

@@ -112,9 +112,11 @@ func probe(spec coderv1alpha1.ProbeSpec, enabledByDefault bool) *corev1.Probe {
 }
 
 // startupProbe returns a probe that gives a server half an hour before its liveness probe begins. It
-// returns nil if there is no liveness probe, or if the running pods have one without it.
+// returns nil if there is no liveness probe, if spec.podTemplate contains a startup probe, or if the
+// running pods have a liveness probe without it.
 func startupProbe(w Workload, liveness *corev1.Probe) *corev1.Probe {
-	if liveness == nil || !w.Serving.Migrates {
+	given := givenContainer(w)
+	if liveness == nil || !w.Serving.Migrates || given != nil && given.StartupProbe != nil {
 		return nil
 	}
 	if running := runningContainer(w); running != nil && running.LivenessProbe != nil && running.StartupProbe == nil {

@@ -155,7 +155,6 @@ func giveWay(base, over *corev1.PodTemplateSpec) {
 			variablesGiveWay(c.Env, change.Env)
 			probeGivesWay(c.ReadinessProbe, change.ReadinessProbe)
 			probeGivesWay(c.LivenessProbe, change.LivenessProbe)
-			probeGivesWay(c.StartupProbe, change.StartupProbe)
 		}
 	}
 	for _, change := range over.Spec.Volumes {

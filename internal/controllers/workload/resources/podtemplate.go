@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,22 @@ func ImageOf(w Workload, template *corev1.PodTemplateSpec) string {
 		return c.Image
 	}
 	return ""
+}
+
+// WantedImage returns the image that the spec asks for. The one in spec.podTemplate wins.
+func WantedImage(w Workload) string {
+	if c := givenContainer(w); c != nil && c.Image != "" {
+		return c.Image
+	}
+	return w.Image
+}
+
+// givenContainer returns the entry of spec.podTemplate for Coder's container, or nil.
+func givenContainer(w Workload) *corev1.Container {
+	if w.Spec.PodTemplate == nil {
+		return nil
+	}
+	return containerNamed(w.Spec.PodTemplate.Spec.Containers, w.Container)
 }
 
 // PlainPodTemplate returns the pod template that follows from the fields, without spec.podTemplate.
@@ -118,7 +135,7 @@ func securityContext(w Workload) *corev1.SecurityContext {
 
 // runningContainer returns Coder's container in the current Deployment, or nil if there is no
 // Deployment or its image changes. A new default of the operator does not replace running pods:
-// they get it with the next image.
+// they get it with the next image. An admission webhook may have added the digest to the image.
 func runningContainer(w Workload) *corev1.Container {
 	template := w.Live
 	if template == nil && w.Adopted != nil {
@@ -127,8 +144,8 @@ func runningContainer(w Workload) *corev1.Container {
 	if template == nil {
 		return nil
 	}
-	c := containerNamed(template.Spec.Containers, PodContainer(w))
-	if c == nil || c.Image != cmp.Or(w.HeldImage, w.Image) {
+	c, image := containerNamed(template.Spec.Containers, PodContainer(w)), cmp.Or(w.HeldImage, WantedImage(w))
+	if c == nil || c.Image != image && !strings.HasPrefix(c.Image, image+"@") {
 		return nil
 	}
 	return c

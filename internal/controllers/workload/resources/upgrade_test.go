@@ -84,11 +84,33 @@ func TestStartupProbe(t *testing.T) {
 		t.Error("a proxy migrates nothing")
 	}
 
-	// spec.podTemplate can replace it by another kind of probe.
-	cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name: ControlPlaneContainer, StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
-	}}}}
-	if got := deployment(t, plainControlPlane(cp)).Spec.Template.Spec.Containers[0].StartupProbe; got.Exec == nil || got.HTTPGet != nil {
-		t.Errorf("two handlers: %+v", got)
+	// One in spec.podTemplate stays as it is.
+	given := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: probe.HTTPGet}, PeriodSeconds: 3}
+	cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: ControlPlaneContainer, StartupProbe: given}}}}
+	if got := deployment(t, plainControlPlane(cp)).Spec.Template.Spec.Containers[0].StartupProbe; got.String() != given.String() {
+		t.Errorf("given %+v, got %+v", given, got)
+	}
+}
+
+// The image of running pods may come from spec.podTemplate, or with a digest from a webhook. The pods
+// get no new default in these cases either.
+func TestRunningContainer(t *testing.T) {
+	for name, c := range map[string]struct {
+		given, live string
+		want        bool
+	}{
+		"the image of the spec":             {"", "coder:v2.30.0", true},
+		"another image":                     {"", "coder:v2.30.1", false},
+		"with a digest":                     {"", "coder:v2.30.0@sha256:aa", true},
+		"the image of the pod template":     {"coder:v2.31.0", "coder:v2.31.0", true},
+		"not the image of the pod template": {"coder:v2.31.0", "coder:v2.30.0", false},
+	} {
+		w := plainControlPlane(minimalControlPlane())
+		w.Image = "coder:v2.30.0"
+		w.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: w.Container, Image: c.given}}}}
+		w.Live = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: w.Container, Image: c.live}}}}
+		if got := runningContainer(w) != nil; got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
