@@ -89,7 +89,7 @@ func FindDatabase(log string) *Database {
 	isError := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), errorPrefix) }
 	ended := slices.ContainsFunc(lines, isError)
 	for _, line := range slices.Backward(lines) {
-		if schema := firstGroup(newerSchema, line); schema != "" {
+		if schema := firstGroup(newerSchema, line); ended && schema != "" {
 			return &Database{
 				Line: strings.TrimSpace(line), Cause: "no migration found for version " + schema, Newer: schema,
 				What: "a newer Coder has migrated the database (migration " + schema + "), and Coder cannot migrate it back",

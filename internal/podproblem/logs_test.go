@@ -78,6 +78,7 @@ func TestUnusableDatabase(t *testing.T) {
 			"a newer Coder has migrated the database (migration 556)"},
 		"in JSON":        {`{"ts":"2026-11-20T12:24:44Z","level":"WARN","msg":"ping postgres: retrying","fields":{"error":"dial tcp 10.0.0.1:5432: connect: connection refused","try":1}}`, "no server listens"},
 		"found after":    {retry("dial tcp 10.96.0.7:5432: connect: connection refused") + "error: configure oidc provider: dial tcp: lookup idp: no such host", ""},
+		"not an error":   {"[info] request  path=\"/no migration found for version 5\"", ""},
 		"something else": {"dial tcp 10.0.0.1:443: connect: connection refused", ""},
 		"nothing":        {"", ""},
 	} {

@@ -22,10 +22,10 @@ func split(image string) (tag, digest string) {
 	return tag, digest
 }
 
-// Reference returns the tag of an image, or its digest if it has no tag.
+// Reference returns what identifies an image best: a tag that is a version, its digest, or any tag.
 func Reference(image string) string {
 	tag, digest := split(image)
-	if tag == "" {
+	if digest != "" && parse(tag) == nil {
 		return digest
 	}
 	return tag

@@ -54,6 +54,7 @@ func TestDecide(t *testing.T) {
 		"from a digest to another":                 {"v2.36.1", digest, other, "", coderv1alpha1.ReasonVersionUnknown, true},
 		"from a digest to another, allowed":        {"v2.36.1", digest, other, "sha256:bb", "", true},
 		"from a digest to another, named in full":  {"v2.36.1", digest, other, other, "", true},
+		"a moving tag with another digest":         {"v2.36.1", "coder:main@sha256:aa", "coder:main@sha256:bb", "sha256:aa", coderv1alpha1.ReasonVersionUnknown, true},
 		"from a digest to another, wrong one":      {"v2.36.1", digest, other, "sha256:aa", coderv1alpha1.ReasonVersionUnknown, true},
 		"a date is no version":                     {"v2.36.1", repository + "v2.36.1", repository + "20261128", "", coderv1alpha1.ReasonVersionUnknown, true},
 		"a moving tag is no version":               {"v2.36.1", repository + "v2.36.1", repository + "v2.37", "", coderv1alpha1.ReasonVersionUnknown, true},
@@ -76,7 +77,7 @@ func TestDecide(t *testing.T) {
 
 // The annotation of a refusal allows exactly the image that was refused.
 func TestTheMessageNamesWhatAllowsIt(t *testing.T) {
-	for _, wanted := range []string{repository + "v2.30.0", repository + "latest", "coder@sha256:aa", "coder", "coder:v2.30.0@sha256:aa"} {
+	for _, wanted := range []string{repository + "v2.30.0", repository + "latest", "coder@sha256:aa", "coder", "coder:v2.30.0@sha256:aa", "coder:main@sha256:aa"} {
 		f := Facts{Running: "v2.36.1", Image: repository + "v2.36.1", Wanted: wanted}
 		if Decide(f).Reason == "" {
 			t.Errorf("%s is allowed", wanted)

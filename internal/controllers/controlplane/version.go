@@ -16,18 +16,13 @@ import (
 // first. If the image is refused, the Deployment keeps its image, and all other steps go on. It runs
 // before the steps that build the Deployment.
 func decideVersion(_ context.Context, s *scope) error {
-	template, err := resources.PodTemplate(s.Workload)
-	if err != nil {
-		// The step of the Deployment reports this error, and applies nothing.
-		template = resources.PlainPodTemplate(s.Workload)
-	}
 	facts := upgrade.FactsOf(s.cp)
-	// The image may also come from spec.podTemplate.
-	facts.Wanted = resources.ImageOf(s.Workload, &template)
+	facts.Wanted = resources.WantedImage(s.Workload)
 	if d := s.Current; d != nil {
 		facts.Image = resources.ImageOf(s.Workload, &d.Spec.Template)
-		// A Deployment that was taken over runs a Coder that was not asked yet.
-		if facts.Running == "" && workload.Serves(d) {
+		// These pods were not asked yet: the Deployment was taken over, or the operator was away while they
+		// became ready. status.version is that of other pods.
+		if facts.Image != s.cp.Status.Image && workload.Serves(d) {
 			facts.Running, s.versionComes = upgrade.Reference(facts.Image), !s.accessDisabled()
 		}
 		s.Workload.StopFirst = workload.StopsFirst(d)

@@ -211,6 +211,28 @@ func TestAnAdoptedDeploymentIsAskedFirst(t *testing.T) {
 	f.MustNotHave(coderv1alpha1.ConditionVersionAllowed)
 }
 
+// The operator was away while the new version became ready and migrated the database.
+func TestADowngradeIsRefusedIfNobodySawTheUpgrade(t *testing.T) {
+	f := readyFixture(t)
+	f.wants(image236)
+	f.Reconcile()
+	f.PodsReady(1)
+	f.coder.SetRelease(coderdtest.Release236)
+	// The pods of the fixture were ready in the pass before.
+	cp := f.Object()
+	cp.Status.Image, cp.Status.Version = image230, string(coderdtest.Release230)
+	f.UpdateStatus(cp)
+	f.wants(image230)
+	f.restart()
+	f.Reconcile()
+	f.mustRun("before Coder was asked", image236, appsv1.RollingUpdateDeploymentStrategyType)
+	f.MustHave(coderv1alpha1.ConditionVersionAllowed, metav1.ConditionFalse, coderv1alpha1.ReasonDowngrade)
+	f.MustNotHave(coderv1alpha1.ConditionStalled)
+	f.Settle()
+	f.mustRun("afterwards", image236, appsv1.RollingUpdateDeploymentStrategyType)
+	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonDowngrade)
+}
+
 // The image of spec.podTemplate is the one that the pods get, so it is the one that is checked.
 func TestTheImageOfThePodTemplateIsChecked(t *testing.T) {
 	f := upgraded(t)
