@@ -6,20 +6,20 @@ if cgroup_v2; then
   # A child can use a controller only if every directory above it delegates it, and the kubelet requires all of these
   # that the machine has. The delegation in the machine's root is never reverted, because other programs may rely on
   # it.
-  mkdir -p "/sys/fs/cgroup/$CGROUP_ROOT"
+  mkdir -p "/sys/fs/cgroup/$NODE_CGROUP"
   for c in cpuset cpu io memory hugetlb pids; do
     grep -qw "$c" /sys/fs/cgroup/cgroup.controllers || continue
-    for d in /sys/fs/cgroup "/sys/fs/cgroup/$CGROUP_ROOT"; do
+    for d in /sys/fs/cgroup "/sys/fs/cgroup/$NODE_CGROUP"; do
       grep -qw "$c" "$d/cgroup.subtree_control" || echo "+$c" >"$d/cgroup.subtree_control" ||
         echo "the cgroup controller $c cannot be handed down from $d"
     done
   done
 else
   for d in /sys/fs/cgroup/*/; do
-    case "$d" in */unified/) ;; *) mkdir -p "$d$CGROUP_ROOT" ;; esac
+    case "$d" in */unified/) ;; *) mkdir -p "$d$NODE_CGROUP" ;; esac
   done
   # A new cpuset is empty, and no process can run in it until it has processors and memory.
   for f in cpuset.cpus cpuset.mems; do
-    [ ! -e "/sys/fs/cgroup/cpuset/$f" ] || cat "/sys/fs/cgroup/cpuset/$f" >"/sys/fs/cgroup/cpuset/$CGROUP_ROOT/$f"
+    [ ! -e "/sys/fs/cgroup/cpuset/$f" ] || cat "/sys/fs/cgroup/cpuset/$f" >"/sys/fs/cgroup/cpuset/$NODE_CGROUP/$f"
   done
 fi

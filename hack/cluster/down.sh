@@ -26,7 +26,7 @@ until_ok 15 "the processes to end" gone || die "these processes of $CLUSTER_NAME
 # If `up` calls this script, `up` holds the lock; otherwise take it.
 [ "${LOCK_HELD:-}" ] || take_lock 10 || die "another start or stop of $CLUSTER_NAME is at work"
 
-# The interface goes with the node's network namespace, a moment after its last process; the routes go with it.
+# The interface goes with the network namespace of the switch, a moment after its last process; the routes go with it.
 if [ "$(cat "/sys/class/net/$VETH/ifalias" 2>/dev/null)" = "$VETH_ALIAS" ]; then ip link del "$VETH" 2>/dev/null || true; fi
 
 # A cgroup can be removed when the kernel has released its last process.

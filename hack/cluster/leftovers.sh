@@ -12,11 +12,11 @@ left() {
     echo "process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done
   # Processes of containers have no mark, but they are in our cgroups.
-  for p in $({ grep -l "/$CGROUP_ROOT/" /proc/[0-9]*/cgroup || true; } 2>/dev/null | cut -d/ -f3); do
+  for p in $({ grep -lE "/$CGROUP_ROOT(\.[2-4])?/" /proc/[0-9]*/cgroup || true; } 2>/dev/null | cut -d/ -f3); do
     echo "container process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done
   [ ! -e "/sys/class/net/$VETH" ] || echo "interface $VETH"
-  ip route show | awk -v pod="$POD_CIDR" -v svc="$SVC_CIDR" -v dev="$VETH" '$1 == pod || $1 == svc || $0 ~ "dev " dev " " {print "route " $0}'
+  ip route show | awk -v pod="${POD_CIDR%.0/*}." -v svc="$SVC_CIDR" -v dev="$VETH" 'index($1, pod) == 1 || $1 == svc || $0 ~ "dev " dev " " {print "route " $0}'
   awk -v s="$STATE" 'index($0, s) {print "mount " $2}' /proc/self/mounts
   for d in $(our_cgroups); do echo "cgroup $d"; done
   [ ! -d "$STATE" ] || echo "state $STATE"

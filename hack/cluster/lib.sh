@@ -117,16 +117,23 @@ our_processes() {
   done
 }
 
-# The host's id of the node's first process, if it is running and ours: the number alone might belong to another
-# process.
+# The host's id of the first process of the node (CLUSTER_NODE), if it is running and ours: the number alone might belong to
+# another process.
 node_pid() {
   local p
-  p=$(cat "$STATE/node.pid" 2>/dev/null) || return 1
+  p=$(cat "$NODE_STATE/node.pid" 2>/dev/null) || return 1
+  grep -qzxF "$MARK" "/proc/$p/environ" 2>/dev/null && echo "$p"
+}
+
+# The host's id of the process that holds the network namespace of the switch, which connects this machine and the nodes.
+switch_pid() {
+  local p
+  p=$(cat "$STATE/switch.pid" 2>/dev/null) || return 1
   grep -qzxF "$MARK" "/proc/$p/environ" 2>/dev/null && echo "$p"
 }
 
 # Every cgroup directory of ours, in any hierarchy.
-our_cgroups() { find /sys/fs/cgroup -maxdepth 2 -type d -name "$CGROUP_ROOT" 2>/dev/null; }
+our_cgroups() { find /sys/fs/cgroup -maxdepth 2 -type d \( -name "$CGROUP_ROOT" -o -name "$CGROUP_ROOT.[2-4]" \) 2>/dev/null; }
 
 cgroup_v2() { [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ]; }
 
@@ -146,7 +153,7 @@ listening() {
 }
 
 # The owner's name of an interface that has our name but is not ours; fails if there is none. An interface that was never
-# named ours may be one of an `up` killed in the middle: it goes with its node, so it is waited for.
+# named ours may be one of an `up` killed in the middle: it goes with its switch, so it is waited for.
 foreign_interface() {
   local alias
   for _ in 1 2 3 4 5 6 7 8 9 10; do

@@ -1,7 +1,15 @@
 #!/bin/bash
-# load-image.sh FILE.tar...: loads the images of docker-archive or OCI tars into the node, like `kind load`.
+# load-image.sh FILE.tar...: loads the images of docker-archive or OCI tars into each node, like `kind load`.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
-p=$(node_pid) || die "the cluster $CLUSTER_NAME is not up: start it with hack/cluster/up.sh"
-for f in "$@"; do nsenter -t "$p" -m -n -p ctr -n k8s.io images import - <"$f" >/dev/null; done
+load() { # node file...
+  local file
+  for file in "${@:2}"; do CLUSTER_NODE="$1" "$HERE/node-shell.sh" ctr -n k8s.io images import - <"$file" >/dev/null || return 1; done
+}
+jobs=()
+for n in $(seq "$NODES"); do
+  load "$n" "$@" &
+  jobs+=($!)
+done
+for job in "${jobs[@]}"; do wait "$job"; done

@@ -27,24 +27,29 @@ sign() { # authority name subject usage [alternative names]
 
 authority ca
 sign ca apiserver "/CN=kube-apiserver" serverAuth \
-  "IP:127.0.0.1,IP:$NODE_IP,IP:$API_SVC_IP,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.cluster.local"
-sign ca kubelet-server "/CN=$NODE_NAME" serverAuth "IP:$NODE_IP,IP:127.0.0.1,DNS:$NODE_NAME"
+  "IP:127.0.0.1,IP:$API_IP,IP:$API_SVC_IP,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.cluster.local"
 sign ca apiserver-kubelet-client "/O=coder-k8s:kubelet-api-admin/CN=kube-apiserver-kubelet-client" clientAuth
 sign ca admin "/O=system:masters/CN=$CLUSTER_NAME-admin" clientAuth
 sign ca controller-manager "/CN=system:kube-controller-manager" clientAuth
 sign ca scheduler "/CN=system:kube-scheduler" clientAuth
 sign ca proxy "/CN=system:kube-proxy" clientAuth
-sign ca kubelet "/O=system:nodes/CN=system:node:$NODE_NAME" clientAuth
+kubelets=()
+for n in $(seq "$NODES"); do
+  name=$(node_name "$n")
+  sign ca "kubelet-$n-server" "/CN=$name" serverAuth "IP:$(node_ip "$n"),IP:127.0.0.1,DNS:$name"
+  sign ca "kubelet-$n" "/O=system:nodes/CN=system:node:$name" clientAuth
+  kubelets+=("kubelet-$n")
+done
 authority front-ca
 sign front-ca front-proxy "/CN=front-proxy-client" clientAuth
 openssl genrsa -out sa.key 2048
 openssl rsa -in sa.key -pubout -out sa.pub
 
-for u in admin controller-manager scheduler proxy kubelet; do
+for u in admin controller-manager scheduler proxy "${kubelets[@]}"; do
   cat >"$STATE/$u.kubeconfig" <<Y
 apiVersion: v1
 kind: Config
-clusters: [{name: $CLUSTER_NAME, cluster: {server: "https://$NODE_IP:6443", certificate-authority-data: $(base64 -w0 <ca.crt)}}]
+clusters: [{name: $CLUSTER_NAME, cluster: {server: "https://$API_IP:6443", certificate-authority-data: $(base64 -w0 <ca.crt)}}]
 users: [{name: $u, user: {client-certificate-data: $(base64 -w0 <"$u.crt"), client-key-data: $(base64 -w0 <"$u.key")}}]
 contexts: [{name: $CLUSTER_NAME, context: {cluster: $CLUSTER_NAME, user: $u}}]
 current-context: $CLUSTER_NAME

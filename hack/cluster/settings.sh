@@ -4,7 +4,7 @@
 # Everything that belongs to one running cluster derives from its instance name, CLUSTER_NAME, so several run side by side:
 # "demo" (make demo) has the index 1 and "e2e-1" to "e2e-9" (make test-e2e) have 2 to 10, any other name gets one from its
 # checksum, or from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
-#   10.201.I.0/30  this machine (.1) and the node (.2)      10.202.I.0/24  pods      10.203.I.0/24  Services
+#   10.201.I.0/29  this machine (.1) and the nodes (.2 to .5)   10.202.I.0/24  pods   10.203.I.0/24  Services
 # and PostgreSQL's port 25431+I. Change CLUSTER_OCTET if one of those networks is already yours.
 
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -48,6 +48,8 @@ within() { # name value low high
 }
 within CLUSTER_INDEX "$CLUSTER_INDEX" 1 99
 within CLUSTER_OCTET "$OCTET" 1 253
+NODE="${CLUSTER_NODE:-1}"  # The node that a script is about. Node 1 has the control plane of Kubernetes.
+within CLUSTER_NODE "$NODE" 1 4
 
 STATES="$CACHE/state"
 STATE="$STATES/$CLUSTER_NAME"          # Everything of the running cluster; removed when it ends.
@@ -55,13 +57,25 @@ LOGS="$CACHE/logs/$CLUSTER_NAME"       # Outlives it, so that a failure can be r
 LOCK="$CACHE/lock/$CLUSTER_NAME"       # Held while an `up` or `down` of this instance runs.
 MARK="CODER_K8S_CLUSTER_STATE=$STATE"  # In the environment of every process that we start: that makes it provably ours.
 
-NODE_NAME="$CLUSTER_NAME-node"
-VETH="ck-$CLUSTER_NAME"                # This machine's end of the veth; the node's end is its eth0.
+# How many nodes the instance has: what the running one was started with.
+NODES="${CLUSTER_NODES:-$(cat "$STATE/nodes" 2>/dev/null || echo 1)}"
+within CLUSTER_NODES "$NODES" 1 4
+node_name() { if [ "$1" = 1 ]; then echo "$CLUSTER_NAME-node"; else echo "$CLUSTER_NAME-node-$1"; fi; }
+node_ip() { echo "10.$OCTET.$CLUSTER_INDEX.$(($1 + 1))"; }
+# The pods of node N: all addresses, or a quarter of them if there are several nodes.
+node_pods() { if [ "$NODES" = 1 ]; then echo "$POD_CIDR"; else echo "${POD_CIDR%.0/*}.$((64 * ($1 - 1)))/26"; fi; }
+NODE_NAME=$(node_name "$NODE")
+NODE_IP=$(node_ip "$NODE")
+NODE_STATE="$STATE" NODE_LOGS="$LOGS"
+[ "$NODE" = 1 ] || NODE_STATE="$STATE/node-$NODE" NODE_LOGS="$LOGS/node-$NODE"
+API_IP=$(node_ip 1)                    # The API server is https://$API_IP:6443.
+VETH="ck-$CLUSTER_NAME"                # This machine's end of the veth. The other end is a port of the switch, as is that of each node.
 VETH_ALIAS="coder-k8s $STATE"          # Says that the interface is ours.
 CGROUP_ROOT="coder-k8s-$CLUSTER_NAME"  # The kubelet's cgroups live under /<controller>/<this> (v1) or /<this> (v2).
+NODE_CGROUP="$CGROUP_ROOT"             # Those of node 1; of node N they are in <this>.N.
+[ "$NODE" = 1 ] || NODE_CGROUP="$CGROUP_ROOT.$NODE"
 HOST_IP="10.$OCTET.$CLUSTER_INDEX.1"   # Pods reach servers of this machine here.
-NODE_IP="10.$OCTET.$CLUSTER_INDEX.2"   # The API server is https://$NODE_IP:6443.
-LINK_CIDR="10.$OCTET.$CLUSTER_INDEX.0/30"
+LINK_CIDR="10.$OCTET.$CLUSTER_INDEX.0/29"
 POD_CIDR="10.$((OCTET + 1)).$CLUSTER_INDEX.0/24"
 SVC_CIDR="${CLUSTER_SVC_CIDR:-10.$((OCTET + 2)).$CLUSTER_INDEX.0/24}"  # CLUSTER_SVC_CIDR for more than 254 Services.
 API_SVC_IP="${SVC_CIDR%.0/*}.1"
