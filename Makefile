@@ -78,8 +78,8 @@ docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictur
 release: ## Make everything of the release VERSION into dist/release; publishes nothing.
 	@hack/release/release.sh $(VERSION)
 
-demo: ## Start a real cluster with a real Coder and install the operator (README command one, root).
-	@hack/demo/up.sh
+demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
+	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh
 
 coder: ## Build the images of another Coder, for the test of its upgrade: make coder CODER_VERSION=2.30.0
 	@hack/cluster/packages.sh && hack/cluster/build.sh && hack/cluster/images.sh
