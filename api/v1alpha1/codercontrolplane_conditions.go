@@ -131,6 +131,8 @@ const (
 	ReasonContainerConfigInvalid = "ContainerConfigInvalid"
 	// ReasonUnschedulable: the scheduler finds no node for the pods.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonNodeLost: the node of a pod does not report any more.
+	ReasonNodeLost = "NodeLost"
 	// ReasonPodsRefused: the API server refuses the pods, for example because of a quota.
 	ReasonPodsRefused = "PodsRefused"
 	// ReasonProgressDeadlineExceeded: the rollout did not complete in time.

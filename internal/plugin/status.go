@@ -114,7 +114,7 @@ func workloadHint(kind string, object client.Object, reason, selector string) st
 		pods = "logs --prefix --previous"
 	case coderv1alpha1.ReasonDatabaseUnreachable, coderv1alpha1.ReasonDatabaseMissing, coderv1alpha1.ReasonUnreachable:
 		pods = "logs --prefix"
-	case coderv1alpha1.ReasonImagePullFailed, coderv1alpha1.ReasonContainerConfigInvalid, coderv1alpha1.ReasonUnschedulable,
+	case coderv1alpha1.ReasonImagePullFailed, coderv1alpha1.ReasonContainerConfigInvalid, coderv1alpha1.ReasonUnschedulable, coderv1alpha1.ReasonNodeLost,
 		coderv1alpha1.ReasonProgressing, coderv1alpha1.ReasonProgressDeadlineExceeded:
 		pods = "describe pods"
 	case coderv1alpha1.ReasonPodsRefused:
@@ -137,7 +137,8 @@ func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string 
 	case aggregationv1alpha1.ReasonAgentsUnavailable:
 		log = " --agent"
 	case aggregationv1alpha1.ReasonImagePullFailed, aggregationv1alpha1.ReasonContainerConfigInvalid, aggregationv1alpha1.ReasonUnschedulable,
-		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted:
+		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted,
+		aggregationv1alpha1.ReasonNodeLost:
 		return fmt.Sprintf("kubectl -n %s describe pods -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
 	case aggregationv1alpha1.ReasonNoProvisioner:
 		return fmt.Sprintf("kubectl -n %s get coderprovisioners shows the provisioners, kubectl coder orphan -n %[1]s %s deletes it without a build", w.Namespace, w.Name)

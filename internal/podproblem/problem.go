@@ -24,6 +24,7 @@ const (
 	Crash         Kind = "Crash"
 	Evicted       Kind = "Evicted"
 	Refused       Kind = "Refused"
+	NodeLost      Kind = "NodeLost"
 )
 
 // Problem is the reason why a pod does not run.
@@ -38,6 +39,8 @@ type Problem struct {
 	Container string
 	// Image is the image that cannot be pulled.
 	Image string
+	// Node is the name of the node, for NodeLost.
+	Node string
 	// ExitCode is the exit code of the container, for Crash and OutOfMemory.
 	ExitCode int32
 }
@@ -46,12 +49,32 @@ type Problem struct {
 // volume that cannot be mounted or a sandbox that cannot be created, because only Events report
 // these: see FromEvents.
 func Find(pod *corev1.Pod) *Problem {
-	for _, look := range []func(*corev1.Pod) *Problem{FindUnschedulable, FindEvicted, FindImagePull, FindConfig, FindCrash} {
+	for _, look := range []func(*corev1.Pod) *Problem{FindNodeLost, FindUnschedulable, FindEvicted, FindImagePull, FindConfig, FindCrash} {
 		if p := look(pod); p != nil {
 			return p
 		}
 	}
 	return nil
+}
+
+// FindNodeLost returns the problem of a pod whose node does not report any more. Then kube-controller-manager sets the
+// condition Ready to false and leaves everything else as the kubelet reported it last. So this needs no permission to read
+// nodes.
+func FindNodeLost(pod *corev1.Pod) *Problem {
+	lost, containersReady := false, false
+	for _, c := range pod.Status.Conditions {
+		switch c.Type {
+		case corev1.PodReady:
+			// The kubelet gives a reason, for example for a readiness gate.
+			lost = c.Status == corev1.ConditionFalse && c.Reason == ""
+		case corev1.ContainersReady:
+			containersReady = c.Status == corev1.ConditionTrue
+		}
+	}
+	if !lost || !containersReady || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return &Problem{Kind: NodeLost, Reason: "NodeNotReady", Node: pod.Spec.NodeName}
 }
 
 // FindUnschedulable returns the problem of a pod that no node accepts.
@@ -289,6 +312,8 @@ func (p *Problem) Sentence(clean func(string) string) string {
 		return fmt.Sprintf("container %q exited with code %d (%s)", p.Container, p.ExitCode, p.Reason)
 	case Refused:
 		return "the API server rejects the pods" + withColon(clean(Refusal(p.Message)))
+	case NodeLost:
+		return fmt.Sprintf("node %q, on which the pod runs, does not report any more (%s)", p.Node, p.Reason)
 	case Evicted:
 		return fmt.Sprintf("the node terminated the pod (%s)%s", p.Reason, withColon(clean(p.Message)))
 	default:

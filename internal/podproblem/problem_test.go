@@ -39,6 +39,14 @@ func TestFind(t *testing.T) {
 	}}
 	evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
 	failedInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "home", State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended("Error", 2)}}
+	onLostNode := func(reason string) *corev1.Pod {
+		p := podWith(running(), ended("Error", 1))
+		p.Spec.NodeName = "node-2"
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		}
+		return p
+	}
 	none := corev1.ContainerState{}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
@@ -63,6 +71,8 @@ func TestFind(t *testing.T) {
 		},
 		"claim":       {unschedulable, "Unschedulable: no node accepts the pod (Unschedulable): 0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
 		"evicted":     {evicted, "Evicted: the node terminated the pod (Evicted): The node was low on resource: memory."},
+		"lost node":   {onLostNode(""), `NodeLost: node "node-2", on which the pod runs, does not report any more (NodeNotReady)`},
+		"gate":        {onLostNode("ReadinessGatesNotReady"), ""},
 		"crash loop":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Error", 3)), `Crash: container "main" exited with code 3 (CrashLoopBackOff)`},
 		"exits well":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Completed", 0)), `Crash: container "main" exited with code 0 (CrashLoopBackOff)`},
 		"not again":   {podWith(ended("Error", 1), none), `Crash: container "main" exited with code 1 (Error)`},

@@ -25,6 +25,9 @@ func (p *Problem) Remedy(place string) string {
 		return "raise the memory limit in " + place
 	case Evicted:
 		return "free the resource that the node is short of, or raise the requests in " + place
+	case NodeLost:
+		return "bring the node back, or delete it (kubectl delete node " + p.Node + ") if it is gone for good; after about five minutes " +
+			"Kubernetes replaces a pod of a Deployment on another node, unless a volume of the pod stays on this one"
 	case Refused:
 		return refusalRemedy(p.Message, place)
 	}

@@ -84,6 +84,8 @@ const (
 	// ReasonPodEvicted means that the node evicted the pod, for example because it is short of
 	// memory or disk.
 	ReasonPodEvicted = "PodEvicted"
+	// ReasonNodeLost means that the node of the pod does not report any more.
+	ReasonNodeLost = "NodeLost"
 	// ReasonPodGone means that the pod of a running workspace was deleted and not replaced.
 	ReasonPodGone = "PodGone"
 )

@@ -223,6 +223,7 @@ var reasons = map[podproblem.Kind]string{
 	podproblem.Sandbox:       aggregationv1alpha1.ReasonSandboxFailed,
 	podproblem.OutOfMemory:   aggregationv1alpha1.ReasonOutOfMemory,
 	podproblem.Evicted:       aggregationv1alpha1.ReasonPodEvicted,
+	podproblem.NodeLost:      aggregationv1alpha1.ReasonNodeLost,
 }
 
 // clean returns a text from Kubernetes as one short line without secrets.

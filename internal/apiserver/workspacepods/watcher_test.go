@@ -262,6 +262,19 @@ func TestPodsThatAreReplaced(t *testing.T) {
 	f.becomes("PodEvicted")
 }
 
+// TestANodeThatIsLost checks that the node is named: nothing else in the pod says why its agent is gone.
+func TestANodeThatIsLost(t *testing.T) {
+	lost := pod("coder", "a", runs())
+	lost.Spec.NodeName = "node-2"
+	lost.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+	f := newFixture(t, lost)
+	f.run()
+	f.becomes("NodeLost")
+	lost.Status.Conditions[0].Status = corev1.ConditionTrue
+	f.put(lost)
+	f.becomes("")
+}
+
 func TestAVolumeThatCannotBeMounted(t *testing.T) {
 	p := pod("work", "ws", waits("ContainerCreating", ""))
 	p.Status.Phase = corev1.PodPending

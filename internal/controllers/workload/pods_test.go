@@ -31,6 +31,7 @@ func (f *fixture) addPod(status corev1.PodStatus) {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 		},
 		Spec: corev1.PodSpec{
+			NodeName:       "node-2",
 			InitContainers: []corev1.Container{{Name: "prepare", Image: "registry.example.com/prepare:1"}},
 			Containers:     []corev1.Container{{Name: "coder", Image: "ghcr.io/coder/coder:v2.30.0"}, {Name: "proxy", Image: "proxy"}},
 		},
@@ -106,6 +107,13 @@ func TestTroubleOfEveryContainerIsFound(t *testing.T) {
 		"the node ended it": {
 			status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: ephemeral-storage."},
 			reason: coderv1alpha1.ReasonPodsRefused, message: "the node terminated the pod (Evicted): The node was low on resource",
+		},
+		"the node is lost": {
+			status: corev1.PodStatus{
+				Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
+				ContainerStatuses: []corev1.ContainerStatus{crashed("coder", 1, "Error")},
+			},
+			reason: coderv1alpha1.ReasonNodeLost, message: `node "node-2", on which the pod runs, does not report any more (NodeNotReady); bring the node back`,
 		},
 		"no node": {
 			status: corev1.PodStatus{Conditions: []corev1.PodCondition{{

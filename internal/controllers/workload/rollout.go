@@ -129,8 +129,10 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The states of containers on a lost node are old.
+	lost := troubleOf(podproblem.FindNodeLost, coderv1alpha1.ReasonNodeLost)
 	config := troubleOf(podproblem.FindConfig, coderv1alpha1.ReasonContainerConfigInvalid)
-	for _, look := range []func(*corev1.Pod) *Problem{config, imageTrouble} {
+	for _, look := range []func(*corev1.Pod) *Problem{lost, config, imageTrouble} {
 		if found := firstTrouble(pods, look); found != nil {
 			return found, nil
 		}
