@@ -3,6 +3,7 @@ package coderd
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -189,9 +190,9 @@ func changes(req *http.Request) bool {
 }
 
 // request sends a request for which Coder's own client would read too much of the response, or
-// check too little. read receives a response with the expected status.
+// check too little. read receives the header and the body of a response with the expected status.
 func (c *Client) request(
-	ctx context.Context, method, path string, body any, status int, read func(*http.Response) error, opts ...codersdk.RequestOption,
+	ctx context.Context, method, path string, body any, status int, read func(http.Header, io.Reader) error, opts ...codersdk.RequestOption,
 ) error {
 	res, err := c.sdk.Request(ctx, method, path, body, opts...)
 	if err != nil {
@@ -201,7 +202,7 @@ func (c *Client) request(
 	if res.StatusCode != status {
 		return codersdk.ReadBodyAsError(res)
 	}
-	return read(res)
+	return read(res.Header, res.Body)
 }
 
 // get reads a path as JSON.
@@ -214,11 +215,11 @@ func get[T any](ctx context.Context, c *Client, op, path string, query map[strin
 }
 
 // ignore does not read the body of a response.
-func ignore(*http.Response) error { return nil }
+func ignore(http.Header, io.Reader) error { return nil }
 
 // into decodes the body of a response as JSON.
-func into(value any) func(*http.Response) error {
-	return func(res *http.Response) error { return json.NewDecoder(res.Body).Decode(value) }
+func into(value any) func(http.Header, io.Reader) error {
+	return func(_ http.Header, body io.Reader) error { return json.NewDecoder(body).Decode(value) }
 }
 
 // withQuery sets query parameters.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -101,10 +102,10 @@ func (c *Client) listTokens(ctx context.Context, op, user, option string) ([]Tok
 	var tokens []TokenInfo
 	var now time.Time
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, func(res *http.Response) error {
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, func(header http.Header, body io.Reader) error {
 			// The local clock may differ from Coder's.
-			now, _ = http.ParseTime(res.Header.Get("Date"))
-			return into(&tokens)(res)
+			now, _ = http.ParseTime(header.Get("Date"))
+			return into(&tokens)(header, body)
 		}, withQuery(map[string]string{option: "true"}))
 	})
 	for i := range tokens {

@@ -3,6 +3,7 @@ package coderd
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -83,9 +84,9 @@ func (c *Client) searchWorkspaces(ctx context.Context, op, query string, offset,
 func (c *Client) workspacePage(ctx context.Context, op string, limit int, query map[string]string) (WorkspacePage, error) {
 	var page WorkspacePage
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, workspacesEndpoint, nil, http.StatusOK, func(res *http.Response) error {
+		return c.request(ctx, http.MethodGet, workspacesEndpoint, nil, http.StatusOK, func(_ http.Header, body io.Reader) error {
 			var err error
-			page, err = decodePage(res.Body, limit)
+			page, err = decodePage(body, limit)
 			return err
 		}, withQuery(query))
 	})
