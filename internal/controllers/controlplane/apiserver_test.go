@@ -194,8 +194,8 @@ func inSharedAPIServer(t *testing.T) *controllertest.APIServer {
 	return a
 }
 
-// Whoever created a Deployment owns the numbers of its rolling update too, and the API server rejects
-// them together with Recreate.
+// The program that created a Deployment owns the numbers of its rolling update too, and the API server
+// rejects them together with Recreate.
 func TestAnAdoptedDeploymentStopsItsPodsFirst(t *testing.T) {
 	a := inSharedAPIServer(t)
 	chart := map[string]string{"app": "coder"}
