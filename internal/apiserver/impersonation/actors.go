@@ -334,12 +334,8 @@ func (a *Actors) require(
 	ctx context.Context, caller user.Info, connection connections.Connection, s Subject, subresource, name, because string,
 ) error {
 	namespace := connection.ControlPlane.Namespace
-	decision, _, err := a.config.Authorizer.Authorize(ctx, impersonation(caller, namespace, subresource, name))
-	switch {
-	case err != nil:
-		return coderfault.Unavailable(fmt.Sprintf("the permissions of %q cannot be checked now: %v", caller.GetName(), err), 0)
-	case decision == authorizer.DecisionAllow:
-		return nil
+	if allowed, err := Allowed(ctx, a.config.Authorizer, impersonation(caller, namespace, subresource, name)); err != nil || allowed {
+		return err
 	}
 	resource := resourceUsers
 	if subresource != "" {

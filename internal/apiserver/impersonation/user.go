@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -89,6 +90,15 @@ const Needed = "the verb impersonate on coderusers (group aggregation.coder.com)
 func NeededForOwner(username string) string {
 	return fmt.Sprintf("the verb impersonate on coderusers/owner (group %s) with the name %q, because the user is an Owner in Coder",
 		aggregationv1alpha1.GroupVersion.Group, strings.ToLower(username))
+}
+
+// Allowed reports whether an authorizer allows a request. The error is 503 and says that this cannot be checked now.
+func Allowed(ctx context.Context, by authorizer.UnconditionalAuthorizer, attributes authorizer.Attributes) (bool, error) {
+	decision, _, err := by.Authorize(ctx, attributes)
+	if err != nil {
+		return false, coderfault.Unavailable(fmt.Sprintf("the permissions of %q cannot be checked now: %v", attributes.GetUser().GetName(), err), 0)
+	}
+	return decision == authorizer.DecisionAllow, nil
 }
 
 // impersonation returns the attributes to check whether a caller may act for another user.

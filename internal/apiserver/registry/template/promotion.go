@@ -15,6 +15,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/impersonation"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -168,16 +169,13 @@ func (k *Kind) mayPromote(ctx context.Context, was, wanted object) error {
 	if !ok {
 		return apierrors.NewInternalError(errors.New("bug: a promotion by nobody"))
 	}
-	decision, _, err := k.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+	allowed, err := impersonation.Allowed(ctx, k.authorizer, authorizer.AttributesRecord{
 		User: caller, Verb: "create", Namespace: was.Namespace, ResourceRequest: true,
 		APIGroup: aggregationv1alpha1.GroupVersion.Group, APIVersion: aggregationv1alpha1.GroupVersion.Version,
 		Resource: Plural, Subresource: promoteSubresource, Name: was.Name,
 	})
-	switch {
-	case err != nil:
-		return coderfault.Unavailable(fmt.Sprintf("the permissions of %q cannot be checked now: %v", caller.GetName(), err), 0)
-	case decision == authorizer.DecisionAllow:
-		return nil
+	if err != nil || allowed {
+		return err
 	}
 	return apierrors.NewForbidden(resource, was.Name, fmt.Errorf(
 		"spec.activation is Manual, so a change of spec.versionID or spec.activation needs the verb create on %s/%s of group %s in namespace %q, which %q lacks",
