@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -89,7 +88,7 @@ func (p *pass) release(ctx context.Context, unavailable error) (time.Duration, e
 // the workspace is gone, and otherwise what the deletion waits for.
 func (p *pass) cleanUp(ctx context.Context, unavailable error) (*ensure.Stop, error) {
 	p.commands.stop(p.test.UID)
-	was := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionWorkspaceDeleted)
+	was := reasonOf(p.test, coderv1alpha1.ConditionWorkspaceDeleted)
 	if !hasWorkspace(p.test) {
 		return nil, nil
 	}
@@ -102,7 +101,7 @@ func (p *pass) cleanUp(ctx context.Context, unavailable error) (*ensure.Stop, er
 		return nil, err
 	}
 	p.set(workload.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, stop.Reason, stop.Message))
-	if stop.Reason == coderv1alpha1.ReasonWorkspaceLeft && (was == nil || was.Reason != stop.Reason) {
+	if stop.Reason == coderv1alpha1.ReasonWorkspaceLeft && was != stop.Reason {
 		p.event(corev1.EventTypeWarning, stop.Reason, stop.Message)
 	}
 	return stop, nil

@@ -38,7 +38,10 @@ func crashAt(t *testing.T, at int, lost, deletes bool) (struck bool) {
 	struck = f.Fault.Dead()
 	f.restart()
 	if deletes && struck {
-		f.Delete()
+		f.Remove(f.Object())
+		if !f.Gone() {
+			f.Clock.SetTime(f.Object().DeletionTimestamp.Time)
+		}
 		for range 60 {
 			if f.Gone() {
 				break

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,7 +38,7 @@ type fixture struct {
 	r        *Reconciler
 	// away means that Coder cannot be called.
 	away bool
-	// agents are those of the workspace, as soon as it runs.
+	// agents are those of a workspace that runs.
 	agents []coderdtest.Agent
 }
 
@@ -54,8 +53,8 @@ func newFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderTemplateTest))
 		}),
 		agents: []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnected, codersdk.WorkspaceAgentLifecycleReady)},
 	}
-	f.World = f.startAgents
-	f.coder = coderdtest.New(t, coderdtest.WithClock(f.Clock))
+	f.World = f.build
+	f.coder = coderdtest.New(t, coderdtest.WithClock(f.Clock), coderdtest.WithManualBuilds())
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser(tester)
 	f.template = f.coder.AddTemplate("coder", "hello", nil)
@@ -105,14 +104,15 @@ func (f *fixture) workspace() coderd.Workspace {
 	return all[0]
 }
 
-// startAgents gives running workspaces their agents, and reports whether it changed something.
-func (f *fixture) startAgents() (changed bool) {
+// build gives each new workspace its agents and finishes all builds. It reports whether it changed something.
+func (f *fixture) build() (changed bool) {
 	for _, w := range f.workspaces() {
-		if w.LatestBuild.Status == "running" && len(w.Agents) == 0 && len(f.agents) > 0 {
+		if w.LatestBuild.Status == "pending" && w.LatestBuild.Number == 1 {
 			f.coder.SetAgents(w.ID, f.agents...)
-			changed = true
 		}
 	}
+	changed = f.coder.ActiveBuilds() > 0
+	f.coder.FinishBuilds()
 	return changed
 }
 
@@ -160,11 +160,7 @@ func (f *fixture) fails(reason, check string) string {
 
 func (f *fixture) reason() string {
 	f.T.Helper()
-	ready := meta.FindStatusCondition(f.Object().Status.Conditions, coderv1alpha1.ConditionReady)
-	if ready == nil {
-		return ""
-	}
-	return ready.Reason
+	return reasonOf(f.Object(), coderv1alpha1.ConditionReady)
 }
 
 func agent(name string, status codersdk.WorkspaceAgentStatus, state codersdk.WorkspaceAgentLifecycle) coderdtest.Agent {

@@ -80,7 +80,7 @@ func TestFailures(t *testing.T) {
 				f.World = func() bool {
 					// Only the deletion succeeds.
 					f.coder.SetBuildResult(workspaceName(testUID), coderdtest.BuildResult{})
-					return false
+					return f.build()
 				}
 			},
 			reason: coderv1alpha1.ReasonBuildFailed, check: checkBuild, says: "exit status 1",
@@ -92,8 +92,8 @@ func TestFailures(t *testing.T) {
 			prepare: func(f *fixture) {
 				f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnected, codersdk.WorkspaceAgentLifecycleStartError)}
 				f.World = func() bool {
-					changed := f.startAgents()
-					if changed {
+					changed := f.build()
+					if changed && len(f.workspaces()) > 0 {
 						f.coder.WriteAgentLog(f.workspace().ID, "main", "Startup Script", "apt-get install nothing", "E: Unable to locate package nothing")
 					}
 					return changed
@@ -131,9 +131,13 @@ func TestFailures(t *testing.T) {
 			},
 			reason: coderv1alpha1.ReasonTimedOut, check: checkApps, says: `app "code" of agent "main" is unhealthy`,
 		},
-		"a parameter that the template does not have": {
-			change: func(test *coderv1alpha1.CoderTemplateTest) {
-				test.Spec.Parameters = []coderv1alpha1.TemplateTestParameter{{Name: "size", Value: "huge"}}
+		"a parameter without a value": {
+			prepare: func(f *fixture) {
+				f.coder.DeleteTemplate(f.template)
+				f.coder.AddTemplate("coder", "hello", map[string]string{"main.tf": `data "coder_parameter" "size" {
+  name = "size"
+  type = "string"
+}`})
 			},
 			reason: coderv1alpha1.ReasonWorkspaceRefused, says: "size",
 		},
@@ -143,15 +147,13 @@ func TestFailures(t *testing.T) {
 		},
 		"a workspace that somebody stops": {
 			prepare: func(f *fixture) {
-				f.agents = nil
 				f.World = func() bool {
+					changed := f.build()
 					if all := f.workspaces(); len(all) == 1 && all[0].LatestBuild.Number == 1 {
 						f.coder.BuildWorkspace(all[0].ID, "stop")
 					}
-					return false
+					return changed
 				}
-				f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnecting, codersdk.WorkspaceAgentLifecycleCreated)}
-				f.coder.SetBuildResult(workspaceName(testUID), coderdtest.BuildResult{Hold: true})
 			},
 			reason: coderv1alpha1.ReasonWorkspaceChangedExternally, says: "build 2",
 		},
@@ -164,10 +166,6 @@ func TestFailures(t *testing.T) {
 			f := newFixture(t, c.change)
 			if c.prepare != nil {
 				c.prepare(f)
-			}
-			if what == "a workspace that somebody stops" {
-				f.runs(1)
-				f.coder.SetBuildResult(workspaceName(testUID), coderdtest.BuildResult{})
 			}
 			if message := f.fails(c.reason, c.check); !strings.Contains(message, c.says) {
 				t.Errorf("the message is %q, and does not say %q", message, c.says)
@@ -184,8 +182,6 @@ func TestDeletedBySomebody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnecting, codersdk.WorkspaceAgentLifecycleCreated)}
-	f.World()
-	f.coder.SetBuildResult(workspaceName(testUID), coderdtest.BuildResult{Hold: true})
 	f.runs(2)
 	f.coder.BuildWorkspace(f.workspace().ID, "delete")
 	if message := f.fails(coderv1alpha1.ReasonWorkspaceChangedExternally, ""); !strings.Contains(message, "deleted") {
@@ -293,16 +289,13 @@ func TestVersions(t *testing.T) {
 	f := newFixture(t, func(test *coderv1alpha1.CoderTemplateTest) {
 		test.Spec.Version = coderv1alpha1.TemplateTestVersion{Name: "next"}
 	})
-	f.coder.SetBuildResult("hello", coderdtest.BuildResult{Hold: true})
 	archive := f.coder.AddFile(map[string]string{"main.tf": ""})
 	org, err := f.direct.OrganizationByName(t.Context(), "coder")
 	f.Must(err)
 	version, err := f.direct.CreateTemplateVersion(t.Context(), org.ID, newVersion(f.template, archive, "next"))
 	f.Must(err)
 	f.runs(1)
-	if f.reason() == coderv1alpha1.ReasonTemplateVersionImporting {
-		f.coder.FinishBuilds()
-	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonTemplateVersionImporting)
 	if test := f.finishes(); test.Status.VersionID != version.ID.String() || test.Status.VersionName != "next" {
 		t.Errorf("tested was %+v", test.Status)
 	}
@@ -341,7 +334,6 @@ func TestNameConflict(t *testing.T) {
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.coder.SetBuildResult("", coderdtest.BuildResult{Hold: true})
 	for i := range 3 {
 		f.Create(newTest(func(test *coderv1alpha1.CoderTemplateTest) {
 			test.Name, test.UID = fmt.Sprintf("more-%d", i), types.UID(fmt.Sprintf("more-%d", i))
@@ -361,11 +353,7 @@ func TestQuota(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonTooManyTests, "more-1")
 	// One is deleted, and the older of those that wait is next, also if the other one is asked first.
 	f.Delete()
-	f.coder.SetBuildResult("", coderdtest.BuildResult{})
-	for range 3 {
-		f.runs(1)
-		f.coder.FinishBuilds()
-	}
+	f.runs(4)
 	for _, each := range []string{"more-2", "more-1"} {
 		_, err := f.Try(each)
 		f.Must(err)
@@ -380,8 +368,7 @@ func TestQuota(t *testing.T) {
 func TestDeletionTimeLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.coder.SetBuildResult("", coderdtest.BuildResult{Hold: true})
-	f.runs(2)
+	f.Reconcile()
 	f.away = true
 	f.Delete()
 	f.runs(1)
@@ -397,7 +384,7 @@ func TestDeletionTimeLimit(t *testing.T) {
 func TestFailedDeletion(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.runs(2)
+	f.runs(1)
 	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "the cloud is away"})
 	for range 3 {
 		f.runs(1)

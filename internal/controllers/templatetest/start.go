@@ -66,8 +66,8 @@ func (p *pass) acquire(ctx context.Context, limit int) (bool, error) {
 		if other.UID == p.test.UID || other.Spec.ControlPlaneRef != p.test.Spec.ControlPlaneRef {
 			continue
 		}
-		ready := meta.FindStatusCondition(other.Status.Conditions, coderv1alpha1.ConditionReady)
-		first := ready != nil && ready.Reason == coderv1alpha1.ReasonTooManyTests && other.DeletionTimestamp == nil && workload.Older(other, p.test)
+		waits := reasonOf(other, coderv1alpha1.ConditionReady) == coderv1alpha1.ReasonTooManyTests && other.DeletionTimestamp == nil
+		first := waits && workload.Older(other, p.test)
 		if p.starting[other.UID] || hasWorkspace(other) || first {
 			used++
 		}

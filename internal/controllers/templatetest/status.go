@@ -84,6 +84,14 @@ func (p *pass) finish(failure *ensure.Stop) {
 	}
 }
 
+// reasonOf returns the reason of a condition, or an empty string if there is none.
+func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) string {
+	if c := meta.FindStatusCondition(test.Status.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
 // deleted records that there is no workspace.
 func (p *pass) deleted(reason, message string) {
 	p.set(workload.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
