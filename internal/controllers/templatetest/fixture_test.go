@@ -104,7 +104,7 @@ func (f *fixture) workspace() coderd.Workspace {
 	return all[0]
 }
 
-// build gives each new workspace its agents and finishes all builds. It reports whether it changed something.
+// build sets the agents of each new workspace and finishes all builds. It reports whether it changed something.
 func (f *fixture) build() (changed bool) {
 	for _, w := range f.workspaces() {
 		if w.LatestBuild.Status == "pending" && w.LatestBuild.Number == 1 {
