@@ -42,8 +42,8 @@ module_of() {
 
 packages_of() {
   case "$1" in
-    apiserver) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kubectl} ;;
-    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-controller-manager,kube-scheduler,kubelet,kube-proxy} ;;
+    apiserver) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl} ;;
+    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-scheduler,kubelet,kube-proxy} ;;
     etcd | coredns) echo "./$1" ;;
     coder) echo github.com/coder/coder/v2/cmd/coder ;;
     terraform) echo github.com/hashicorp/terraform ;;
