@@ -114,14 +114,16 @@ type CoderControlPlaneSpec struct {
 // TemplateTestsSpec configures the CoderTemplateTests of a control plane.
 type TemplateTestsSpec struct {
 	// OwnerUsername is the Coder user that owns the workspaces of the tests. It must be active, and have
-	// no role other than member: Coder passes a token of the owner to the Terraform code of the template.
-	// Use an account that no person uses.
+	// no role other than member: Coder passes a token of the owner, its SSH key and its tokens of external
+	// services to the Terraform code of the template. Anyone with permission to create a
+	// CoderTemplateTest can run such code, and keep a token. So use an account that no person uses, and
+	// never give it a role. Tests use only templates that this user may use.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them, as all names of users in Coder"
 	OwnerUsername string `json:"ownerUsername"`
-	// CreateOwner lets the operator create the user if there is none of that name, and activate a user
-	// of that name that has never logged in. Nobody knows the password of a user that the operator
-	// creates. The user is not deleted with the control plane or with this field. Defaults to false.
+	// CreateOwner lets the operator create the user, as a member of the default organization, and use no
+	// other user of that name. Nobody knows the password of a user that the operator creates. The user
+	// is not deleted with the control plane or with this field. Defaults to false.
 	// +optional
 	CreateOwner bool `json:"createOwner,omitempty"`
 	// MaxConcurrent is how many tests may have a workspace at the same time. Further tests wait.

@@ -21,8 +21,8 @@ const (
 	ReasonTemplateNotFound = "TemplateNotFound"
 	// ReasonTemplateVersionImporting: Coder still builds the version.
 	ReasonTemplateVersionImporting = "TemplateVersionImporting"
-	// ReasonOwnerNotEligible: the user of spec.templateTests does not exist, is not active, or has a
-	// role other than member.
+	// ReasonOwnerNotEligible: the user of spec.templateTests does not exist, is not active, has a
+	// role other than member, or may not use the template.
 	ReasonOwnerNotEligible = "OwnerNotEligible"
 )
 

@@ -143,7 +143,7 @@ type TemplateTestCommand struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must consist of lower case letters, digits and dashes, with a letter or digit at both ends"
 	Name string `json:"name"`
 	// Command is the program and its arguments. No shell interprets them; for one, give
-	// ["bash", "-c", "..."].
+	// ["bash", "-c", "..."]. Everyone who may read the test can read them.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64

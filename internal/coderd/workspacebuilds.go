@@ -69,6 +69,10 @@ func (c *Client) CancelPending(ctx context.Context, build uuid.UUID) error {
 	return err
 }
 
+// PrebuildsUser is the account with which Coder builds workspaces in advance for presets. A user who creates a workspace from such a
+// preset gets one of them, with another build.
+var PrebuildsUser = uuid.MustParse("c42fdf75-3097-471c-8c33-fb52454d81c0")
+
 // WorkspaceBuildByNumber reads a build of a workspace by its number, which starts at 1. Coder looks
 // it up by the names of owner and workspace. A build of another workspace that now has this name
 // results in IsNotFound.

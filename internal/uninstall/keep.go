@@ -69,9 +69,13 @@ func (u *uninstaller) stillStopped(ctx context.Context) error {
 	return err
 }
 
-// writeManifests writes the custom resources as manifests that can be applied again.
+// writeManifests writes the custom resources as manifests that can be applied again. Tests of templates are left out, because they
+// would run again.
 func (u *uninstaller) writeManifests() error {
 	for _, o := range u.objects {
+		if o.GetKind() == "CoderTemplateTest" {
+			continue
+		}
 		raw, err := yaml.Marshal(manifest(o).Object)
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", o, err)

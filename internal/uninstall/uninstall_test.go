@@ -52,7 +52,7 @@ func TestKeep(t *testing.T) {
 	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
 	says(t, said, "The Coders keep running.")
 	c.nothingLeft(t)
-	if documents := strings.Count(manifests, "---\n"); documents != 4 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
+	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "CoderTemplateTest") || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	// When the garbage collector has deleted an object with an unknown owner, it has
@@ -333,7 +333,7 @@ func TestDeletedByMistake(t *testing.T) {
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
 	says(t, said, "is already being deleted, which cannot be undone")
 	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
-	if documents := strings.Count(manifests, "---\n"); documents != 4 {
+	if documents := strings.Count(manifests, "---\n"); documents != 3 {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	c.nothingLeft(t)

@@ -84,8 +84,8 @@ func TestTakenBack(t *testing.T) {
 	})
 	c.update(t, secret)
 	manifests, said := c.keptInTwoRuns(t)
-	if documents := strings.Count(manifests, "---\n"); documents != 5 {
-		t.Errorf("the two runs wrote %d manifests, not four and the one that was left:\n%s", documents, manifests)
+	if documents := strings.Count(manifests, "---\n"); documents != 4 {
+		t.Errorf("the two runs wrote %d manifests, not three and the one that was left:\n%s", documents, manifests)
 	}
 	c.emptied(t)
 	c.install(t)

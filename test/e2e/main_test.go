@@ -160,9 +160,9 @@ func testInstall(t *testing.T) {
 	})
 	// kube-apiserver's discovery of all groups includes the group of another server with
 	// a delay.
-	polltest.Eventually(t, "the category coder has the six kinds", func() error {
+	polltest.Eventually(t, "the category coder has the seven kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
-		if err != nil || strings.Count(out, "\n") != 6 {
+		if err != nil || strings.Count(out, "\n") != 7 {
 			return fmt.Errorf("it has %s (%w)", out, err)
 		}
 		return nil

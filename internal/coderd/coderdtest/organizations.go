@@ -87,6 +87,10 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 	if check.Object.ResourceType == codersdk.ResourceUser {
 		return u.has("user-admin")
 	}
+	if id, err := uuid.Parse(check.Object.ResourceID); err == nil && check.Object.ResourceType == codersdk.ResourceTemplate && check.Action == codersdk.ActionUse {
+		t := s.templateByID(id)
+		return t != nil && u.seesTemplate(t) && !t.restricted
+	}
 	if check.Object.ResourceType == codersdk.ResourceTemplate {
 		return u.has("template-admin") || u.has("template-editor") && check.Action != codersdk.ActionDelete
 	}

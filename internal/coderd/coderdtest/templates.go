@@ -19,6 +19,8 @@ type template struct {
 	deleted bool
 	// externalAuth is the external provider to which owners must have signed in.
 	externalAuth string
+	// restricted is whether members may not use it.
+	restricted bool
 }
 
 // AddTemplate adds a template with files that have already been built.
@@ -68,6 +70,11 @@ func (s *Server) RequireExternalAuth(id uuid.UUID, provider string) {
 // DeleteTemplate deletes a template but not its workspaces, which is not possible through the API.
 func (s *Server) DeleteTemplate(id uuid.UUID) {
 	s.changeTemplate(id, func(t *template) { t.deleted = true })
+}
+
+// RestrictTemplate takes the permission to use a template from all members, or gives it back.
+func (s *Server) RestrictTemplate(id uuid.UUID, restricted bool) {
+	s.changeTemplate(id, func(t *template) { t.restricted = restricted })
 }
 
 // changeTemplate calls f with a template, if there is one.

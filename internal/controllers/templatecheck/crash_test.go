@@ -68,7 +68,7 @@ func crashAt(t *testing.T, at int, lost, deletes bool) (struck bool) {
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/", Status: 502, Processed: true, Times: 1})
+	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/tester/workspaces", Status: 502, Processed: true, Times: 1})
 	f.runs(1)
 	if reason := f.reason(); reason != coderv1alpha1.ReasonConfirmingCreate {
 		t.Errorf("the reason is %s", reason)
@@ -85,7 +85,7 @@ func TestLostAnswer(t *testing.T) {
 func TestPausedReplica(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/", Status: 502, Times: 1})
+	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/tester/workspaces", Status: 502, Times: 1})
 	f.runs(1)
 	old := f.Object()
 	// Another replica completes the test.
@@ -105,7 +105,7 @@ func TestPausedReplica(t *testing.T) {
 func TestOwnerChangesBeforeASecondRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/", Status: 502, Times: 1})
+	f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/tester/workspaces", Status: 502, Times: 1})
 	f.runs(1)
 	f.coder.EditUser(tester, "", false, "auditor")
 	f.runs(1)

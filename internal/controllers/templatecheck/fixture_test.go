@@ -107,7 +107,7 @@ func (f *fixture) workspace() coderd.Workspace {
 // build sets the agents of each new workspace and finishes all builds. It reports whether it changed something.
 func (f *fixture) build() (changed bool) {
 	for _, w := range f.workspaces() {
-		if w.LatestBuild.Status == "pending" && w.LatestBuild.Number == 1 {
+		if w.LatestBuild.Status == "pending" && w.LatestBuild.Transition == coderd.TransitionStart {
 			f.coder.SetAgents(w.ID, f.agents...)
 		}
 	}

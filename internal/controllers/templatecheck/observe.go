@@ -49,7 +49,13 @@ func (p *pass) observe(ctx context.Context) error {
 	if err != nil {
 		return waits(err)
 	}
-	if b := w.LatestBuild; b.Number != 1 {
+	first := coderd.Build{Number: 1}
+	if w.LatestBuild.Number != first.Number {
+		if first, err = p.firstBuild(ctx, w); err != nil {
+			return err
+		}
+	}
+	if b := w.LatestBuild; b.Number != first.Number {
 		return ensure.Fails(coderv1alpha1.ReasonWorkspaceChangedExternally, 0,
 			"somebody started build %d of the workspace (%s) during the test", b.Number, b.Transition)
 	}
@@ -93,7 +99,8 @@ func (p *pass) ready(ctx context.Context, w *coderd.Workspace) error {
 		return ensure.Fails(coderv1alpha1.ReasonNoAgents, 0, "the workspace has no agent; a template needs a coder_agent for each machine that users enter")
 	}
 	var open *ensure.Stop
-	last := w.CreatedAt
+	// A workspace that Coder had built in advance is older than its latest build.
+	last := w.LatestBuild.CreatedAt
 	for _, a := range w.Agents {
 		switch {
 		case a.LifecycleState == "start_error":
@@ -102,16 +109,18 @@ func (p *pass) ready(ctx context.Context, w *coderd.Workspace) error {
 			open = ensure.Waits(coderv1alpha1.ReasonChecking, pollInterval, "agent %q is not connected (%s)", a.Name, a.Status)
 		case a.LifecycleState != "ready":
 			open = ensure.Waits(coderv1alpha1.ReasonChecking, pollInterval, "the startup scripts of agent %q have not finished (%s)", a.Name, a.LifecycleState)
-		case a.ReadyAt != nil && a.ReadyAt.After(last):
-			last = *a.ReadyAt
+		default:
+			if at := ptr.Deref(a.ReadyAt, p.now); at.After(last) {
+				last = at
+			}
 		}
 	}
 	if open != nil {
 		return p.tooSlow(open)
 	}
 	if p.test.Status.ReadyAfterSeconds == nil {
-		// Both times are Coder's.
-		p.test.Status.ReadyAfterSeconds = ptr.To(int32(last.Sub(w.CreatedAt).Round(time.Second) / time.Second))
+		// Both times are Coder's, unless Coder does not report when an agent was ready.
+		p.test.Status.ReadyAfterSeconds = ptr.To(int32(last.Sub(w.LatestBuild.CreatedAt).Round(time.Second) / time.Second))
 	}
 	if limit, took := p.test.Spec.Checks.ReadyWithinSeconds, *p.test.Status.ReadyAfterSeconds; limit != nil && took > *limit {
 		p.check = checkReadyWithin

@@ -39,6 +39,11 @@ func TestSuccess(t *testing.T) {
 	if transitions := f.coder.Transitions(uuid.MustParse(s.WorkspaceID)); fmt.Sprint(transitions) != "[start delete]" {
 		t.Errorf("builds: %q", transitions)
 	}
+	tokens, err := f.direct.TokensOf(t.Context(), tester)
+	f.Must(err)
+	if len(tokens) != 1 {
+		t.Errorf("besides the one from the beginning, %d tokens of the owner are left", len(tokens)-1)
+	}
 	f.TakeWrites()
 	f.coder.ResetRequests()
 	if result := f.Reconcile(); result.RequeueAfter != 0 || len(f.TakeWrites()) != 0 || f.coder.Asked() != 0 {
@@ -48,6 +53,25 @@ func TestSuccess(t *testing.T) {
 	f.Reconcile()
 	if !f.Gone() {
 		t.Error("it is not deleted")
+	}
+}
+
+// TestPrebuiltWorkspace checks that a workspace that Coder had built in advance is used and deleted, also if the answer to its request
+// is lost.
+func TestPrebuiltWorkspace(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		f := newFixture(t)
+		f.coder.AddUser("prebuilds")
+		f.coder.AddWorkspace("prebuilds", f.template, "one")
+		f.Forward(time.Hour)
+		if lost {
+			f.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/tester/workspaces", Status: 502, Processed: true, Times: 1})
+		}
+		test := f.finishes()
+		if s := test.Status; s.Phase != coderv1alpha1.TemplateTestSucceeded || *s.ReadyAfterSeconds > 60 || len(f.workspaces()) != 0 {
+			t.Errorf("lost %t: %d workspaces, %+v", lost, len(f.workspaces()), s)
+		}
 	}
 }
 
@@ -240,6 +264,31 @@ func TestWaits(t *testing.T) {
 			prepare: func(f *fixture) { f.coder.EditUser(tester, "", false, "auditor") },
 			reason:  coderv1alpha1.ReasonOwnerNotEligible,
 			mend:    func(f *fixture) { f.coder.EditUser(tester, "", false) },
+		},
+		"a template that the user may not use": {
+			prepare: func(f *fixture) { f.coder.RestrictTemplate(f.template, true) },
+			reason:  coderv1alpha1.ReasonOwnerNotEligible,
+			mend:    func(f *fixture) { f.coder.RestrictTemplate(f.template, false) },
+		},
+		"a person with the name of the user to create": {
+			prepare: func(f *fixture) {
+				f.editControlPlane(func(s *coderv1alpha1.TemplateTestsSpec) { s.CreateOwner = true })
+			},
+			reason: coderv1alpha1.ReasonOwnerNotEligible,
+			mend: func(f *fixture) {
+				f.editControlPlane(func(s *coderv1alpha1.TemplateTestsSpec) { s.CreateOwner = false })
+			},
+		},
+		"an organization to which the user does not belong": {
+			prepare: func(f *fixture) {
+				f.coder.AddOrganization("second")
+				f.coder.DeleteTemplate(f.template)
+				f.coder.AddTemplate("second", "hello", nil)
+				f.editControlPlane(func(s *coderv1alpha1.TemplateTestsSpec) { s.OwnerUsername, s.CreateOwner = "robot", true })
+			},
+			change: func(test *coderv1alpha1.CoderTemplateTest) { test.Spec.Template = "second.hello" },
+			reason: coderv1alpha1.ReasonOwnerNotEligible,
+			mend:   func(f *fixture) { f.coder.SetMember("robot", "second") },
 		},
 		"a user with a role in the organization": {
 			prepare: func(f *fixture) { f.coder.SetMember(tester, "coder", "organization-admin") },

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,8 +26,7 @@ import (
 func (p *pass) start(ctx context.Context) error {
 	settings := p.controlPlane.Spec.TemplateTests
 	if settings == nil {
-		return ensure.Waits(coderv1alpha1.ReasonTemplateTestsNotConfigured, workload.PollInterval,
-			"CoderControlPlane %q allows no tests; set its spec.templateTests", p.controlPlane.Name)
+		return p.notConfigured()
 	}
 	template, version, err := p.version(ctx)
 	if err != nil {
@@ -42,6 +42,10 @@ func (p *pass) start(ctx context.Context) error {
 			"%d tests of CoderControlPlane %q have a workspace, which is the most that its spec.templateTests.maxConcurrent allows",
 			settings.MaxConcurrent, p.controlPlane.Name))
 	}
+	if err := p.mayUse(ctx, owner, template); err != nil {
+		p.started(p.test)
+		return err
+	}
 	p.test.Status.OwnerName, p.test.Status.WorkspaceName = owner.Username, workspaceName(p.test.UID)
 	p.test.Status.StartTime, p.first = &metav1.Time{Time: p.now}, true
 	p.waiting(ensure.Waits(coderv1alpha1.ReasonBuilding, 0, "the workspace is being requested"))
@@ -51,6 +55,14 @@ func (p *pass) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (p *pass) notConfigured() error {
+	return ensure.Waits(coderv1alpha1.ReasonTemplateTestsNotConfigured, workload.PollInterval,
+		"CoderControlPlane %q allows no tests; set its spec.templateTests", p.controlPlane.Name)
+}
+
+// tokenLifetime is how long the token with which the operator asks for the owner's permissions is valid at most.
+const tokenLifetime = 5 * time.Minute
 
 // acquire reports whether the test may have a workspace now. The tests that have waited for longer are first.
 func (p *pass) acquire(ctx context.Context, limit int) (bool, error) {
@@ -151,13 +163,10 @@ func usable(v coderd.TemplateVersion) error {
 // owner returns the Coder user that owns the workspace, if the user may own it.
 func (p *pass) owner(ctx context.Context, settings *coderv1alpha1.TemplateTestsSpec, organization uuid.UUID) (coderd.User, error) {
 	name := settings.OwnerUsername
-	notEligible := func(format string, args ...any) error {
-		return ensure.Waits(coderv1alpha1.ReasonOwnerNotEligible, workload.PollInterval, "user %q cannot own the workspace of the test: %s",
-			name, fmt.Sprintf(format, args...))
-	}
+	notEligible := func(format string, args ...any) error { return notEligible(name, fmt.Sprintf(format, args...)) }
 	user, err := p.client.UserByName(ctx, name)
 	if coderd.IsNotFound(err) && settings.CreateOwner {
-		if user, err = p.createOwner(ctx, name, organization); err != nil && !coderd.IsUnreachable(err) {
+		if user, err = p.createOwner(ctx, name); err != nil && !coderd.IsUnreachable(err) {
 			return user, notEligible("it does not exist, and Coder refuses to create it: %s", err)
 		}
 	}
@@ -166,6 +175,9 @@ func (p *pass) owner(ctx context.Context, settings *coderv1alpha1.TemplateTestsS
 	}
 	if err == nil {
 		user, err = p.client.UserByID(ctx, user.ID)
+	}
+	if err == nil && settings.CreateOwner && user.Email != ownerEmail(name) {
+		return user, notEligible("it exists, and the operator did not create it; choose another name, or set createOwner to false to use it nevertheless")
 	}
 	if err == nil && user.Status == "dormant" && settings.CreateOwner && user.LastSeenAt.IsZero() && len(user.Roles) == 0 {
 		// Coder creates users as dormant, and refuses the agents of their workspaces.
@@ -181,6 +193,40 @@ func (p *pass) owner(ctx context.Context, settings *coderv1alpha1.TemplateTestsS
 	}
 	return user, nil
 }
+
+func notEligible(name, why string) error {
+	return ensure.Waits(coderv1alpha1.ReasonOwnerNotEligible, workload.PollInterval, "user %q cannot own the workspace of the test: %s", name, why)
+}
+
+// mayUse returns nil if the owner may use the template. Coder checks that only for the account that requests a workspace, which is the
+// operator's. So the operator asks with a token of the owner, which it revokes at once and which is only in the memory of this process.
+func (p *pass) mayUse(ctx context.Context, owner coderd.User, template coderd.Template) error {
+	id := owner.ID.String()
+	token, err := p.client.CreateToken(coderd.WithBeforeChange(ctx, p.current), id,
+		coderd.TokenRequest{Name: "coder-k8s-test-" + strings.ToLower(rand.Text()[:12]), Lifetime: tokenLifetime})
+	if err != nil {
+		return waits(err)
+	}
+	// If this fails, the token expires.
+	defer func() { _ = p.client.DeleteToken(context.WithoutCancel(ctx), id, token.ID) }()
+	may, err := p.client.As(asOwner{owner.Username, p.client.URL(), token.Value}).May(ctx,
+		coderd.Permission{Resource: "template", Action: "use", ID: template.ID, Organization: template.OrganizationID})
+	switch {
+	case err != nil:
+		return waits(err)
+	case !may:
+		return notEligible(owner.Username, fmt.Sprintf("it may not use the template %q; give it the permission in Coder", p.test.Spec.Template))
+	}
+	return nil
+}
+
+// asOwner implements coderd.Actor with one token.
+type asOwner struct{ username, url, token string }
+
+func (a asOwner) Username() string                      { return a.username }
+func (a asOwner) CoderURL() string                      { return a.url }
+func (a asOwner) Token(context.Context) (string, error) { return a.token, nil }
+func (asOwner) Refused(string)                          {}
 
 // ineligible returns why a user cannot own the workspace of a test, or an empty string.
 func ineligible(user coderd.User, name string, organization uuid.UUID) string {
@@ -202,11 +248,19 @@ func ineligible(user coderd.User, name string, organization uuid.UUID) string {
 	return ""
 }
 
-// createOwner creates the user. Nobody knows its password. Some Coders permit no passwords, so the user then has none.
-func (p *pass) createOwner(ctx context.Context, name string, organization uuid.UUID) (coderd.User, error) {
+// ownerEmail returns the email address of a user that the operator creates. Coder's users cannot change their address.
+func ownerEmail(name string) string { return strings.ToLower(name) + "@" + access.EmailDomain }
+
+// createOwner creates the user, as a member of the default organization only: the author of the first test does not choose what the
+// user may use. Nobody knows its password. Some Coders permit no passwords, so the user then has none.
+func (p *pass) createOwner(ctx context.Context, name string) (coderd.User, error) {
+	organization, err := p.client.OrganizationByName(ctx, coderd.DefaultOrganization)
+	if err != nil {
+		return coderd.User{}, err
+	}
 	user := coderd.NewUser{
-		Username: name, Email: name + "@" + access.EmailDomain, Name: "Tests of templates", Password: rand.Text() + "a-0",
-		OrganizationIDs: []uuid.UUID{organization},
+		Username: name, Email: ownerEmail(name), Name: "Tests of templates", Password: rand.Text() + "a-0",
+		OrganizationIDs: []uuid.UUID{organization.ID},
 	}
 	ctx = coderd.WithBeforeChange(ctx, p.current)
 	made, err := p.client.CreateUser(ctx, user)
@@ -262,6 +316,9 @@ func (p *pass) create(ctx context.Context) error {
 
 // stillEligible checks the owner and the version again before another request for the workspace.
 func (p *pass) stillEligible(ctx context.Context, id uuid.UUID) error {
+	if p.controlPlane.Spec.TemplateTests == nil {
+		return p.notConfigured()
+	}
 	version, err := p.client.TemplateVersion(ctx, id)
 	var template coderd.Template
 	if err == nil && version.TemplateID != nil {
@@ -273,8 +330,11 @@ func (p *pass) stillEligible(ctx context.Context, id uuid.UUID) error {
 	if err := usable(version); err != nil {
 		return err
 	}
-	_, err = p.owner(ctx, &coderv1alpha1.TemplateTestsSpec{OwnerUsername: p.test.Status.OwnerName}, template.OrganizationID)
-	return err
+	owner, err := p.owner(ctx, &coderv1alpha1.TemplateTestsSpec{OwnerUsername: p.test.Status.OwnerName}, template.OrganizationID)
+	if err != nil {
+		return err
+	}
+	return p.mayUse(ctx, owner, template)
 }
 
 // preset returns the id of the preset of the spec, or uuid.Nil if there is none in it.
@@ -311,16 +371,29 @@ func (p *pass) adopt(ctx context.Context, w coderd.Workspace) error {
 	return p.write(ctx)
 }
 
-// ours reports whether the operator created a workspace for this test: its own account started the first build, from the tested
-// version.
+// ours reports whether the operator created a workspace for this test: its own account started the owner's first build, from the
+// tested version.
 func (p *pass) ours(ctx context.Context, w coderd.Workspace) (bool, error) {
-	first, err := p.client.WorkspaceBuildByNumber(ctx, w, 1)
+	first, err := p.firstBuild(ctx, w)
 	if err != nil {
-		return false, waits(err)
+		return false, err
 	}
 	me, err := p.client.Me(ctx)
 	if err != nil {
 		return false, waits(err)
 	}
 	return first.InitiatorID == me.ID && first.TemplateVersionID.String() == p.test.Status.VersionID, nil
+}
+
+// firstBuild returns the build with which the owner got the workspace: build 1, or build 2 of a workspace that Coder had built in
+// advance for a preset.
+func (p *pass) firstBuild(ctx context.Context, w coderd.Workspace) (coderd.Build, error) {
+	first, err := p.client.WorkspaceBuildByNumber(ctx, w, 1)
+	if err == nil && first.InitiatorID == coderd.PrebuildsUser {
+		first, err = p.client.WorkspaceBuildByNumber(ctx, w, 2)
+	}
+	if err != nil {
+		return first, waits(err)
+	}
+	return first, nil
 }
