@@ -81,8 +81,8 @@ const ResourceUser = "user"
 
 // Permission is an action on a resource in Coder.
 type Permission struct {
-	// Resource is workspace, template or user. Action is read, create, update, delete, start, stop
-	// or ssh.
+	// Resource is workspace, template or user. Action is read, create, update, delete, use, start,
+	// stop or ssh.
 	Resource, Action string
 	// ID is the id of the workspace, template or user. It is zero for one that does not exist yet.
 	ID uuid.UUID

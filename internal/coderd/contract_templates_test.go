@@ -98,6 +98,12 @@ func (c *contract) templates(t *testing.T) {
 // policy checks that an edit of the metadata changes nothing else.
 func (c *contract) policy(t *testing.T) {
 	ctx := t.Context()
+	member := c.client(t, must[string](t)(c.anonymous.Login(ctx, c.member+"@example.com", contractPassword)))
+	for action, want := range map[string]bool{"use": true, "update": false} {
+		if may := must[bool](t)(member.May(ctx, coderd.Permission{Resource: "template", Action: action, ID: c.template.ID, Organization: c.org.ID})); may != want {
+			t.Errorf("a member may %s the template: %t", action, may)
+		}
+	}
 	before := c.rawTemplate(t, http.MethodPatch, fmt.Sprintf(
 		`{"name": %q, "default_ttl_ms": 7200000, "activity_bump_ms": 1800000, "allow_user_cancel_workspace_jobs": true,
 		  "allow_user_autostart": true, "allow_user_autostop": true, "cors_behavior": "passthru", "use_classic_parameter_flow": true}`, c.template.Name))

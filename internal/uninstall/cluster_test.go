@@ -255,6 +255,10 @@ func (c *cluster) coder(t *testing.T, d installation.Definition, name string, st
 	if err := c.kube.Status().Update(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
+	if d.Kind == "CoderTemplateTest" {
+		// It owns nothing in the cluster.
+		return obj
+	}
 	owner := metav1.OwnerReference{
 		APIVersion: obj.GetAPIVersion(), Kind: d.Kind, Name: name, UID: obj.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}
