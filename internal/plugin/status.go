@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -180,6 +181,8 @@ type statusWorkload struct {
 	Pods      int32 `json:"pods"`
 	// Version is the version of Coder in the status.
 	Version string `json:"version,omitempty"`
+	// VersionSupported is the status of the condition VersionSupported.
+	VersionSupported metav1.ConditionStatus `json:"versionSupported,omitempty"`
 	// Of is the control plane that it belongs to, or the URL of the Coder.
 	Of      string    `json:"of,omitempty"`
 	URL     string    `json:"url,omitempty"`

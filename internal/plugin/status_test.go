@@ -186,6 +186,7 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 		condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
 		condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
 		condition("DatabaseExclusive", "False", "DatabaseShared", "another uses it"),
+		condition("VersionSupported", "False", "NewerVersion", "it was not tested"),
 		condition("DeploymentAvailable", "True", "DatabaseSecretMissing", "new pods cannot start"),
 	}})
 	got := newHarness().run(t, api, "status", "-n", "coder")
@@ -195,6 +196,10 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 	}
 	if !strings.Contains(got.out, "  condition DeploymentAvailable is True, DatabaseSecretMissing: new pods cannot start\n") {
 		t.Errorf("a missing Secret is not shown:\n%s", got.out)
+	}
+	// Such a Coder is no problem until something fails.
+	if !strings.Contains(got.out, "v2.30.0 (not supported)") || strings.Contains(got.out, "it was not tested") {
+		t.Errorf("the version is not shown, or shown as a problem:\n%s", got.out)
 	}
 	if strings.Contains(got.out, "WorkspaceAccess") {
 		t.Errorf("what is not known yet is shown as wrong:\n%s", got.out)

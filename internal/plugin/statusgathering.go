@@ -194,6 +194,7 @@ func (g *statusGathering) controlPlanes(ctx context.Context) error {
 	for i := range list.Items {
 		cp := &list.Items[i]
 		w := g.workload("CoderControlPlane", cp, cp.Status.WorkloadStatus)
+		w.VersionSupported, _ = versionSupported(cp)
 		w.Version, w.URL = cp.Status.Version, cmp.Or(cp.Status.AccessURL, cp.Status.URL)
 		g.report.ControlPlanes = append(g.report.ControlPlanes, w)
 	}

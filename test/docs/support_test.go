@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "render docs/reference/support.md anew")
 
-// versions is hack/supported.yaml.
+// versions is internal/upgrade/supported.yaml.
 type versions struct {
 	Kubernetes struct{ Oldest, Tested, OldestControllers string }
 	Coder      struct {
@@ -42,7 +42,7 @@ func read(t *testing.T, path string) string {
 func supported(t *testing.T) versions {
 	t.Helper()
 	var v versions
-	if err := yaml.UnmarshalStrict([]byte(read(t, "hack/supported.yaml")), &v); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, "internal/upgrade/supported.yaml")), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -67,7 +67,7 @@ func TestVersionsAreTheSame(t *testing.T) {
 	} {
 		found := regexp.MustCompile(place.pattern).FindStringSubmatch(read(t, place.path))
 		if len(found) == 0 || found[1] != place.want {
-			t.Errorf("%s has %q for %s, and hack/supported.yaml has %q", place.path, found, place.pattern, place.want)
+			t.Errorf("%s has %q for %s, and internal/upgrade/supported.yaml has %q", place.path, found, place.pattern, place.want)
 		}
 	}
 	var emulated, listed []string
@@ -80,7 +80,7 @@ func TestVersionsAreTheSame(t *testing.T) {
 		}
 	}
 	if !slices.Equal(emulated, listed) {
-		t.Errorf("the test server emulates Coder %v, and hack/supported.yaml has %v", emulated, listed)
+		t.Errorf("the test server emulates Coder %v, and internal/upgrade/supported.yaml has %v", emulated, listed)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestPagesNameTheOldestKubernetes(t *testing.T) {
 		for _, found := range regexp.MustCompile(`Kubernetes (1\.[0-9]+) or (?:newer|later)`).FindAllStringSubmatch(read(t, p.path), -1) {
 			named++
 			if found[1] != want {
-				t.Errorf("%s asks for Kubernetes %s, and hack/supported.yaml for %s", p.path, found[1], want)
+				t.Errorf("%s asks for Kubernetes %s, and internal/upgrade/supported.yaml for %s", p.path, found[1], want)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestPagesNameTheOldestKubernetes(t *testing.T) {
 	}
 }
 
-const supportPage = `<!-- Rendered by test/docs from hack/supported.yaml: go test ./test/docs -update -->
+const supportPage = `<!-- Rendered by test/docs from internal/upgrade/supported.yaml: go test ./test/docs -update -->
 # Supported versions
 
 | coder-k8s | Kubernetes | Coder |
@@ -135,7 +135,20 @@ What is known of each version of Coder:
   test server and with a real Coder, and both must pass.
 - **Only read**: what this project uses of Coder's API was compared in Coder's source code. Nothing ran.
 
-A later version is likely to work: unknown fields and values are tolerated, which the tests check. Its source was not read.
+The versions between the oldest and the newest are all supported, also those that Coder itself no longer supports and those that
+were only read, such as 2.35: versions before and after them ran, and the [differences](../explanation/architecture.md#versions-of-coder)
+are known. A Coder outside of them works on, and nothing is blocked. What to expect is in the condition ` + "`VersionSupported`" + ` of its
+CoderControlPlane, which ` + "`kubectl coder version`, `kubectl coder status` and `kubectl coder upgrade plan`" + ` show:
+
+| version | ` + "`VersionSupported`" + ` | what to expect |
+| --- | --- | --- |
+| in the table | True | it works |
+| newer | False, ` + "`NewerVersion`" + ` | it is likely to work: unknown fields and values are tolerated, which the tests check. Its source was not read |
+| older | False, ` + "`OlderVersion`" + ` | what needs a request or a field that this Coder does not have fails with an error |
+| a development build, a pre-release, or not a version, such as an image with a digest of a Coder that the operator does not call | Unknown, ` + "`VersionUnknown`" + ` | as the release next to it |
+
+Except for the [decision about an upgrade](../how-to/upgrade-coder.md) nothing depends on the version that Coder reports. A proxy that
+answers with a wrong version does no harm; the message then also names the image of the pods.
 
 ## Version scheme
 
@@ -167,6 +180,6 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if read(t, path) != out.String() {
-		t.Errorf("%s differs from what hack/supported.yaml says: go test ./test/docs -update", path)
+		t.Errorf("%s differs from what internal/upgrade/supported.yaml says: go test ./test/docs -update", path)
 	}
 }

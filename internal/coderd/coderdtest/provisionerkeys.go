@@ -20,6 +20,9 @@ type ProvisionerKey struct {
 
 // ProvisionerKeys returns the keys of an organization, the oldest first.
 func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
+	if s.real != nil {
+		return s.real.provisionerKeys(organization)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []ProvisionerKey
@@ -33,6 +36,9 @@ func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
 
 // AddProvisionerKey adds a key, as another user of Coder would. It needs no license.
 func (s *Server) AddProvisionerKey(organization, name string, tags map[string]string) (text string) {
+	if s.real != nil {
+		return s.real.addProvisionerKey(organization, name, tags)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	org := s.organizationNamed(organization)
@@ -45,6 +51,9 @@ func (s *Server) AddProvisionerKey(organization, name string, tags map[string]st
 // RemoveProvisionerKey removes a key, as another user of Coder would. It reports whether the key
 // existed.
 func (s *Server) RemoveProvisionerKey(organization, name string) bool {
+	if s.real != nil {
+		return s.real.removeProvisionerKey(organization, name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	org := s.organizationNamed(organization)
