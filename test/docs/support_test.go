@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "render docs/reference/support.md anew")
 type versions struct {
 	Kubernetes struct{ Oldest, Tested, OldestControllers string }
 	Coder      struct {
-		Tested, Sample string
+		Tested, Licensed, Sample string
 		Versions       []version
 	}
 	Operator struct{ Current string }
@@ -64,6 +64,7 @@ func TestVersionsAreTheSame(t *testing.T) {
 		{"config/samples/codercontrolplane.yaml", `image: ghcr.io/coder/coder:(\S+)`, v.Coder.Sample},
 		{"docs/how-to/choose-an-installation.md", `Parts of Kubernetes ([0-9.]+[0-9]) are used`, v.Kubernetes.Oldest},
 		{"Makefile", `VERSION \?= (v[0-9]+\.[0-9]+)`, v.Operator.Current},
+		{"test/licensed/go.mod", `github.com/coder/coder/v2 (v[0-9.]+)`, v.Coder.Licensed},
 	} {
 		found := regexp.MustCompile(place.pattern).FindStringSubmatch(read(t, place.path))
 		if len(found) == 0 || found[1] != place.want {
@@ -119,7 +120,7 @@ What was run for it:
 | Kubernetes | {{.Kubernetes.Tested}} | the integration tests on a real kube-apiserver, the end-to-end tests on a real cluster |
 | Kubernetes, earlier | read in the libraries, not run | from {{.Kubernetes.OldestControllers}} the controllers work; [what is missing before {{.Kubernetes.Oldest}}](../how-to/choose-an-installation.md#older-clusters) |
 | Coder | {{.Coder.Tested}} | a real Coder in the end-to-end tests |
-| Coder, licensed features | emulated | no license was at hand: proxies, provisioner keys, replicas and licenses |
+| Coder, licensed features | {{.Coder.Licensed}} | provisioner keys, the registration of proxies, and licenses in tests with a real Coder and test licenses, outside of a cluster; several replicas and licensed pods were not run |
 
 What is known of each version of Coder:
 
