@@ -45,7 +45,7 @@ fi
 mkdir -p "$BIN" "$logs"
 : >"$logs/build.log"
 step "compiling test/licensed: minutes the first time, less if Coder $version was built before"
-watched "$logs/build.log" "test/licensed" go test -C test/licensed -tags "$TAGS" -ldflags "-s -w -X github.com/coder/coder/v2/buildinfo.tag=$version" \
+watched "$logs/build.log" "test/licensed" go test -C test/licensed -vet=off -tags "$TAGS" -ldflags "-s -w -X github.com/coder/coder/v2/buildinfo.tag=$version" \
   -c -o "$HELPER.new" . || die "test/licensed could not be built: see $logs/build.log"
 mv "$HELPER.new" "$HELPER"
 watched "$logs/build.log" "tests" go test -vet=off -run '^$' "${packages[@]}" || die "the tests could not be built: see $logs/build.log"

@@ -36,8 +36,6 @@ func TestContract(t *testing.T) {
 	fakes := map[string]coderdtest.Option{
 		// Unknown fields of a later release are ignored.
 		"with unknown fields": coderdtest.WithLater(coderdtest.Later{Fields: true}),
-		// The client does not use the version that Coder reports, which may be that of a proxy.
-		"2.30 that reports 2.36": coderdtest.WithRelease("v2.36.1+f8bdec5"),
 	}
 	for _, release := range coderdtest.Releases() {
 		fakes[string(release)] = coderdtest.WithRelease(release)

@@ -21,7 +21,7 @@ type versions struct {
 	Kubernetes struct{ Oldest, Tested, OldestControllers string }
 	Coder      struct {
 		Tested, Licensed, Sample string
-		Versions       []version
+		Versions                 []version
 	}
 	Operator struct{ Current string }
 }
@@ -148,8 +148,9 @@ CoderControlPlane, which ` + "`kubectl coder version`, `kubectl coder status` an
 | older | False, ` + "`OlderVersion`" + ` | what needs a request or a field that this Coder does not have fails with an error |
 | a development build, a pre-release, or not a version, such as an image with a digest of a Coder that the operator does not call | Unknown, ` + "`VersionUnknown`" + ` | as the release next to it |
 
-Except for the [decision about an upgrade](../how-to/upgrade-coder.md) nothing depends on the version that Coder reports. A proxy that
-answers with a wrong version does no harm; the message then also names the image of the pods.
+If something else than the pods answers, for example a proxy, its version counts, and the message also names the image of the pods.
+The version decides about [an upgrade](../how-to/upgrade-coder.md). Where it is wrong, an unknown user of a Coder before 2.31 can appear
+as an error instead of "not found".
 
 ## Version scheme
 

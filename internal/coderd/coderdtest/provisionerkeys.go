@@ -118,7 +118,7 @@ func (r *request) mayProvision() bool { return r.user.has("owner") || r.user.has
 func (s *Server) getProvisionerKeys(r *request, org *codersdk.Organization) {
 	out := []codersdk.ProvisionerKey{}
 	for _, k := range s.keysOf(org.ID) {
-		if r.mayProvision() {
+		if r.mayProvision() || s.has(membersSeeKeys) {
 			out = append(out, k.ProvisionerKey)
 		}
 	}
@@ -152,6 +152,9 @@ func (s *Server) deleteProvisionerKey(r *request, org *codersdk.Organization) {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Cannot delete reserved '%s' provisioner key", strings.ToLower(name)))
 	}
 	k := s.keyNamed(org.ID, name)
+	if k != nil && !r.mayProvision() && s.has(membersSeeKeys) {
+		mayNot()
+	}
 	if k == nil || !r.mayProvision() {
 		notFound()
 	}
