@@ -3,7 +3,7 @@
 # starts with test licenses (test/licensed), and a temporary PostgreSQL. Root. TEST_RESULTS is a directory for the log.
 #
 # All of it runs in a network of its own, because the helper wants PostgreSQL's usual port, and as the children of one process,
-# so that nothing remains. The packages are those whose tests use coderdtest.WithLicensing.
+# so that nothing remains. The tests are those of the contract of licensed features (TestLicensedContract).
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -12,7 +12,7 @@ TAGS=$(sed -n 's/^TAGS=//p' "$HERE/build.sh")
 version=$(sed -n 's|.*github.com/coder/coder/v2 v||p' test/licensed/go.mod)
 HELPER="$BIN/licensed.test"
 export logs="${logs:-${TEST_RESULTS:-$CACHE/logs/licensed}}"
-packages=(./internal/coderd ./internal/coderd/licensing ./internal/controllers/provisioner/... ./internal/controllers/workspaceproxy/...)
+packages=(./internal/coderd)
 
 if [ "${1:-}" = --inside ]; then
   shift
@@ -35,7 +35,7 @@ if [ "${1:-}" = --inside ]; then
   until_ok 60 "test/licensed" ready || { tail_of "$logs/helper.log"; die "test/licensed does not start"; }
   step "the tests run"
   # One package after the other: they share the Coders.
-  CODER_LICENSED_URL=$(url) go test -vet=off -count=1 -p 1 -timeout 20m "$@" "${packages[@]}" && status=0 || status=$?
+  CODER_LICENSED_URL=$(url) go test -vet=off -count=1 -p 1 -timeout 20m -run '^TestLicensedContract\$' "$@" "${packages[@]}" && status=0 || status=$?
   [ "$status" = 0 ] || tail_of "$logs/helper.log"
   exit "$status"
 fi

@@ -27,14 +27,6 @@ import (
 // tests of licensed features, with their faults and counts, then run against the real Coder.
 const licensedURL = "CODER_LICENSED_URL"
 
-// Emulated skips a test that a real Coder cannot run, if the servers are real.
-func Emulated(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv(licensedURL) != "" {
-		t.Skip("only emulated: " + why)
-	}
-}
-
 // real is the Coder behind a server. Requests that no fault answers go to it. The server's methods
 // that show or change the state use its API, as another user would.
 type real struct {
