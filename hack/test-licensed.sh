@@ -35,7 +35,7 @@ if [ "${1:-}" = --inside ]; then
   until_ok 60 "test/licensed" ready || { tail_of "$logs/helper.log"; die "test/licensed does not start"; }
   step "the tests run"
   # One package after the other: they share the Coders.
-  CODER_LICENSED_URL=$(url) go test -vet=off -count=1 -p 1 -timeout 20m -run '^TestLicensedContract\$' "$@" "${packages[@]}" && status=0 || status=$?
+  CODER_LICENSED_URL=$(url) go test -vet=off -count=1 -p 1 -timeout 20m -run '^TestLicensedContract$' "$@" "${packages[@]}" && status=0 || status=$?
   [ "$status" = 0 ] || tail_of "$logs/helper.log"
   exit "$status"
 fi
