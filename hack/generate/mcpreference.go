@@ -172,7 +172,7 @@ func writeResources(ctx context.Context, out io.Writer, session *mcp.ClientSessi
 		return err
 	}
 	fmt.Fprint(out, "\n## Resources\n\nObjects as the caller may read them, without what may be secret: values of environment variables and of template\n"+
-		"variables, managed fields. All but events, pods and logs can be subscribed to.\n\n| address | type | |\n| --- | --- | --- |\n")
+		"variables, managed fields.\n\n| address | type | |\n| --- | --- | --- |\n")
 	for _, resource := range fixed.Resources {
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", resource.URI, resource.MIMEType, resource.Description)
 	}

@@ -33,7 +33,7 @@
 //     replica, which is logged once.
 //   - Values that a client can choose, such as the name of a tool or an HTTP method, become
 //     a label of a metric only if they are known.
-//   - Without sessions, no state outlives a request, so any replica can answer any
-//     request, for the protocol revisions 2025-11-25 and 2026-07-28.
+//   - No state outlives a request, so any replica can answer any request, for the protocol
+//     revisions 2025-11-25 and 2026-07-28.
 //   - The shutdown takes at most eight seconds, whatever clients do.
 package mcpserver

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -135,9 +134,6 @@ func (h *harness) start(t testing.TB) *harness {
 	polltest.Eventually(t, "the server listens", func() bool { return h.server.serving.Load() })
 	return h
 }
-
-func (h *harness) openSessions() int { return int(testutil.ToFloat64(h.server.metrics.Sessions)) }
-func (h *harness) openStreams() int  { return int(testutil.ToFloat64(h.server.metrics.Streams)) }
 
 func running(t testing.TB, change ...func(*Config)) *harness {
 	t.Helper()

@@ -195,7 +195,7 @@ func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string
 }
 
 func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer *callers.Reviewer) (*protocol.Server, error) {
-	o, content := s.cfg.Options, resources.New(kube, s.cfg.Clock)
+	o, content := s.cfg.Options, resources.New(kube)
 	env := toolset.Env{
 		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
 		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
@@ -208,17 +208,12 @@ func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer 
 			resources.RegisterPrompts(server, kube)
 			content.Register(server)
 		},
-		Completion:        content.Complete,
-		Subscriptions:     content,
-		Lacks:             reviewer.Lacks,
-		Metrics:           s.metrics,
-		Tracing:           s.cfg.Tracing,
-		MaxSessions:       o.MaxSessions,
-		MaxStreamsPerUser: o.MaxStreamsPerUser,
-		// The same share as for requests that have a connection.
-		MaxSessionCallsPerUser: shareOfUser(o.MaxInFlight),
-		Clock:                  s.cfg.Clock,
-		Logger:                 s.cfg.Logger,
+		Completion: content.Complete,
+		Lacks:      reviewer.Lacks,
+		Metrics:    s.metrics,
+		Tracing:    s.cfg.Tracing,
+		Clock:      s.cfg.Clock,
+		Logger:     s.cfg.Logger,
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,8 +20,6 @@ const (
 	// stopTime is the time after which open connections are closed. It leaves one of the
 	// eight seconds for closing them.
 	stopTime = 7 * time.Second
-	// unusedTime is how long the shutdown waits for the first request of a connection.
-	unusedTime = time.Second
 	// checkTime limits the checks of the API server and of the authentication together.
 	checkTime = 4 * time.Second
 )
@@ -53,7 +50,6 @@ func (s *Server) Start(ctx context.Context) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.cfg.Logger.V(1)), slog.LevelInfo),
 	}
-	closeUnused(server)
 	failed := make(chan error, 1)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -73,41 +69,14 @@ func (s *Server) Start(ctx context.Context) error {
 	return err
 }
 
-// closeUnused makes Shutdown close connections without a request after unusedTime. By itself,
-// Shutdown waits more than five seconds for the spare connections that clients open.
-func closeUnused(server *http.Server) {
-	var unused sync.Map
-	server.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			unused.Store(conn, nil)
-		} else {
-			unused.Delete(conn)
-		}
-	}
-	server.RegisterOnShutdown(func() {
-		time.AfterFunc(unusedTime, func() {
-			unused.Range(func(conn, _ any) bool {
-				_ = conn.(net.Conn).Close()
-				return true
-			})
-		})
-	})
-}
-
-// end shuts the server down: it ends streams immediately, cancels calls that do not finish
-// within s.drain, and closes all connections after s.stop. It returns no error: clients
-// were asked to disconnect before.
+// end shuts the server down: it accepts no more requests, cancels calls that do not finish
+// within s.drain, and closes all connections after s.stop.
 func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
-	quiet := make(chan struct{})
-	go func() {
-		defer close(quiet)
-		ctx, cancel := context.WithTimeout(context.Background(), s.drain)
-		defer cancel()
-		if err := s.protocol.Close(ctx); err != nil {
-			s.cfg.Logger.Info("Cancelled calls that were not finished", "after", s.drain.String())
-		}
+	drained := time.AfterFunc(s.drain, func() {
+		s.cfg.Logger.Info("Cancelling calls that are not finished", "after", s.drain.String())
 		cancelCalls()
-	}()
+	})
+	defer drained.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -116,7 +85,6 @@ func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 			s.cfg.Logger.Error(err, "Could not close the MCP server")
 		}
 	}
-	<-quiet
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {

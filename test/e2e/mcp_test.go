@@ -143,8 +143,7 @@ func testMCPViewer(t *testing.T) {
 	checkAudit(t, viewer, did)
 }
 
-// testMCPContent reads resources and prompts, in both eras, and receives a
-// notification about a change in Coder.
+// testMCPContent reads resources and prompts, in both eras.
 func testMCPContent(t *testing.T) {
 	// The resources below are read once and must show a working control plane and
 	// workspace. The tests before this one restart Coder.
@@ -157,7 +156,6 @@ func testMCPContent(t *testing.T) {
 		t.Run("prompts with "+protocol, func(t *testing.T) { mcpPrompts(t, a) })
 		t.Run("completion with "+protocol, func(t *testing.T) { mcpCompletion(t, a) })
 	}
-	t.Run("subscription", func(t *testing.T) { mcpSubscription(t, reader) })
 	noTokenTold(t, operatorLogs(t), reader.token)
 }
 
@@ -232,41 +230,3 @@ func mcpCompletion(t *testing.T, a *assistant) {
 	}
 }
 
-// mcpSubscription receives a notification about a workspace that is stopped in Coder,
-// and then reads it.
-func mcpSubscription(t *testing.T, reader robot) {
-	const uri = "coder://workspaces/coder/coder.admin.hello"
-	a := reader.connect(t, modernProtocol, reader.throughService(t), newDeeds())
-	a.subscribe(t, uri, "cws", "coder.admin.hello")
-	client := login(t, sampleNamespace, "coder")
-	running := buildStatus(t, client, "admin", "hello", "running")
-	before, start := a.news.Load(), time.Now()
-	polltest.Eventually(t, "what was heard so far has been told", func() error {
-		if now := a.news.Load(); now != before {
-			before, start = now, time.Now()
-		}
-		if quiet := time.Since(start); quiet < 2*time.Second {
-			return fmt.Errorf("the last news came %s ago", quiet)
-		}
-		return nil
-	})
-	start = time.Now()
-	build(t, client, running, "stop")
-	polltest.Eventually(t, "the subscriber hears of the stop that was made in Coder", func() error {
-		if a.news.Load() == before {
-			return fmt.Errorf("there is no news")
-		}
-		return nil
-	})
-	t.Logf("the first news came after %.1f s", time.Since(start).Seconds())
-	polltest.Eventually(t, "the resource says that the workspace is stopped", func() error {
-		read, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
-		if err != nil || !strings.Contains(read.Contents[0].Text, "Stopped") {
-			return fmt.Errorf("%v %w", read, err)
-		}
-		return nil
-	})
-	build(t, client, buildStatus(t, client, "admin", "hello", "stopped"), "start")
-	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
-	t.Logf("there were %d news in all", a.news.Load())
-}

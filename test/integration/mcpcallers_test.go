@@ -145,15 +145,9 @@ func (s *mcpFixture) othersAreOutOfReach(t *testing.T) {
 			}
 		}
 	}
-	// In the older protocol the response to a subscription reports whether it is
-	// accepted.
-	subscriber := mustConnectMCP(t, caller.url, caller.token, legacyProtocol, nil)
 	for _, uri := range s.resources() {
 		if answer, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
 			t.Errorf("%s is read: %+v", uri, answer.Contents)
-		}
-		if err := subscriber.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err == nil {
-			t.Errorf("news of %s are told", uri)
 		}
 	}
 	for _, prompt := range s.prompts() {

@@ -25,7 +25,6 @@ const (
 	methodGetPrompt    = "prompts/get"
 	methodReadResource = "resources/read"
 	methodComplete     = "completion/complete"
-	methodSubscribe    = "resources/subscribe"
 	methodListen       = "subscriptions/listen"
 	methodPing         = "ping"
 )
@@ -34,7 +33,7 @@ const maxLogged = 256 + len(redaction.Ellipsis)
 
 // audit logs each tool call, prompt and read of a resource, including refused ones: the
 // caller, the object and the outcome. It logs only a few of the arguments, because others
-// may contain secrets. Subscriptions are logged when they begin, by subscriptions.begin.
+// may contain secrets.
 func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		did, ok := deedOf(req)
@@ -143,8 +142,7 @@ func outcomeOfError(err error) string {
 		return toolset.OutcomeNotFound
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return toolset.OutcomeConflict
-	case errors.As(err, &rpc) && rpc.Code == codeBusy,
-		apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
 		return toolset.OutcomeUnavailable
 	default:
 		return toolset.OutcomeError

@@ -167,11 +167,11 @@ func TestOutcomes(t *testing.T) {
 
 // traced starts a server that sends its spans to a collector. Its tool returns the request
 // ID.
-func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Provider) {
+func traced(t *testing.T) (*harness, *tracingtest.Collector, *tracing.Provider) {
 	t.Helper()
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
-	h := w.of(t, content(func(server *mcp.Server) {
+	h := newHarness(t, content(func(server *mcp.Server) {
 		addTool(server, "which", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
 			return tracing.RequestID(ctx), nil
 		})
@@ -179,14 +179,13 @@ func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Pro
 	return h, collector, provider
 }
 
-// Each call has one span with the ID of its own request. In a session the context is that
-// of the first request, whose ID must not be used.
+// Each call has one span with the ID of its own request.
 func TestEachCallIsASpan(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h, collector, provider := traced(t, w)
-			session := h.connect(t, w.protocol, "alice", nil)
-			if err := session.Ping(t.Context(), nil); err != nil && w.protocol != modernProtocol {
+			h, collector, provider := traced(t)
+			session := h.connect(t, protocol, "alice", nil)
+			if err := session.Ping(t.Context(), nil); err != nil && protocol != modernProtocol {
 				t.Fatal(err)
 			}
 			if _, err := session.ListTools(t.Context(), nil); err != nil {
@@ -226,7 +225,7 @@ func TestTheTraceOfAMessage(t *testing.T) {
 		"a trace": "00-" + trace + "-00f067aa0ba902b7-01", "nonsense": "hunter2", "no text": 7, "nothing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, collector, provider := traced(t, way{protocol: legacyProtocol})
+			h, collector, provider := traced(t)
 			response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: methodCallTool, Params: map[string]any{
 				"name": "which", "_meta": map[string]any{"traceparent": parent},
 			}})

@@ -121,13 +121,13 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 		"bob":   {"a_read", "d_none", "e_either", "f_pods"},
 		"carol": {"d_none", "f_pods"},
 	}
-	for name, w := range ways {
+	for name, protocol := range ways {
 		for caller, tools := range want {
 			t.Run(name+" "+caller, func(t *testing.T) {
 				// With pages of one tool, some pages are empty, and the following ones must
 				// still be found.
-				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Lacks, l.pageSize = &set, reviewer.lacks, 1 })
-				c := h.connect(t, w.protocol, caller, nil)
+				h := newHarness(t, func(c *Config, l *limits) { c.Tools, c.Lacks, l.pageSize = &set, reviewer.lacks, 1 })
+				c := h.connect(t, protocol, caller, nil)
 				var got []string
 				for tool, err := range c.Tools(t.Context(), nil) {
 					if err != nil {
@@ -150,10 +150,10 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 // BenchmarkCall measures the overhead of a call, including the SDK's client on the same
 // machine.
 func BenchmarkCall(b *testing.B) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		b.Run(name, func(b *testing.B) {
-			h := w.of(b, content(addWhoAmI))
-			c := h.connect(b, w.protocol, "alice", nil)
+			h := newHarness(b, content(addWhoAmI))
+			c := h.connect(b, protocol, "alice", nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.CallTool(b.Context(), &mcp.CallToolParams{Name: "whoami"}); err != nil {
@@ -195,38 +195,13 @@ func TestHowLongACallMayTake(t *testing.T) {
 		"one that waits less than no time": {"get", `{"wait":true,"timeoutSeconds":-1}`, 150 * time.Second},
 		"one that does not wait":           {"get", `{"wait":false,"timeoutSeconds":600}`, 30 * time.Second},
 		"one that does not say whether":    {"get", `{"wait":"yes","timeoutSeconds":600}`, 30 * time.Second},
-		// In a session, the time for the user's answer is added, see below.
-		"one that destroys": {"delete", `{}`, 30 * time.Second},
+		"one that destroys":                {"delete", `{}`, 30 * time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			req := &mcp.CallToolRequest{Session: &mcp.ServerSession{}, Params: &mcp.CallToolParamsRaw{Name: tt.tool, Arguments: json.RawMessage(tt.arguments)}}
 			if got := h.timeout(req); got != tt.want {
 				t.Errorf("it may take %s, not %s", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestAUserWhoIsAskedInASessionHasTime(t *testing.T) {
-	var set toolset.Set
-	type object struct {
-		Name string `json:"name"`
-	}
-	left := make(chan time.Duration, 1)
-	toolset.Add(&set, toolset.Definition{Name: "delete", Title: "x", Description: "x", Toolset: toolset.Workspaces, Effect: toolset.Destroys},
-		func(ctx context.Context, _ *toolset.Call, _ object) (object, error) {
-			deadline, _ := ctx.Deadline()
-			left <- time.Until(deadline)
-			return object{}, nil
-		})
-	for name, w := range ways {
-		t.Run(name, func(t *testing.T) {
-			h := w.of(t, func(c *Config, _ *limits) { c.Tools = &set })
-			h.connect(t, w.protocol, "alice", nil).Call(t, "delete", map[string]any{"name": "x"})
-			got, inSession := receive(t, "the deadline", left), w == way{legacyProtocol, true}
-			if (got > 30*time.Second) != inSession || got > 330*time.Second {
-				t.Errorf("it has %s", got)
 			}
 		})
 	}

@@ -3,14 +3,11 @@ package resources
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -24,19 +21,11 @@ const (
 	textType = "text/plain"
 )
 
-// Resources reads, completes and watches resources. It is safe for concurrent use.
-type Resources struct {
-	kube  *callers.Kube
-	clock clock.Clock
-	// jitter returns a random duration between 0 and d. It spreads the retries of many
-	// watches that failed at the same time.
-	jitter func(d time.Duration) time.Duration
-}
+// Resources reads and completes resources. It is safe for concurrent use.
+type Resources struct{ kube *callers.Kube }
 
 // New creates Resources that read through kube, which impersonates the caller.
-func New(kube *callers.Kube, c clock.Clock) *Resources {
-	return &Resources{kube: kube, clock: c, jitter: func(d time.Duration) time.Duration { return rand.N(d) }}
-}
+func New(kube *callers.Kube) *Resources { return &Resources{kube: kube} }
 
 // Register registers the resources with an MCP server.
 func (r *Resources) Register(server *mcp.Server) {
@@ -134,7 +123,7 @@ func resourceTemplates() []mcp.ResourceTemplate {
 	}
 }
 
-// Rights returns all permissions that resources, completion and subscriptions use.
+// Rights returns all permissions that resources and completion use.
 func Rights() []callers.Right {
 	rights := []callers.Right{
 		{Verb: "list", Resource: "events"},
@@ -142,7 +131,7 @@ func Rights() []callers.Right {
 		callers.AggregatedRight("get", "coderworkspaces/log"),
 		callers.AggregatedRight("get", "codertemplates/files"),
 	}
-	for _, verb := range []string{"get", "list", "watch"} {
+	for _, verb := range []string{"get", "list"} {
 		rights = append(rights,
 			callers.CoderRight(verb, "codercontrolplanes"), callers.AggregatedRight(verb, "coderworkspaces"), callers.AggregatedRight(verb, "codertemplates"))
 	}
