@@ -46,9 +46,8 @@ func writeMCPRole(out io.Writer, inside bool) error {
 }
 
 // clusterRole returns the permissions to impersonate callers. The permissions that the server uses
-// itself are defined elsewhere: token and access reviews in system:auth-delegator, and the list of
-// control planes in mcprbac.yaml of the Helm chart, because an installation for some namespaces
-// omits it.
+// itself are defined elsewhere: token and access reviews in system:auth-delegator, and the Secret of
+// its replicas in mcprbac.yaml of the Helm chart.
 func clusterRole() rbacv1.ClusterRole {
 	const authentication = "authentication.k8s.io"
 	verbs := verbsOf{}
@@ -69,7 +68,7 @@ func insideRole() rbacv1.ClusterRole {
 
 // callersRights returns the permissions that are used on behalf of callers without toolset inside.
 func callersRights() []callers.Right {
-	return slices.Concat(resources.PromptRights(), resources.Rights(), callers.ReviewRights(), toolRights(false))
+	return slices.Concat(resources.PromptRights(), resources.Rights(), toolRights(false))
 }
 
 // toolRights returns the permissions for the tools of toolset inside, or for all other tools.

@@ -39,7 +39,6 @@ var hostileNames = []string{
 // ourPaths matches all paths that the tools, prompts and resources use. Secrets are not
 // among them.
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
-	`|/apis/authorization\.k8s\.io/v1/selfsubjectrulesreviews`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
 	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates)(/NAME(/start|/orphan|/log|/files|/versions|/parameters)?)?`+
 	`|/apis/apps/v1/namespaces/NAME/(deployments|replicasets)(/NAME)?`+

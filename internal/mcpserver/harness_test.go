@@ -69,7 +69,6 @@ func testMapper() meta.RESTMapper {
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	mapper.Add(schema.GroupVersionKind{Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectRulesReview"}, meta.RESTScopeRoot)
 	return mapper
 }
 

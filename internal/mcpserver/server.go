@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,16 +13,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
@@ -47,8 +43,6 @@ type Config struct {
 	Namespace, ClusterDomain string
 	// InCluster reports that the process runs in a pod.
 	InCluster bool
-	// WatchNamespaces are the namespaces that can contain control planes. Empty means all.
-	WatchNamespaces []string
 	// Version is the version that clients see.
 	Version string
 	// Registerer registers the metrics. If it is nil, there are none.
@@ -66,10 +60,6 @@ type Config struct {
 }
 
 const (
-	// namespacesTTL is how long a new namespace is not noticed.
-	namespacesTTL = 30 * time.Second
-	// namespacesTimeout limits a list request.
-	namespacesTimeout = 5 * time.Second
 	// readyTimeout limits the checks of Ready, whose results are valid for all probes.
 	readyTimeout = 5 * time.Second
 	// readyTTL is how long a successful check is valid, unreadyTTL a failed one. This prevents
@@ -120,10 +110,6 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespaces, err := cfg.namespaces(own)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
 		api:   reviews.Discovery().RESTClient(),
@@ -143,7 +129,6 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if s.metrics, err = protocol.NewMetrics(cfg.Registerer, names); err != nil {
 		return nil, err
 	}
-	reviewer := callers.NewReviewer(kube, namespaces, cfg.Clock)
 	s.authenticator, err = callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
@@ -158,43 +143,14 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.protocol, err = s.newProtocol(kube, offered, reviewer); err != nil {
+	if s.protocol, err = s.newProtocol(kube, offered); err != nil {
 		return nil, err
 	}
 	s.handler = s.routes()
 	return s, nil
 }
 
-// namespaces returns the function that lists the namespaces in which permissions are
-// checked: those that can contain a control plane, or if that is not limited, those that
-// contain one. It uses the server's own identity and reads only metadata.
-func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string, error), error) {
-	if len(cfg.WatchNamespaces) > 0 {
-		return func(context.Context) ([]string, error) { return cfg.WatchNamespaces, nil }, nil
-	}
-	objects, err := metadata.NewForConfig(own)
-	if err != nil {
-		return nil, fmt.Errorf("making the client that finds control planes: %w", err)
-	}
-	list := func(ctx context.Context) ([]string, time.Duration, error) {
-		resource := coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
-		// With resource version 0, the API server responds from its cache.
-		list, err := objects.Resource(resource).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return nil, 0, fmt.Errorf("finding the namespaces of control planes: %w", err)
-		}
-		var found []string
-		for _, item := range list.Items {
-			found = append(found, item.Namespace)
-		}
-		slices.Sort(found)
-		return slices.Compact(found), namespacesTTL, nil
-	}
-	cache := callers.NewTTLCache[[]string](1, namespacesTimeout, cfg.Clock)
-	return func(ctx context.Context) ([]string, error) { return cache.Get(ctx, "", list) }, nil
-}
-
-func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer *callers.Reviewer) (*protocol.Server, error) {
+func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protocol.Server, error) {
 	o, content := s.cfg.Options, resources.New(kube)
 	env := toolset.Env{
 		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
@@ -209,7 +165,6 @@ func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer 
 			content.Register(server)
 		},
 		Completion: content.Complete,
-		Lacks:      reviewer.Lacks,
 		Metrics:    s.metrics,
 		Tracing:    s.cfg.Tracing,
 		Clock:      s.cfg.Clock,

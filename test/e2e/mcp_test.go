@@ -100,18 +100,6 @@ func testMCPViewer(t *testing.T) {
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	viewer, did := newRobot(t, sampleNamespace, "e2e-viewer", "view"), newDeeds()
 	a := viewer.connect(t, modernProtocol, viewer.throughService(t), did)
-	listed, err := a.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tool := range listed.Tools {
-		// Tools that work with read permissions are listed, but calls that change
-		// something are refused.
-		if tool.Name == "set_workspace_running" || tool.Name == "delete_workspace" || tool.Name == "push_template" {
-			t.Errorf("%s is shown to a caller who may only view", tool.Name)
-		}
-	}
-	t.Logf("a viewer is shown %d tools", len(listed.Tools))
 	hello := func() map[string]any { return map[string]any{"name": "coder.admin.hello"} }
 	for tool, more := range map[string]map[string]any{
 		"set_workspace_running": {"running": false, "confirm": "coder.admin.hello"},
@@ -229,4 +217,3 @@ func mcpCompletion(t *testing.T, a *assistant) {
 		}
 	}
 }
-

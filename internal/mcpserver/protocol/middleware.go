@@ -185,14 +185,3 @@ func (s *Server) keepOpen(ctx context.Context, method string) (end func()) {
 	}
 	return func() {}
 }
-
-// extend removes the tools that the caller may not use from a list.
-func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		result, err := next(ctx, method, req)
-		if list, ok := result.(*mcp.ListToolsResult); ok && err == nil {
-			s.showTools(ctx, list)
-		}
-		return result, err
-	}
-}

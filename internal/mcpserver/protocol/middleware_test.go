@@ -4,18 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -79,72 +75,6 @@ func FuzzArguments(f *testing.F) {
 			}
 		}
 	})
-}
-
-// fakeReviewer contains the permissions that users lack.
-type fakeReviewer map[string][]callers.Right
-
-func (f fakeReviewer) lacks(ctx context.Context, rights []callers.Right) map[callers.Right]bool {
-	lacks := map[callers.Right]bool{}
-	if slices.Contains(rights[1:], rights[0]) {
-		panic("the same right is asked for twice")
-	}
-	caller, ok := request.UserFrom(ctx)
-	for _, right := range rights {
-		lacks[right] = ok && slices.Contains(f[caller.GetName()], right)
-	}
-	return lacks
-}
-
-func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
-	read, write := callers.AggregatedRight("get", "coderworkspaces"), callers.AggregatedRight("delete", "coderworkspaces")
-	pods := callers.Right{Verb: "get", Resource: "pods"}
-	type object struct {
-		Name string `json:"name"`
-	}
-	var set toolset.Set
-	add := func(name string, rights ...callers.Right) {
-		toolset.Add(&set, toolset.Definition{Name: name, Title: name, Description: name, Toolset: toolset.Workspaces, Effect: toolset.Reads, Rights: rights},
-			func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
-	}
-	add("a_read", read)
-	add("b_write", write)
-	add("c_both", read, write)
-	add("d_none")
-	toolset.Add(&set, toolset.Definition{Name: "e_either", Title: "e", Description: "e", Toolset: toolset.Workspaces, Effect: toolset.Reads, OneOf: []callers.Right{read, write}},
-		func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
-	// Her namespaces with pods may have no control plane, so that nobody checks them.
-	add("f_pods", pods)
-	reviewer := fakeReviewer{"bob": {write}, "carol": {read, write, pods}}
-	want := map[string][]string{
-		"alice": {"a_read", "b_write", "c_both", "d_none", "e_either", "f_pods"},
-		"bob":   {"a_read", "d_none", "e_either", "f_pods"},
-		"carol": {"d_none", "f_pods"},
-	}
-	for name, protocol := range ways {
-		for caller, tools := range want {
-			t.Run(name+" "+caller, func(t *testing.T) {
-				// With pages of one tool, some pages are empty, and the following ones must
-				// still be found.
-				h := newHarness(t, func(c *Config, l *limits) { c.Tools, c.Lacks, l.pageSize = &set, reviewer.lacks, 1 })
-				c := h.connect(t, protocol, caller, nil)
-				var got []string
-				for tool, err := range c.Tools(t.Context(), nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, tool.Name)
-				}
-				if diff := cmp.Diff(tools, got); diff != "" {
-					t.Errorf("tools (-want +got):\n%s", diff)
-				}
-				// A hidden tool can still be called: the API server decides.
-				if result := c.Call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
-					t.Errorf("calling a tool that is not shown gives %s", mcptest.Text(result))
-				}
-			})
-		}
-	}
 }
 
 // BenchmarkCall measures the overhead of a call, including the SDK's client on the same

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"k8s.io/utils/clock"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
@@ -22,17 +21,13 @@ import (
 type Config struct {
 	// Version is the version of the process that clients see.
 	Version string
-	// Tools are the tools that are offered, each to the callers with the permissions for
-	// it. Env contains their dependencies.
+	// Tools are the tools that are offered. Env contains their dependencies.
 	Tools *toolset.Set
 	Env   toolset.Env
 	// Content adds prompts, resources and further tools to the MCP server.
 	Content func(*mcp.Server)
 	// Completion returns completions of arguments, at most the 100 that the protocol allows.
 	Completion func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
-	// Lacks returns the permissions that the caller in the context lacks, which decide which
-	// tools the caller sees. If it is nil, every caller sees all tools.
-	Lacks func(ctx context.Context, rights []callers.Right) map[callers.Right]bool
 	// Metrics counts calls.
 	Metrics *Metrics
 	// Tracing creates the spans of calls. If it is nil, there are none.
@@ -58,7 +53,6 @@ type Server struct {
 	mcp     *mcp.Server
 	handler http.Handler
 	tools   map[string]toolset.Definition
-	rights  []callers.Right
 	// writers are the response writers of the requests that are being answered, by their IDs.
 	writers sync.Map
 }
@@ -69,7 +63,7 @@ func New(config Config) (*Server, error) { return newServer(config, defaultLimit
 
 func newServer(config Config, limits limits) (*Server, error) {
 	config.Clock = cmp.Or[clock.PassiveClock](config.Clock, clock.RealClock{})
-	s := &Server{config: config, limits: limits}
+	s := &Server{config: config, limits: limits, tools: map[string]toolset.Definition{}}
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name:       "coder-k8s",
 		Title:      "Coder on Kubernetes",
@@ -78,13 +72,15 @@ func newServer(config Config, limits limits) (*Server, error) {
 	}, s.options())
 	if config.Tools != nil {
 		config.Tools.Register(s.mcp, config.Env)
-		s.tools, s.rights = definitions(config.Tools)
+		for _, definition := range config.Tools.Definitions() {
+			s.tools[definition.Name] = definition
+		}
 	}
 	if config.Content != nil {
 		config.Content(s.mcp)
 	}
 	// The first middleware is the outermost.
-	s.mcp.AddReceivingMiddleware(s.guard, s.identify, s.trace, s.explain, s.audit, s.bound, s.extend)
+	s.mcp.AddReceivingMiddleware(s.guard, s.identify, s.trace, s.explain, s.audit, s.bound)
 	s.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		Stateless: true, PropagateRequestCancellation: true,
 		// The HTTP middleware has already limited the body and checked the Host header.
