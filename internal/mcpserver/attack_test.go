@@ -186,7 +186,7 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 		}
 	}
 	for _, hostile := range hostileNames {
-		for _, prompt := range []string{"diagnose_control_plane", "diagnose_workspace", "review_template"} {
+		for _, prompt := range []string{"diagnose_control_plane", "diagnose_workspace"} {
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": "coder", "name": hostile}})
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": hostile, "name": "x"}})
 		}
@@ -411,9 +411,9 @@ func FuzzTheServer(f *testing.F) {
 		callBody("change_control_plane", `{"namespace":"coder","name":"x","replicas":-1,"dryRun":true}`),
 		callBody("update_workspace", `{"namespace":"coder","name":".","versionID":"active","ttl":"never"}`),
 		callBody("diagnose_workspace", `{"namespace":"coder","name":"a.b.c"}`), callBody("get_build_logs", `{"namespace":"coder","template":"x","tailLines":-9}`),
-		`{"jsonrpc":"2.0","id":"x","method":"prompts/get","params":{"name":"review_template","arguments":{"namespace":"a","name":"b"}}}`,
+		`{"jsonrpc":"2.0","id":"x","method":"prompts/get","params":{"name":"diagnose_workspace","arguments":{"namespace":"a","name":"b"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"coder://templates/a/b/files/%2e"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"review_template"},"argument":{"name":"name","value":"a"},"context":{"arguments":{"namespace":"b"}}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"diagnose_workspace"},"argument":{"name":"name","value":"a"},"context":{"arguments":{"namespace":"b"}}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":7,"result":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{}}}`,
 	} {

@@ -181,13 +181,12 @@ func mcpResources(t *testing.T, a *assistant) {
 
 func mcpPrompts(t *testing.T, a *assistant) {
 	listed, err := a.ListPrompts(t.Context(), nil)
-	if err != nil || len(listed.Prompts) != 3 {
+	if err != nil || len(listed.Prompts) != 2 {
 		t.Fatalf("the prompts are %v: %v", listed, err)
 	}
 	for prompt, of := range map[string]struct{ name, want string }{
 		"diagnose_control_plane": {"coder", "CoderControlPlane coder/coder works"},
 		"diagnose_workspace":     {"coder.admin.hello", "CoderWorkspace coder/coder.admin.hello works"},
-		"review_template":        {"coder.hello", `resource "terraform_data" "hello"`},
 	} {
 		got, err := a.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: prompt, Arguments: map[string]string{"namespace": sampleNamespace, "name": of.name}})
 		if err != nil || len(got.Messages) != 1 {

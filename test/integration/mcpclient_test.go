@@ -114,7 +114,7 @@ func (s *mcpFixture) prompts() []*mcp.GetPromptParams {
 		return &mcp.GetPromptParams{Name: name, Arguments: map[string]string{"namespace": ns, "name": of}}
 	}
 	return []*mcp.GetPromptParams{
-		prompt("diagnose_control_plane", s.ns, "coder"), prompt("diagnose_workspace", s.ns, "coder.admin.stuck"), prompt("review_template", s.ns, "coder.hello"),
+		prompt("diagnose_control_plane", s.ns, "coder"), prompt("diagnose_workspace", s.ns, "coder.admin.stuck"),
 	}
 }
 

@@ -39,11 +39,6 @@ func prompts() []prompt {
 			description: "Fetches unhealthy conditions, the build, pods and failing log lines of a workspace, and asks what is wrong and what to do.",
 			write:       diagnose("CoderWorkspace", diagnosis.Workspace),
 		},
-		{
-			name: "review_template", title: "Review a template", object: "template", collection: "templates",
-			description: "Fetches the files, parameters and versions of a template, and asks for a review.",
-			write:       reviewTemplate,
-		},
 	}
 }
 
@@ -64,7 +59,7 @@ func RegisterPrompts(server *mcp.Server, kube *callers.Kube) {
 // PromptRights returns the permissions that the prompts use, without duplicates.
 func PromptRights() []callers.Right {
 	var rights []callers.Right
-	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {
+	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights} {
 		needs, uses := of()
 		for _, right := range slices.Concat(needs, uses) {
 			if !slices.Contains(rights, right) {
