@@ -13,14 +13,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // writeMCPReference prints the reference of the MCP server as a client sees it: its tools with their
-// arguments and the permissions that they need, its resources and its prompts.
+// arguments and the permissions that they need, and its prompts.
 func writeMCPReference(ctx context.Context, out io.Writer) error {
 	offered := tools.All()
 	session, err := connect(ctx, offered)
@@ -40,9 +40,6 @@ permissions that the caller needs. Permissions after "also" add details to a res
 	if err := writeTools(ctx, out, session, offered); err != nil {
 		return err
 	}
-	if err := writeResources(ctx, out, session); err != nil {
-		return err
-	}
 	if err := writePrompts(ctx, out, session); err != nil {
 		return err
 	}
@@ -50,13 +47,12 @@ permissions that the caller needs. Permissions after "also" add details to a res
 	return nil
 }
 
-// connect returns a client of a server with all tools, resources and prompts. No tool is called, so
+// connect returns a client of a server with all tools and prompts. No tool is called, so
 // no cluster is needed.
 func connect(ctx context.Context, offered *toolset.Set) (*mcp.ClientSession, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "coder-k8s", Version: "reference"}, &mcp.ServerOptions{PageSize: 1000})
 	offered.Register(server, toolset.Env{Kube: &callers.Kube{}})
-	resources.RegisterPrompts(server, nil)
-	resources.New(nil).Register(server)
+	prompts.Register(server, nil)
 	clientEnd, serverEnd := mcp.NewInMemoryTransports()
 	if _, err := server.Connect(ctx, serverEnd, nil); err != nil {
 		return nil, err
@@ -159,26 +155,6 @@ func listOf(rights []callers.Right) string {
 		words = append(words, fmt.Sprintf("%s `%s`", right.Verb, resource))
 	}
 	return strings.Join(words, ", ")
-}
-
-func writeResources(ctx context.Context, out io.Writer, session *mcp.ClientSession) error {
-	fixed, err := session.ListResources(ctx, nil)
-	if err != nil {
-		return err
-	}
-	templates, err := session.ListResourceTemplates(ctx, nil)
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(out, "\n## Resources\n\nObjects as the caller may read them, without what may be secret: values of environment variables and of template\n"+
-		"variables, managed fields.\n\n| address | type | |\n| --- | --- | --- |\n")
-	for _, resource := range fixed.Resources {
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", resource.URI, resource.MIMEType, resource.Description)
-	}
-	for _, template := range templates.ResourceTemplates {
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", template.URITemplate, template.MIMEType, template.Description)
-	}
-	return nil
 }
 
 func writePrompts(ctx context.Context, out io.Writer, session *mcp.ClientSession) error {

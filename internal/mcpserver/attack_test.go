@@ -36,7 +36,7 @@ var hostileNames = []string{
 	"x\r\nImpersonate-User: admin", "x\n\"outcome\"=\"ok\"", "x\u2028\x1b[31m\u202ey", "\x00", " ", strings.Repeat("a", 5000),
 }
 
-// ourPaths matches all paths that the tools, prompts and resources use. Secrets are not
+// ourPaths matches all paths that the tools and prompts use. Secrets are not
 // among them.
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
@@ -155,8 +155,8 @@ func (tool listedTool) plausible() map[string]any {
 	return values
 }
 
-// TestNoArgumentLeadsElsewhere passes hostile names as each argument of each tool, prompt
-// and resource, and checks the requests to the Kubernetes API.
+// TestNoArgumentLeadsElsewhere passes hostile names as each argument of each tool and
+// prompt, and checks the requests to the Kubernetes API.
 func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	kube := newKubeAPI(t)
 	h := newReplica(t, kube, withEverything(t, kube), func(c *Config) { c.Options.MaxInFlight = 0 })
@@ -189,19 +189,6 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 		for _, prompt := range []string{"diagnose_control_plane", "diagnose_workspace"} {
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": "coder", "name": hostile}})
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": hostile, "name": "x"}})
-		}
-		for _, form := range []string{"coder://%s", "coder://controlplanes/%s/x/pods", "coder://controlplanes/coder/%s/events", "coder://workspaces/coder/%s/log", "coder://templates/%s/x/files/main.tf", "coder://templates/coder/x/files/%s"} {
-			ask("resources/read", map[string]any{"uri": fmt.Sprintf(form, hostile)})
-			ask("resources/read", map[string]any{"uri": fmt.Sprintf(form, url.PathEscape(hostile))})
-		}
-		for argument, chosen := range map[string]map[string]string{
-			"name": {"namespace": hostile}, "path": {"namespace": "coder", "name": hostile}, "path ": {"namespace": hostile, "name": "x"},
-		} {
-			ask("completion/complete", map[string]any{
-				"ref":      map[string]any{"type": "ref/resource", "uri": "coder://templates/{namespace}/{name}/files/{+path}"},
-				"argument": map[string]any{"name": strings.TrimSpace(argument), "value": ""},
-				"context":  map[string]any{"arguments": chosen},
-			})
 		}
 	}
 	asked := 0
@@ -381,7 +368,6 @@ func TestEveryRefusalHasItsLine(t *testing.T) {
 		"with a line of its own":      {"tools/call", tool("x\n\"outcome\"=\"ok\""), `"tool"="x\n\"outcome\"=\"ok\""`},
 		"a tool without a name":       {"tools/call", tool(""), `"tool"=""`},
 		"a tool as a prompt":          {"prompts/get", tool("delete_workspace"), `"prompt"="delete_workspace"`},
-		"a tool as a resource":        {"resources/read", map[string]any{"uri": "coder://delete_workspace"}, `"uri"="coder://delete_workspace"`},
 	} {
 		before := strings.Count(h.logs.String(), "Handled a call")
 		answer := h.send(t, tc.method, tc.params)
@@ -413,7 +399,6 @@ func FuzzTheServer(f *testing.F) {
 		callBody("diagnose_workspace", `{"namespace":"coder","name":"a.b.c"}`), callBody("get_build_logs", `{"namespace":"coder","template":"x","tailLines":-9}`),
 		`{"jsonrpc":"2.0","id":"x","method":"prompts/get","params":{"name":"diagnose_workspace","arguments":{"namespace":"a","name":"b"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"coder://templates/a/b/files/%2e"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"diagnose_workspace"},"argument":{"name":"name","value":"a"},"context":{"arguments":{"namespace":"b"}}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":7,"result":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{}}}`,
 	} {

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -151,7 +151,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 }
 
 func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protocol.Server, error) {
-	o, content := s.cfg.Options, resources.New(kube)
+	o := s.cfg.Options
 	env := toolset.Env{
 		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
 		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
@@ -160,15 +160,11 @@ func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protoco
 		Version: s.cfg.Version,
 		Tools:   offered,
 		Env:     env,
-		Content: func(server *mcp.Server) {
-			resources.RegisterPrompts(server, kube)
-			content.Register(server)
-		},
-		Completion: content.Complete,
-		Metrics:    s.metrics,
-		Tracing:    s.cfg.Tracing,
-		Clock:      s.cfg.Clock,
-		Logger:     s.cfg.Logger,
+		Content: func(server *mcp.Server) { prompts.Register(server, kube) },
+		Metrics: s.metrics,
+		Tracing: s.cfg.Tracing,
+		Clock:   s.cfg.Clock,
+		Logger:  s.cfg.Logger,
 	})
 }
 

@@ -57,9 +57,9 @@ func TestBothErasListAndCallTools(t *testing.T) {
 			if result.IsError || !strings.Contains(mcptest.Text(result), `"name":"default.alice.dev"`) {
 				t.Errorf("the answer is %s", mcptest.Text(result))
 			}
-			content, err := session.ListResources(t.Context(), nil)
-			if err != nil || len(content.Resources) == 0 {
-				t.Errorf("the resources are %v, error %v", content, err)
+			prompts, err := session.ListPrompts(t.Context(), nil)
+			if err != nil || len(prompts.Prompts) == 0 {
+				t.Errorf("the prompts are %v, error %v", prompts, err)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func testMCP(t *testing.T) {
 	t.Run("who gets in", testMCPEntry)
 	t.Run("who may only view", testMCPViewer)
 	t.Run("tools", testMCPTools)
-	t.Run("resources, prompts and completion", testMCPContent)
+	t.Run("prompts", testMCPPrompts)
 	t.Run("two replicas", testMCPReplicas)
 	t.Run("rollout", testMCPRollout)
 }
@@ -131,52 +131,18 @@ func testMCPViewer(t *testing.T) {
 	checkAudit(t, viewer, did)
 }
 
-// testMCPContent reads resources and prompts, in both eras.
-func testMCPContent(t *testing.T) {
-	// The resources below are read once and must show a working control plane and
-	// workspace. The tests before this one restart Coder.
+// testMCPPrompts gets the prompts, in both eras.
+func testMCPPrompts(t *testing.T) {
+	// The prompts must show a working control plane and workspace. The tests before this one
+	// restart Coder.
 	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	reader := newRobot(t, sampleNamespace, "e2e-mcp-reader", "view")
 	for _, protocol := range []string{legacyProtocol, modernProtocol} {
 		a := reader.connect(t, protocol, reader.throughService(t), newDeeds())
-		t.Run("resources with "+protocol, func(t *testing.T) { mcpResources(t, a) })
-		t.Run("prompts with "+protocol, func(t *testing.T) { mcpPrompts(t, a) })
-		t.Run("completion with "+protocol, func(t *testing.T) { mcpCompletion(t, a) })
+		t.Run(protocol, func(t *testing.T) { mcpPrompts(t, a) })
 	}
 	noTokenTold(t, operatorLogs(t), reader.token)
-}
-
-func mcpResources(t *testing.T, a *assistant) {
-	listed, err := a.ListResources(t.Context(), nil)
-	if err != nil || len(listed.Resources) == 0 {
-		t.Errorf("the resources are %v: %v", listed, err)
-	}
-	templates, err := a.ListResourceTemplates(t.Context(), nil)
-	if err != nil || len(templates.ResourceTemplates) < 8 {
-		t.Errorf("the resource templates are %v: %v", templates, err)
-	}
-	for uri, want := range map[string][]string{
-		"coder://controlplanes/coder":                       {"coder://controlplanes/coder/coder", "Ready"},
-		"coder://controlplanes/coder/coder":                 {coderImage, "OperatorAccess"},
-		"coder://controlplanes/coder/coder/pods":            {"Running", "coder-"},
-		"coder://controlplanes/coder/coder/events":          {"["},
-		"coder://workspaces/coder/coder.admin.hello":        {"coder.admin.hello", "BuildSucceeded"},
-		"coder://workspaces/coder/coder.admin.hello/log":    {"Apply complete!"},
-		"coder://templates/coder/coder.hello":               {"coder.hello", "main.tf"},
-		"coder://templates/coder/coder.hello/files/main.tf": {`resource "terraform_data" "hello"`},
-	} {
-		read, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
-		if err != nil || len(read.Contents) != 1 || !containsAll(read.Contents[0].Text, want...) {
-			t.Errorf("%s does not have %q: %v %v", uri, want, read, err)
-		}
-	}
-	if _, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "coder://workspaces/coder/coder.admin.nobody"}); err == nil {
-		t.Error("a workspace that does not exist can be read")
-	}
-	if _, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "coder://controlplanes"}); err == nil || !strings.Contains(err.Error(), "may not list") {
-		t.Errorf("the control planes of all namespaces can be listed by one who may not: %v", err)
-	}
 }
 
 func mcpPrompts(t *testing.T, a *assistant) {
@@ -195,24 +161,6 @@ func mcpPrompts(t *testing.T, a *assistant) {
 		}
 		if text, ok := got.Messages[0].Content.(*mcp.TextContent); !ok || !strings.Contains(text.Text, of.want) {
 			t.Errorf("%s has not brought %q along: %v", prompt, of.want, got.Messages[0].Content)
-		}
-	}
-}
-
-func mcpCompletion(t *testing.T, a *assistant) {
-	inNamespace := &mcp.CompleteContext{Arguments: map[string]string{"namespace": sampleNamespace}}
-	for _, c := range []struct {
-		ref         *mcp.CompleteReference
-		typed, want string
-	}{
-		{&mcp.CompleteReference{Type: "ref/prompt", Name: "diagnose_workspace"}, "coder.admin.h", "coder.admin.hello"},
-		{&mcp.CompleteReference{Type: "ref/resource", URI: "coder://templates/{namespace}/{name}"}, "coder.h", "coder.hello"},
-	} {
-		got, err := a.Complete(t.Context(), &mcp.CompleteParams{
-			Ref: c.ref, Argument: mcp.CompleteParamsArgument{Name: "name", Value: c.typed}, Context: inNamespace,
-		})
-		if err != nil || !slices.Contains(got.Completion.Values, c.want) {
-			t.Errorf("%q is completed to %v: %v", c.typed, got, err)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 		server.AddPrompt(&mcp.Prompt{Name: "diagnose"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{}, nil
 		})
-		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		server.AddPrompt(&mcp.Prompt{Name: "forbidden"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("secret reason"))
 		})
 	}
@@ -82,9 +82,9 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 			methodGetPrompt, map[string]any{"name": "diagnose", "arguments": map[string]string{"namespace": "coder", "name": "x", "text": "secret argument"}},
 			map[string]string{"method": "prompts/get", "prompt": "diagnose", "namespace": "coder", "name": "x", "dryRun": "false", "outcome": "ok", "durationMs": "0"}, nil,
 		},
-		"a resource": {
-			methodReadResource, map[string]any{"uri": "test://x"},
-			map[string]string{"method": "resources/read", "uri": "test://x", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, nil,
+		"a prompt that is refused": {
+			methodGetPrompt, map[string]any{"name": "forbidden"},
+			map[string]string{"method": "prompts/get", "prompt": "forbidden", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, nil,
 		},
 	}
 	for name, tt := range tests {

@@ -11,13 +11,9 @@ import (
 // server.
 const listTTL = 30 * time.Second
 
-// setCacheable sets how long a client may cache an answer. All answers depend on the
-// caller. The content of a resource can change at any time, so it must not be cached.
-func setCacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+// setCacheable sets how long a client may cache an answer.
+func setCacheable(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 	c.CacheScope, c.TTLMs = "private", int(listTTL.Milliseconds())
-	if _, ok := req.(*mcp.ReadResourceRequest); ok {
-		c.TTLMs = 0
-	}
 }
 
 // Instructions is the text that a client passes to its model before the first call. It says

@@ -107,8 +107,6 @@ func metaOf(req mcp.Request) mcp.Meta {
 		return params.Meta
 	case *mcp.GetPromptParams:
 		return params.Meta
-	case *mcp.ReadResourceParams:
-		return params.Meta
 	default:
 		return nil
 	}

@@ -16,37 +16,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-func TestNamesThatDoNotExistAreExplained(t *testing.T) {
-	add := func(server *mcp.Server) {
-		addWhoAmI(server)
+func TestErrorsForNobodyAreHidden(t *testing.T) {
+	h := newHarness(t, content(func(server *mcp.Server) {
 		server.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return nil, errors.New("dial tcp 10.1.2.3:443: secret")
 		})
-		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a sentence of its own"}
-		})
-	}
-	tests := map[string]struct {
-		method string
-		params map[string]any
-		want   string
-	}{
-		"a tool":                  {methodCallTool, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no tool \"no_such\"; tools/list shows all tools"`},
-		"a prompt":                {methodGetPrompt, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no prompt \"no_such\"; prompts/list shows all prompts"`},
-		"a resource":              {methodReadResource, map[string]any{"uri": "test://no"}, `"code":-32602,"message":"there is no resource \"test://no\"; resources/list and resources/templates/list show all resources","data":{"uri":"test://no"}`},
-		"an unprintable address":  {methodReadResource, map[string]any{"uri": "test://\U000e0041"}, `"data":{"uri":"test://` + "\U000e0041" + `"}`},
-		"an error for clients":    {methodReadResource, map[string]any{"uri": "test://x"}, `"code":-32602,"message":"a sentence of its own"`},
-		"an error for nobody":     {methodGetPrompt, map[string]any{"name": "p"}, `"code":-32603,"message":"internal error; see the log of the server for details"`},
-		"a completion, not there": {methodComplete, map[string]any{"ref": map[string]any{"type": "ref/prompt", "name": "p"}, "argument": map[string]any{"name": "x", "value": ""}}, `"code":-32601`},
-	}
-	for name, tt := range tests {
-		for _, protocol := range []string{modernProtocol, legacyProtocol} {
-			t.Run(name+" "+protocol, func(t *testing.T) {
-				h := newHarness(t, content(add))
-				if _, body := h.send(t, mcptest.Message{Protocol: protocol, Token: "alice", Method: tt.method, Params: tt.params}); !strings.Contains(body, tt.want) {
-					t.Errorf("the answer is %s", body)
-				}
-			})
+	}))
+	for name, protocol := range ways {
+		const want = `"code":-32603,"message":"internal error; see the log of the server for details"`
+		if _, body := h.send(t, mcptest.Message{Protocol: protocol, Token: "alice", Method: methodGetPrompt, Params: map[string]any{"name": "p"}}); !strings.Contains(body, want) {
+			t.Errorf("%s: the answer is %s", name, body)
 		}
 	}
 }

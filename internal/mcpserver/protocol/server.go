@@ -3,7 +3,6 @@ package protocol
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -24,10 +23,8 @@ type Config struct {
 	// Tools are the tools that are offered. Env contains their dependencies.
 	Tools *toolset.Set
 	Env   toolset.Env
-	// Content adds prompts, resources and further tools to the MCP server.
+	// Content adds prompts and further tools to the MCP server.
 	Content func(*mcp.Server)
-	// Completion returns completions of arguments, at most the 100 that the protocol allows.
-	Completion func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
 	// Metrics counts calls.
 	Metrics *Metrics
 	// Tracing creates the spans of calls. If it is nil, there are none.
@@ -57,8 +54,7 @@ type Server struct {
 	writers sync.Map
 }
 
-// New creates a server. It returns an error only if tools, prompts or resources are
-// invalid.
+// New creates a server. It returns an error only if tools or prompts are invalid.
 func New(config Config) (*Server, error) { return newServer(config, defaultLimits()) }
 
 func newServer(config Config, limits limits) (*Server, error) {
@@ -97,10 +93,9 @@ func (s *Server) options() *mcp.ServerOptions {
 		PageSize:     s.limits.pageSize,
 		// Without logging, and without notifications: the lists never change.
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}, Resources: &mcp.ResourceCapabilities{},
+			Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{},
 		},
-		CompletionHandler: s.config.Completion,
-		SetCacheable:      setCacheable,
+		SetCacheable: setCacheable,
 	}
 }
 

@@ -80,22 +80,9 @@ function* checks(connection, connect) {
     assert.ok(isError);
     assert.match(content[0].text, /^there is no [^\n]*coder\.admin\.nobody; [^\n]*$/);
   }];
-  yield ['reads a resource', async () => {
-    const uri = `coder://workspaces/${namespace}/${workspaces.running}`;
-    const { contents } = await client.readResource({ uri });
-    assert.equal(JSON.parse(contents[0].text).metadata.name, workspaces.running);
-  }];
   yield ['gets a prompt', async () => {
     const { messages } = await client.getPrompt({ name: 'diagnose_workspace', arguments: { namespace, name: workspaces.running } });
     assert.ok(messages[0].content.text.includes(workspaces.running));
-  }];
-  yield ['completes an argument', async () => {
-    const { completion } = await client.complete({
-      ref: { type: 'ref/prompt', name: 'diagnose_workspace' },
-      argument: { name: 'name', value: workspaces.running.slice(0, -1) },
-      context: { arguments: { namespace } },
-    });
-    assert.deepEqual(completion.values, [workspaces.running]);
   }];
   yield ['hears of progress', async () => {
     const heard = [];

@@ -1,4 +1,4 @@
-package resources
+package prompts
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +22,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
@@ -33,7 +36,7 @@ func nothingRaw(_ context.Context, path string, _ url.Values) (io.ReadCloser, er
 // fails.
 func connectPrompts(t *testing.T, objects ...client.Object) *mcp.ClientSession {
 	t.Helper()
-	c := knownKinds.Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	c := kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme).Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if key.Name == "forbidden" {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, key.Name, errors.New("no"))
@@ -42,7 +45,7 @@ func connectPrompts(t *testing.T, objects ...client.Object) *mcp.ClientSession {
 		},
 	}).Build()
 	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
-	RegisterPrompts(server, &callers.Kube{WithWatch: c, Raw: nothingRaw})
+	Register(server, &callers.Kube{WithWatch: c, Raw: nothingRaw})
 	return mcptest.Connect(t, server, nil, nil)
 }
 
@@ -120,8 +123,8 @@ func TestErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestPromptRights(t *testing.T) {
-	rights := PromptRights()
+func TestRights(t *testing.T) {
+	rights := Rights()
 	for i, right := range rights {
 		if right.Resource == "secrets" || right.Verb != "get" && right.Verb != "list" || slices.Contains(rights[:i], right) {
 			t.Errorf("%+v", right)
