@@ -60,11 +60,9 @@ type Config struct {
 }
 
 const (
-	// readyTimeout limits the checks of Ready, whose results are valid for all probes.
-	readyTimeout = 5 * time.Second
-	// readyTTL is how long a successful check is valid, unreadyTTL a failed one. This prevents
-	// probes from adding to the load of an overloaded API server.
-	readyTTL, unreadyTTL = 5 * time.Second, time.Second
+	// readyTTL is how long a check of Ready is valid. This prevents probes, which need no token,
+	// from adding to the load of an overloaded API server.
+	readyTTL = 2 * time.Second
 )
 
 // Server is the MCP server. It is a manager.Runnable.
@@ -77,7 +75,7 @@ type Server struct {
 	key           *sharedKey
 	// api requests the version of the API server, for Ready.
 	api     rest.Interface
-	ready   *callers.TTLCache[readiness]
+	ready   readiness
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed. check is how long Ready waits for the checks.
@@ -112,8 +110,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
-		api:   reviews.Discovery().RESTClient(),
-		ready: callers.NewTTLCache[readiness](1, readyTimeout, cfg.Clock),
+		api: reviews.Discovery().RESTClient(),
 	}
 	// Without authentication, the server runs on a user's machine: it has no replicas, and
 	// must not create Secrets in the clusters of the kubeconfig.
@@ -121,7 +118,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if cfg.Options.Identity.Mode != callers.ModeNone {
 		secrets = reviews.CoreV1().Secrets(cfg.Namespace)
 	}
-	s.key = newSharedKey(secrets, cfg.Clock, cfg.Logger)
+	s.key = newSharedKey(secrets, cfg.Logger)
 	var names []string
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)

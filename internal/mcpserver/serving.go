@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -56,7 +57,7 @@ func (s *Server) Start(ctx context.Context) error {
 			failed <- fmt.Errorf("serving MCP on %s: %w", listener.Addr(), err)
 		}
 	}()
-	// Read the key in advance, so that the first confirmation need not wait for it.
+	// Create the Secret in advance, so that a failure is logged before the first confirmation.
 	go func() { _, _ = s.key.Get(ctx) }()
 	s.serving.Store(true)
 	s.cfg.Logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.cfg.Options.TLSCertFile != "", "auth", s.cfg.Options.Identity.Mode)
@@ -123,24 +124,23 @@ func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server is not listening")
 	}
-	// The result is cached for later probes, so a check continues after the end of ctx.
-	ctx, cancel := context.WithTimeout(r.Context(), s.check)
-	defer cancel()
-	result, err := s.ready.Get(ctx, "", func(ctx context.Context) (readiness, time.Duration, error) {
-		found, ttl := readiness{s.checkServers(ctx)}, readyTTL
-		if found.err != nil {
-			ttl = unreadyTTL
-		}
-		return found, ttl, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
+	s.ready.mu.Lock()
+	defer s.ready.mu.Unlock()
+	if s.ready.checked.IsZero() || s.cfg.Clock.Since(s.ready.checked) > readyTTL {
+		// The result is for later probes too, so a check continues after the end of r.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.check)
+		defer cancel()
+		s.ready.err, s.ready.checked = s.checkServers(ctx), s.cfg.Clock.Now()
 	}
-	return result.err
+	return s.ready.err
 }
 
-// readiness is the result of the checks; err is nil if calls can be answered.
-type readiness struct{ err error }
+// readiness is the result of the last check of Ready. err is nil if calls can be answered.
+type readiness struct {
+	mu      sync.Mutex
+	checked time.Time
+	err     error
+}
 
 func (s *Server) checkServers(ctx context.Context) error {
 	if err := s.api.Get().AbsPath("/version").Do(ctx).Error(); err != nil {

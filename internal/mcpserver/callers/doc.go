@@ -6,8 +6,7 @@
 //     of k8s.io/apiserver. It reads no header of a front proxy, and no client certificate.
 //   - Kube is the client that impersonates the caller in the request's context
 //     (k8s.io/apiserver/pkg/endpoints/request.UserFrom).
-//   - TTLCache and Quota bound what callers can cause: requests to the API server, and
-//     the concurrent operations of each user.
+//   - Quota bounds the concurrent operations of each user.
 //
 // Invariants:
 //   - A token is not passed on. It is checked and then removed from the request. It is never
