@@ -65,28 +65,6 @@ func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.Cod
 	return pods, where, nil
 }
 
-// PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
-// The error names the namespaces that could not be read.
-func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
-	labelled, err := labels.Parse(aggregationv1alpha1.LabelWorkspaceID)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string][]corev1.Pod{}
-	var failed []error
-	for _, namespace := range c.workspaceNamespaces(ctx, c.Namespace) {
-		pods, err := c.pods(ctx, namespace, labelled)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("pods of workspaces in namespace %s: %w", namespace, err))
-		}
-		for i := range pods {
-			id := pods[i].Labels[aggregationv1alpha1.LabelWorkspaceID]
-			found[id] = append(found[id], pods[i])
-		}
-	}
-	return found, errors.Join(failed...)
-}
-
 // reportLeftovers prints which pods and volume claims of workspaces stay if these are deleted without a
 // build. It finds them by Coder's label, in all namespaces if the user may list them.
 func (c *Cluster) reportLeftovers(ctx context.Context, out io.Writer, all []aggregationv1alpha1.CoderWorkspace) {

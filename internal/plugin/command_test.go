@@ -43,7 +43,7 @@ func TestCompletion(t *testing.T) {
 		"start -n coder --owner a":                     {"ada"},
 		"start -n coder --template h":                  {"hello"},
 		"logs -n coder bo.api --build":                 {"4"},
-		"tree -n te":                                   {"team"},
+		"status -n te":                                 {"team"},
 		"version --operator-namespace te":              {"team"},
 		"logs -n coder controlplane/coder --container": {"coder"},
 		"logs -n coder bo.api --container":             {"home", "dev"},
