@@ -118,7 +118,6 @@ func testPluginWorkspace(t *testing.T) {
 		t.Errorf("the last two lines are %q", tail)
 	}
 	coderGives(t, 2, "", "the workspace has builds 1 to", "logs", "-n", sampleNamespace, "coder.admin.hello", "--build", "9999")
-	coderGives(t, 0, "[info]", "", "logs", "-n", sampleNamespace, "controlplane/coder", "--tail", "20")
 }
 
 func testPluginTemplate(t *testing.T) {
