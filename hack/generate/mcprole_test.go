@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 func allows(role rbacv1.ClusterRole, group, resource, verb string) bool {

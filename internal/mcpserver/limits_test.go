@@ -1,9 +1,7 @@
 package mcpserver
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"

@@ -28,7 +28,6 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
 	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
-	api.apply(t, crashingInit)
 	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
 		"stop -n coder coder.a":           {"coder.ada.dev"},

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -42,6 +40,15 @@ type harness struct {
 	url  string
 	logs *mcptest.LogBuffer
 	http *httptest.Server
+}
+
+func testMetrics(t testing.TB) *Metrics {
+	t.Helper()
+	metrics, err := NewMetrics(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics
 }
 
 // newHarness starts a server. changes modify its configuration and its limits.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -118,7 +117,7 @@ func metaOf(req mcp.Request) mcp.Meta {
 func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method == methodListen {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server sends no notifications; call a tool with wait: true, or again later"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server sends no notifications"}
 		}
 		ctx, cancel := followConnection(ctx)
 		defer cancel()

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -336,7 +338,7 @@ func TestThereAreNoStreams(t *testing.T) {
 	response, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: methodListen, Params: map[string]any{
 		"notifications": map[string]any{"toolsListChanged": true},
 	}})
-	if !strings.Contains(body, `"code":-32601`) || !strings.Contains(body, "sends no notifications") {
+	if response.StatusCode != http.StatusNotFound || !strings.Contains(body, `"code":-32601`) {
 		t.Errorf("%s is answered %d %s", methodListen, response.StatusCode, body)
 	}
 }

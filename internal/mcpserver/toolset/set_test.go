@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 type nothing struct{}
