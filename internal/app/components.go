@@ -185,17 +185,16 @@ func mcpComponent() component {
 				return nil, nil
 			}
 			server, err := mcpserver.New(mcpserver.Config{
-				Options:         *env.options.MCP,
-				RESTConfig:      env.config,
-				Scheme:          env.manager.GetScheme(),
-				Mapper:          env.manager.GetRESTMapper(),
-				Namespace:       env.namespace,
-				ClusterDomain:   env.options.ClusterDomain,
-				InCluster:       inCluster(os.Getenv),
-				WatchNamespaces: env.options.WatchNamespaces,
-				Version:         version.Version(),
-				Registerer:      ctrlmetrics.Registry,
-				Tracing:         env.tracing,
+				Options:       *env.options.MCP,
+				RESTConfig:    env.config,
+				Scheme:        env.manager.GetScheme(),
+				Mapper:        env.manager.GetRESTMapper(),
+				Namespace:     env.namespace,
+				ClusterDomain: env.options.ClusterDomain,
+				InCluster:     inCluster(os.Getenv),
+				Version:       version.Version(),
+				Registerer:    ctrlmetrics.Registry,
+				Tracing:       env.tracing,
 			})
 			if err != nil {
 				return nil, err

@@ -39,26 +39,23 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
 	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
-	api.apply(t, crashingInit)
 	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
-		"stop -n coder coder.a":                        {"coder.ada.dev"},
-		"logs -n coder t":                              {"template/coder.hello"},
-		"template push -n coder coder":                 {"coder.hello"},
-		"template promote -n coder coder":              {"coder.hello"},
-		"open -n coder con":                            {"controlplane/coder"},
-		"status -o y":                                  {"yaml"},
-		"comp":                                         {"completion"},
-		"stop -n coder ada":                            {"ada.dev"},
-		"ssh -n coder ws/ad":                           {"ws/ada.dev"},
-		"start -n coder --owner a":                     {"ada"},
-		"start -n coder --template h":                  {"hello"},
-		"logs -n coder bo.api --build":                 {"4"},
-		"tree -n te":                                   {"team"},
-		"version --operator-namespace te":              {"team"},
-		"logs -n coder controlplane/coder --container": {"coder"},
-		"logs -n coder bo.api --container":             {"home", "dev"},
-		"open -n coder ada.dev c":                      {"code"},
+		"stop -n coder coder.a":           {"coder.ada.dev"},
+		"logs -n coder t":                 {"template/coder.hello"},
+		"template push -n coder coder":    {"coder.hello"},
+		"template promote -n coder coder": {"coder.hello"},
+		"open -n coder con":               {"controlplane/coder"},
+		"status -o y":                     {"yaml"},
+		"comp":                            {"completion"},
+		"stop -n coder ada":               {"ada.dev"},
+		"ssh -n coder ws/ad":              {"ws/ada.dev"},
+		"start -n coder --owner a":        {"ada"},
+		"start -n coder --template h":     {"hello"},
+		"logs -n coder bo.api --build":    {"4"},
+		"status -n te":                    {"team"},
+		"version --operator-namespace te": {"team"},
+		"open -n coder ada.dev c":         {"code"},
 	} {
 		fields := strings.Fields(line)
 		if strings.HasPrefix(fields[len(fields)-1], "--") {

@@ -134,9 +134,9 @@ func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string 
 	case aggregationv1alpha1.ReasonAgentsUnhealthy:
 		log = " --scripts"
 	case aggregationv1alpha1.ReasonContainerCrashed, aggregationv1alpha1.ReasonOutOfMemory:
-		log = " --agent --previous"
+		return fmt.Sprintf("kubectl -n %s logs --prefix --previous -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
 	case aggregationv1alpha1.ReasonAgentsUnavailable:
-		log = " --agent"
+		return fmt.Sprintf("kubectl -n %s logs --prefix -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
 	case aggregationv1alpha1.ReasonImagePullFailed, aggregationv1alpha1.ReasonContainerConfigInvalid, aggregationv1alpha1.ReasonUnschedulable,
 		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted,
 		aggregationv1alpha1.ReasonNodeLost:

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/installation"
@@ -167,7 +166,7 @@ status:
 	}
 	api.setStatus(planes, "coder", fields{"conditions": []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}})
 	alone := newHarness().run(t, api, "status", "-n", "coder")
-	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl coder logs -n coder coder.cy.b --agent\n"} {
+	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl -n coder logs --prefix -l com.coder.workspace.id="} {
 		if !strings.Contains(alone.out, want) {
 			t.Errorf("there is no %q in\n%s", want, alone.out)
 		}
@@ -247,19 +246,5 @@ func TestStatusWatchFailure(t *testing.T) {
 	got := d.run(t, api, "status", "-n", "empty", "--watch")
 	if !strings.Contains(got.err, "the state could not be read: ") || !strings.Contains(got.err, "no [2Jrights") || strings.ContainsAny(got.err, "\x1b\u009b") {
 		t.Errorf("standard error is %q", got.err)
-	}
-}
-
-// TestPodStates checks that the state of a pod shows that it is not ready.
-func TestPodStates(t *testing.T) {
-	for want, pod := range map[string]corev1.PodStatus{
-		"Running":   {Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-		"NotReady":  {Phase: corev1.PodRunning},
-		"Pending":   {Phase: corev1.PodPending},
-		"Succeeded": {Phase: corev1.PodSucceeded},
-	} {
-		if got := podNode(&corev1.Pod{Status: pod}).State; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

@@ -79,9 +79,8 @@ type asking struct {
 
 func (a *asking) Error() string { return "the user must answer first" }
 
-// result returns the result that carries the question. For clients of older protocol
-// revisions, the SDK sends the question as an elicitation request and calls the tool again
-// with the answer.
+// result returns the result that carries the question. The client calls the tool again with
+// the answer.
 func (a *asking) result() *mcp.CallToolResult {
 	return &mcp.CallToolResult{
 		InputRequests: mcp.InputRequestMap{confirmField: &mcp.ElicitParams{

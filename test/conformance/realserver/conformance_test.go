@@ -60,7 +60,7 @@ func (s *fixture) mcpGo(t *testing.T) {
 	w := s.newWorkspaces(t, "mcpgo")
 	command := command(t, "go", "test", "-tags", "conformance", "-count=1", "-v", ".")
 	command.Dir = "../../peers/mcpgo"
-	command.Env = append(command.Environ(), s.environment(t, s.server, w)...)
+	command.Env = append(command.Environ(), s.environment(t, w)...)
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

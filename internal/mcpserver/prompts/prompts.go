@@ -1,4 +1,4 @@
-package resources
+package prompts
 
 import (
 	"context"
@@ -21,35 +21,29 @@ type subject struct{ namespace, name string }
 // prompt is a prompt with the function that writes its message.
 type prompt struct {
 	name, title, description string
-	// object is the kind of object that the arguments name, such as "control plane", and
-	// collection the name of its collection.
-	object, collection string
-	write              func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
+	// object is the kind of object that the arguments name, such as "control plane".
+	object string
+	write  func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
 }
 
 func prompts() []prompt {
 	return []prompt{
 		{
-			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane", collection: "controlplanes",
+			name: "diagnose_control_plane", title: "Why does a control plane not work?", object: "control plane",
 			description: "Fetches unhealthy conditions, pods, events and failing log lines of a control plane, and asks what is wrong and what to do.",
 			write:       diagnose("CoderControlPlane", diagnosis.ControlPlane),
 		},
 		{
-			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace", collection: "workspaces",
+			name: "diagnose_workspace", title: "Why does a workspace not start?", object: "workspace",
 			description: "Fetches unhealthy conditions, the build, pods and failing log lines of a workspace, and asks what is wrong and what to do.",
 			write:       diagnose("CoderWorkspace", diagnosis.Workspace),
-		},
-		{
-			name: "review_template", title: "Review a template", object: "template", collection: "templates",
-			description: "Fetches the files, parameters and versions of a template, and asks for a review.",
-			write:       reviewTemplate,
 		},
 	}
 }
 
-// RegisterPrompts registers the prompts with an MCP server. They read through kube, which
+// Register registers the prompts with an MCP server. They read through kube, which
 // impersonates the caller.
-func RegisterPrompts(server *mcp.Server, kube *callers.Kube) {
+func Register(server *mcp.Server, kube *callers.Kube) {
 	for _, p := range prompts() {
 		server.AddPrompt(&mcp.Prompt{
 			Name: p.name, Title: p.title, Description: p.description,
@@ -61,10 +55,10 @@ func RegisterPrompts(server *mcp.Server, kube *callers.Kube) {
 	}
 }
 
-// PromptRights returns the permissions that the prompts use, without duplicates.
-func PromptRights() []callers.Right {
+// Rights returns the permissions that the prompts use, without duplicates.
+func Rights() []callers.Right {
 	var rights []callers.Right
-	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {
+	for _, of := range []func() (needs, uses []callers.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights} {
 		needs, uses := of()
 		for _, right := range slices.Concat(needs, uses) {
 			if !slices.Contains(rights, right) {

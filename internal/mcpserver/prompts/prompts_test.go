@@ -1,4 +1,4 @@
-package resources
+package prompts
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,28 +22,21 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 )
 
-// rawTexts are responses by path and query.
-type rawTexts map[string]string
-
-func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	body, ok := r[strings.TrimSuffix(path+"?"+query.Encode(), "?")]
-	if !ok {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "raw"}, path, errors.New("no"))
-	}
-	return io.NopCloser(strings.NewReader(body)), nil
+// nothingRaw answers every raw request with 403.
+func nothingRaw(_ context.Context, path string, _ url.Values) (io.ReadCloser, error) {
+	return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "raw"}, path, errors.New("no"))
 }
-
-const templatePath = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s"
 
 // connectPrompts connects a client of user alice to the prompts. Reading objects named "forbidden"
 // fails.
-func connectPrompts(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.ClientSession {
+func connectPrompts(t *testing.T, objects ...client.Object) *mcp.ClientSession {
 	t.Helper()
-	c := knownKinds.Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	c := kubetest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme).Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if key.Name == "forbidden" {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, key.Name, errors.New("no"))
@@ -50,7 +45,7 @@ func connectPrompts(t *testing.T, raw rawTexts, objects ...client.Object) *mcp.C
 		},
 	}).Build()
 	server := mcptest.NewServer(&user.DefaultInfo{Name: "alice"}, nil)
-	RegisterPrompts(server, &callers.Kube{WithWatch: c, Raw: raw.Get})
+	Register(server, &callers.Kube{WithWatch: c, Raw: nothingRaw})
 	return mcptest.Connect(t, server, nil, nil)
 }
 
@@ -74,14 +69,8 @@ func get(t *testing.T, session *mcp.ClientSession, prompt, namespace, name strin
 	return result.Messages[0].Content.(*mcp.TextContent).Text, nil
 }
 
-func aTemplate(files map[string]string) *aggregationv1alpha1.CoderTemplate {
-	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.k8s"}}
-	tmpl.Spec.Files, tmpl.Status.ActiveVersionName = files, "v3"
-	return tmpl
-}
-
 func TestPromptsAreListed(t *testing.T) {
-	list, err := connectPrompts(t, nil).ListPrompts(t.Context(), nil)
+	list, err := connectPrompts(t).ListPrompts(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +81,7 @@ func TestPromptsAreListed(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if want := []string{"diagnose_control_plane", "diagnose_workspace", "review_template"}; !slices.Equal(names, want) {
+	if want := []string{"diagnose_control_plane", "diagnose_workspace"}; !slices.Equal(names, want) {
 		t.Errorf("prompts %q, want %q", names, want)
 	}
 }
@@ -104,7 +93,7 @@ func TestDiagnosisPrompts(t *testing.T) {
 	}
 	ws := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev"}}
 	ws.Status.LatestBuild = &aggregationv1alpha1.WorkspaceBuild{Number: 1, Transition: "start", Status: "failed", Error: "insufficient quota"}
-	session := connectPrompts(t, nil, cp, ws)
+	session := connectPrompts(t, cp, ws)
 	for _, c := range []struct{ prompt, name, want string }{
 		{"diagnose_control_plane", "coder", "reason\": \"NotOwned"},
 		{"diagnose_workspace", "coder.ada.dev", "insufficient quota"},
@@ -119,61 +108,8 @@ func TestDiagnosisPrompts(t *testing.T) {
 	}
 }
 
-func TestReviewTemplate(t *testing.T) {
-	raw := rawTexts{
-		templatePath + "/parameters": `{"versionID":"a","items":[{"name":"size","type":"number","required":true,"mutable":true,"ephemeral":false},` +
-			`{"name":"db_password","type":"string","defaultValue":"hunter2x","options":[{"name":"Old","value":"hunter1x"}]}],` +
-			`"presets":[{"name":"large","parameters":{"size":"8","db_password":"hunter3x"}}]}`,
-		templatePath + "/versions?limit=10": `{"items":[{"id":"a","name":"v3","status":"succeeded","active":true,"archived":false,"createdAt":null}]}`,
-	}
-	words, err := get(t, connectPrompts(t, raw, aTemplate(map[string]string{
-		"README.md": "a text with ````\nfences", "main.tf": "resource {}\x1b[31m\npassword = var.password\ntoken = \"hunter22\"", "modules/a.tf": "module {}",
-	})), "review_template", "coder", "coder.k8s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"Review the Coder template coder/coder.k8s", `"activeVersion": "v3"`, `"name": "size"`, `"size": "8"`, `"name": "v3"`, "```hcl\nresource {}\npassword = var.password\ntoken = \"[redacted]\"\n```\n", "`````\na text with ````\nfences\n`````\n",
-	} {
-		if !strings.Contains(words, want) {
-			t.Errorf("%q is missing in:\n%s", want, words)
-		}
-	}
-	if strings.Contains(words, "hunter") {
-		t.Errorf("a secret is shown:\n%s", words)
-	}
-	if main, module, readme := strings.Index(words, `file "main.tf"`), strings.Index(words, `file "modules/a.tf"`), strings.Index(words, `file "README.md"`); main > module || module > readme {
-		t.Errorf("the order is main.tf at %d, modules/a.tf at %d, README.md at %d", main, module, readme)
-	}
-}
-
-// TestReviewWithGaps checks that the prompt names the parts that cannot be read.
-func TestReviewWithGaps(t *testing.T) {
-	tmpl := aTemplate(nil)
-	tmpl.Status.Source = &aggregationv1alpha1.TemplateSource{FileCount: 7, SizeBytes: 3 << 20}
-	words, err := get(t, connectPrompts(t, rawTexts{templatePath + "/parameters": "no JSON"}, tmpl), "review_template", "coder", "coder.k8s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"The versions are missing here: ", `user "alice" may not get codertemplates/versions`, "The parameters are missing here: ", "It has 7 files of 3145728 bytes."} {
-		if !strings.Contains(words, want) {
-			t.Errorf("%q is missing in:\n%s", want, words)
-		}
-	}
-}
-
-func TestFilesAreBounded(t *testing.T) {
-	words := files(aTemplate(map[string]string{
-		"main.tf": strings.Repeat("a\n", mostFileBytes/4), "more.tf": strings.Repeat("b\n", mostFileBytes/2), "z.txt": strings.Repeat("c\n", 1000),
-	}))
-	if len(words) > mostFileBytes+1000 || !strings.Contains(words, `the beginning of file "more.tf"`) ||
-		!strings.Contains(words, `2 files are left out or cut, because there is no more room: "more.tf" (49152 bytes), "z.txt" (2000 bytes)`) {
-		t.Errorf("%d bytes: …%s", len(words), words[len(words)-300:])
-	}
-}
-
 func TestErrorsAreSentences(t *testing.T) {
-	session := connectPrompts(t, nil)
+	session := connectPrompts(t)
 	for _, prompt := range prompts() {
 		for _, c := range []struct{ namespace, name, want string }{
 			{"", "x", "namespace is required"}, {"coder", "", "name is required"}, {"coder", "none", "coder/none"}, {"coder", "forbidden", `user "alice" may not get`},
@@ -187,8 +123,8 @@ func TestErrorsAreSentences(t *testing.T) {
 	}
 }
 
-func TestPromptRights(t *testing.T) {
-	rights := PromptRights()
+func TestRights(t *testing.T) {
+	rights := Rights()
 	for i, right := range rights {
 		if right.Resource == "secrets" || right.Verb != "get" && right.Verb != "list" || slices.Contains(rights[:i], right) {
 			t.Errorf("%+v", right)
@@ -196,7 +132,7 @@ func TestPromptRights(t *testing.T) {
 	}
 	for _, want := range []callers.Right{
 		{Verb: "get", Group: "coder.com", Resource: "codercontrolplanes"}, {Verb: "get", Resource: "pods/log"},
-		{Verb: "get", Group: "aggregation.coder.com", Resource: "codertemplates/parameters"},
+		{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces/log"},
 	} {
 		if !slices.Contains(rights, want) {
 			t.Errorf("%+v is missing", want)

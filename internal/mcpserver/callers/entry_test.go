@@ -9,12 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 )
-
-func testClock() *clocktesting.FakePassiveClock {
-	return clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-}
 
 func TestEntryIsAskedWithTheWholeCaller(t *testing.T) {
 	for name, groups := range map[string][]string{
