@@ -106,6 +106,31 @@ type CoderControlPlaneSpec struct {
 	// mapped.
 	// +optional
 	Identity IdentitySpec `json:"identity,omitzero"`
+	// TemplateTests configures the CoderTemplateTests of this control plane. Without it no test runs.
+	// +optional
+	TemplateTests *TemplateTestsSpec `json:"templateTests,omitempty"`
+}
+
+// TemplateTestsSpec configures the CoderTemplateTests of a control plane.
+type TemplateTestsSpec struct {
+	// OwnerUsername is the Coder user that owns the workspaces of the tests. It must be active, and have
+	// no role other than member: Coder passes a token of the owner to the Terraform code of the template.
+	// Use an account that no person uses.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them, as all names of users in Coder"
+	OwnerUsername string `json:"ownerUsername"`
+	// CreateOwner lets the operator create the user if there is none of that name, and activate a user
+	// of that name that has never logged in. Nobody knows the password of a user that the operator
+	// creates. The user is not deleted with the control plane or with this field. Defaults to false.
+	// +optional
+	CreateOwner bool `json:"createOwner,omitempty"`
+	// MaxConcurrent is how many tests may have a workspace at the same time. Further tests wait.
+	// Defaults to 2.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	MaxConcurrent int32 `json:"maxConcurrent,omitempty"`
 }
 
 // DatabaseSpec configures Coder's PostgreSQL database.

@@ -14,6 +14,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&CoderControlPlane{}, &CoderControlPlaneList{},
 		&CoderProvisioner{}, &CoderProvisionerList{},
+		&CoderTemplateTest{}, &CoderTemplateTestList{},
 		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

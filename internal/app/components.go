@@ -17,6 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/templatetest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
@@ -111,9 +112,15 @@ func (env *environment) addControllers(ctx context.Context) error {
 	}
 	controlPlanes := controlplane.New(kit)
 	env.refused = controlPlanes.Refused
+	coders := connections.NewDynamic(env.manager.GetClient(), env.manager.GetAPIReader(), connections.Options{
+		Namespaces: env.options.WatchNamespaces, OnUnauthorized: env.refused, OnUnreachable: env.refused, NewClient: env.newCoderClient,
+	})
 	for _, controller := range []interface {
 		SetupWithManager(ctx context.Context, mgr manager.Manager) error
-	}{controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused)} {
+	}{
+		controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused),
+		templatetest.New(kit, coders, nil),
+	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
 			return err
 		}

@@ -56,6 +56,7 @@ type Definition struct {
 // register with a control plane are deleted before the control plane.
 func Definitions() []Definition {
 	return []Definition{
+		workload("codertemplatetests", "CoderTemplateTest", coderv1alpha1.FinalizerTemplateTest, coderv1alpha1.CoderTemplateTest{}),
 		workload("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
 		workload("coderprovisioners", "CoderProvisioner", coderv1alpha1.FinalizerProvisionerKey, coderv1alpha1.CoderProvisioner{}),
 		controlPlanes(),

@@ -191,6 +191,11 @@ func inCoder(o object) string {
 		if proxy := status("proxyName"); proxy != "" {
 			return fmt.Sprintf("%s: its registration %q stays in Coder; delete it there: coder wsproxy delete %s", o, proxy, proxy)
 		}
+	case "CoderTemplateTest":
+		if workspace := status("workspaceName"); workspace != "" {
+			return fmt.Sprintf("%s: its workspace may stay in Coder; delete it there: coder delete %s/%s", o, status("ownerName"), workspace)
+		}
+		return fmt.Sprintf("%s: it had no workspace", o)
 	default:
 		if url := status("url"); url != "" {
 			return fmt.Sprintf("%s: the operator's token stays in the database of the Coder at %s; it expires by itself; "+

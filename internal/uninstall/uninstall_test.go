@@ -52,7 +52,7 @@ func TestKeep(t *testing.T) {
 	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
 	says(t, said, "The Coders keep running.")
 	c.nothingLeft(t)
-	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
+	if documents := strings.Count(manifests, "---\n"); documents != 4 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	// When the garbage collector has deleted an object with an unknown owner, it has
@@ -127,7 +127,7 @@ func TestRemove(t *testing.T) {
 	operator := c.operator(t)
 	mine := c.othersObjects(t)
 	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
-	if order := operator(); len(order) != 3 || order[2] != "CoderControlPlane" {
+	if order := operator(); len(order) != 4 || order[3] != "CoderControlPlane" {
 		t.Errorf("the order is %v", order)
 	}
 	says(t, said, "Namespace coder-system stays, because it contains objects of other software: ConfigMap mine")
@@ -177,6 +177,7 @@ func TestRemoveWithoutOperator(t *testing.T) {
 	says(t, said,
 		"No pod of the operator is available in namespace coder-system, so nothing is removed in Coder.",
 		`CoderProvisioner team/builders: its key "team-builders" stays in Coder; delete it there: coder provisioner keys delete team-builders`,
+		`CoderTemplateTest team/nightly: its workspace may stay in Coder; delete it there: coder delete tester/test-1`,
 		`CoderWorkspaceProxy team/paris: its registration "paris" stays in Coder; delete it there: coder wsproxy delete paris`,
 		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com")
 	c.nothingLeft(t)
@@ -207,7 +208,7 @@ func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 func TestRemoveIsBounded(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
-	d := installation.Definitions()[2]
+	d := installation.Definitions()[3]
 	held := c.coder(t, d, "coder", map[string]any{"url": "https://coder.example.com"})
 	held.SetFinalizers(append(held.GetFinalizers(), "example.com/hold"))
 	c.update(t, held)
@@ -258,7 +259,7 @@ func TestRefusals(t *testing.T) {
 	c.all(t)
 	end := c.operator(t)
 	c.must(t, cli.ExitOK, "--control-planes=remove", "--control-planes-only", "--yes")
-	if order := end(); len(order) != 3 {
+	if order := end(); len(order) != 4 {
 		t.Errorf("removed: %v", order)
 	}
 	if diff := cmp.Diff(before, c.left(t)); diff != "" {
@@ -320,7 +321,7 @@ func TestDeletedByMistake(t *testing.T) {
 			return err
 		}
 		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(installation.Definitions()[2].Resource.GroupVersion().WithKind("CoderControlPlane"))
+		obj.SetGroupVersionKind(installation.Definitions()[3].Resource.GroupVersion().WithKind("CoderControlPlane"))
 		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, obj); err != nil {
 			return err
 		}
@@ -332,7 +333,7 @@ func TestDeletedByMistake(t *testing.T) {
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
 	says(t, said, "is already being deleted, which cannot be undone")
 	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
-	if documents := strings.Count(manifests, "---\n"); documents != 3 {
+	if documents := strings.Count(manifests, "---\n"); documents != 4 {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	c.nothingLeft(t)

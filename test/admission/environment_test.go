@@ -35,9 +35,11 @@ const (
 	controlPlane = "CoderControlPlane"
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
+	templateTest = "CoderTemplateTest"
 )
 
 var (
+	// allKinds are the kinds that are a Deployment.
 	allKinds     = []string{controlPlane, provisioner, proxy}
 	servingKinds = []string{controlPlane, proxy}
 	basesDir     = filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds")
@@ -48,6 +50,7 @@ var required = map[string]string{
 	controlPlane: "{}",
 	provisioner:  "controlPlaneRef: {name: coder}",
 	proxy:        "controlPlaneRef: {name: coder}",
+	templateTest: "{controlPlaneRef: {name: coder}, template: coder.hello}",
 }
 
 func TestMain(m *testing.M) {

@@ -90,7 +90,7 @@ var kindRules = []rule{
 	{name: "provisioners of two", kinds: []string{provisioner}, at: "spec", says: "give exactly one",
 		bad:  "{url: 'https://coder.example.com', pskSecretRef: {name: a}}",
 		good: "{controlPlaneRef: null, url: 'https://coder.example.com', pskSecretRef: {name: a}}"},
-	{name: "a control plane of no name", kinds: []string{provisioner, proxy}, at: "spec.controlPlaneRef.name", says: `"a.b": must be the name of a CoderControlPlane`,
+	{name: "a control plane of no name", kinds: []string{provisioner, proxy, templateTest}, at: "spec.controlPlaneRef.name", says: `"a.b": must be the name of a CoderControlPlane`,
 		bad: "controlPlaneRef: {name: a.b}", good: "controlPlaneRef: {name: a-b}"},
 	{name: "an address without scheme", kinds: []string{provisioner}, at: "spec.url", says: `"coder.example.com": must be an address that begins with http:// or https://`,
 		bad:  "{controlPlaneRef: null, url: coder.example.com, pskSecretRef: {name: a}}",

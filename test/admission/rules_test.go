@@ -45,7 +45,7 @@ type transition struct {
 func TestBadInputIsRefused(t *testing.T) {
 	ns := namespace(t)
 	seen := map[string][]string{} // By kind: the answers.
-	for _, r := range slices.Concat(workloadRules, rbacRules, servingRules, exposeRules, kindRules, limits) {
+	for _, r := range slices.Concat(workloadRules, rbacRules, servingRules, exposeRules, kindRules, templateTestRules, limits) {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
 				bad := object(t, kind, ns, orElse(r.badName, "coder"), r.bad)
@@ -57,7 +57,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			})
 		}
 	}
-	for i, r := range slices.Concat(transitions, identities) {
+	for i, r := range slices.Concat(transitions, identities, templateTestChanges) {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
 				o := object(t, kind, ns, orElse(r.object, fmt.Sprintf("transition-%d", i)), r.before)

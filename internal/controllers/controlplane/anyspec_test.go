@@ -249,6 +249,9 @@ func (d specGenerator) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 	}
 	d.rights(&s.RBAC)
 	d.maybe(func() { s.Identity.Rules = []coderv1alpha1.IdentityRule{d.rule(), d.rule()} })
+	d.maybe(func() {
+		s.TemplateTests = &coderv1alpha1.TemplateTestsSpec{OwnerUsername: "tester", CreateOwner: d.IntN(2) == 0, MaxConcurrent: 2}
+	})
 }
 
 func (d specGenerator) rule() (r coderv1alpha1.IdentityRule) {

@@ -102,7 +102,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	if r.Further != nil {
 		r.Further(b)
 	}
-	c, err := b.Build(traced{next: r.Reconciler, kind: r.Kind.Name, tracing: t.Tracing})
+	c, err := b.Build(t.Traced(r.Kind.Name, r.Reconciler))
 	if err != nil {
 		return fmt.Errorf("making the controller of %s: %w", r.Kind.Name, err)
 	}
@@ -265,6 +265,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	objects := map[client.Object]cache.ByObject{
 		&coderv1alpha1.CoderControlPlane{}:   all,
 		&coderv1alpha1.CoderProvisioner{}:    all,
+		&coderv1alpha1.CoderTemplateTest{}:   all,
 		&coderv1alpha1.CoderWorkspaceProxy{}: all,
 		&metadatav1alpha1.CoderMirrorState{}: all,
 		&batchv1.Job{}:                       labelled,

@@ -190,6 +190,11 @@ func (s *starts) end(p *Pass) (time.Duration, bool) {
 	return p.Now.Sub(began.at), ok && !began.at.IsZero() && began.generation == p.Object.GetGeneration()
 }
 
+// Traced returns a reconciler whose passes are traced, for a controller that does not use SetUp.
+func (t *Toolkit) Traced(kind string, next reconcile.Reconciler) reconcile.Reconciler {
+	return traced{next: next, kind: kind, tracing: t.Tracing}
+}
+
 // traced wraps a reconciler. Each pass is a trace of its own, and the reconcile ID is the request
 // ID of the requests to Coder. The logger of a pass already has the same ID as reconcileID.
 type traced struct {

@@ -1,0 +1,229 @@
+package templatetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+)
+
+const (
+	kindName = "CoderTemplateTest"
+	// concurrency is the number of tests that are reconciled concurrently. A pass never waits for a build or a command.
+	concurrency = 4
+	// pollInterval is the time between two looks at a workspace that is built, checked or deleted.
+	pollInterval = 2 * time.Second
+)
+
+// Connector provides the connections of a namespace. connections.Dynamic implements it.
+type Connector interface {
+	ForNamespace(ctx context.Context, namespace string) ([]connections.Connection, error)
+}
+
+// Reconciler reconciles CoderTemplateTests. Use New to create one.
+type Reconciler struct {
+	kit         *workload.Toolkit
+	connections Connector
+	commands    *commands
+
+	mu sync.Mutex
+	// starting are the tests that have started, and whose start the cache may not show yet.
+	starting map[types.UID]bool
+}
+
+// New creates the controller. Use SetupWithManager to register it. A nil dialer connects to agents through Coder's relay.
+func New(kit *workload.Toolkit, connector Connector, dialer agents.Dialer) *Reconciler {
+	return &Reconciler{
+		kit: kit, connections: connector, commands: newCommands(agents.NewPool(dialer)), starting: map[types.UID]bool{},
+	}
+}
+
+// SetupWithManager registers the controller. It runs on the leader only.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr manager.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("codertemplatetest").
+		For(&coderv1alpha1.CoderTemplateTest{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(r.kit.Traced(kindName, r))
+	if err != nil {
+		return fmt.Errorf("making the controller of %s: %w", kindName, err)
+	}
+	return nil
+}
+
+// pass is one reconciliation of a test.
+type pass struct {
+	*Reconciler
+	test *coderv1alpha1.CoderTemplateTest
+	// read is the object as the cluster has it.
+	read *coderv1alpha1.CoderTemplateTest
+	now  time.Time
+	// controlPlane may be nil, and so may client if Coder cannot be called.
+	controlPlane *coderv1alpha1.CoderControlPlane
+	client       *coderd.Client
+	// first reports that this pass has started the test, so that no earlier one has requested a workspace.
+	first bool
+	// check is the check at which a pass ends.
+	check string
+}
+
+// Reconcile runs one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	test := &coderv1alpha1.CoderTemplateTest{}
+	if err := r.kit.Client.Get(ctx, req.NamespacedName, test); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if test.Status.StartTime != nil || test.DeletionTimestamp != nil {
+		r.started(test)
+	}
+	p := &pass{Reconciler: r, test: test, read: test.DeepCopy(), now: r.kit.Clock.Now()}
+	after, err := p.run(ctx)
+	if stop := ensure.Stopped(workload.Settled(err)); stop != nil {
+		after, err = stop.After, nil
+	}
+	return ctrl.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
+}
+
+// run runs a pass. It returns the time until the next one, or 0 if none is needed.
+func (p *pass) run(ctx context.Context) (time.Duration, error) {
+	status := &p.test.Status
+	unavailable := p.connect(ctx)
+	if p.test.DeletionTimestamp != nil {
+		return p.release(ctx, unavailable)
+	}
+	if err := p.hold(ctx); err != nil {
+		return 0, err
+	}
+	if status.CompletionTime == nil {
+		err := unavailable
+		if err == nil {
+			err = p.advance(ctx)
+		}
+		stop := ensure.Stopped(err)
+		if err != nil && stop == nil {
+			return 0, err
+		}
+		if stop = p.expired(stop); stop != nil && stop.State == ensure.Waiting {
+			p.waiting(stop)
+			return stop.After, p.write(ctx)
+		}
+		// The result is written before the workspace is deleted.
+		p.finish(stop)
+		if err := p.write(ctx); err != nil {
+			return 0, err
+		}
+		p.tell()
+	}
+	return p.afterwards(ctx, unavailable)
+}
+
+// advance takes the next steps of a test. It returns nil if the test has succeeded, and otherwise an ensure.Stop that says
+// what the test waits for or why it failed.
+func (p *pass) advance(ctx context.Context) error {
+	if p.test.Status.StartTime == nil {
+		if err := p.start(ctx); err != nil {
+			return err
+		}
+	}
+	if p.test.Status.WorkspaceID == "" {
+		if err := p.create(ctx); err != nil {
+			return err
+		}
+	}
+	return p.observe(ctx)
+}
+
+// expired returns the failure of a test that has waited for too long, and otherwise the Stop unchanged.
+func (p *pass) expired(stop *ensure.Stop) *ensure.Stop {
+	if stop == nil || stop.State != ensure.Waiting {
+		return stop
+	}
+	limit := time.Duration(p.test.Spec.TimeoutSeconds) * time.Second
+	started := p.test.Status.StartTime
+	switch {
+	case started != nil && coderd.Elapsed(p.now, started.Time, limit):
+		return ensure.Fails(coderv1alpha1.ReasonTimedOut, 0, "the checks did not all pass within %s: %s", limit, stop.Message)
+	case started != nil, stop.Reason == coderv1alpha1.ReasonTooManyTests, stop.Reason == coderv1alpha1.ReasonControlPlaneUnavailable:
+		// The time does not run before the test starts if others delay it.
+		return stop
+	case coderd.Elapsed(p.now, p.test.CreationTimestamp.Time, limit):
+		return ensure.Fails(stop.Reason, 0, "the test could not start within %s: %s", limit, stop.Message)
+	}
+	return stop
+}
+
+// connect finds the control plane and the client of its Coder. Otherwise it returns an ensure.Stop, or the error of a read.
+func (p *pass) connect(ctx context.Context) (err error) {
+	ref, namespace := p.test.Spec.ControlPlaneRef, p.test.Namespace
+	if p.controlPlane, err = p.kit.ControlPlane(ctx, namespace, &ref); err != nil {
+		return err
+	}
+	unavailable := func(format string, args ...any) error {
+		return ensure.Waits(coderv1alpha1.ReasonControlPlaneUnavailable, workload.PollInterval, format, args...)
+	}
+	if p.controlPlane == nil {
+		return unavailable("there is no CoderControlPlane %q in namespace %q", ref.Name, namespace)
+	}
+	all, err := p.connections.ForNamespace(ctx, namespace)
+	for i := range all {
+		if all[i].ControlPlane.Name == ref.Name {
+			p.client = all[i].Client
+			return nil
+		}
+	}
+	if missing, ok := errors.AsType[*connections.UnavailableError](err); ok || err == nil {
+		if missing != nil {
+			return unavailable("%s", missing)
+		}
+		return unavailable("CoderControlPlane %q is being deleted, or its operator access is disabled", ref.Name)
+	}
+	return err
+}
+
+// waits returns the Stop with which a pass waits for a Coder that did not answer a request as expected. It returns other errors
+// unchanged.
+func waits(err error) error {
+	if _, ok := errors.AsType[*coderd.Error](err); !ok {
+		return err
+	}
+	after := max(workload.PollInterval, coderd.RetryAfter(err))
+	return ensure.Waits(coderv1alpha1.ReasonControlPlaneUnavailable, after, "%s", err)
+}
+
+// current returns an error unless the pass has read the test as it is now, so that an outdated pass changes nothing.
+func (p *pass) current(ctx context.Context) error {
+	now := &coderv1alpha1.CoderTemplateTest{}
+	err := p.kit.Live.Get(ctx, client.ObjectKeyFromObject(p.test), now)
+	if err == nil && (now.UID != p.test.UID || now.ResourceVersion != p.test.ResourceVersion) {
+		err = apierrors.NewConflict(coderv1alpha1.GroupVersion.WithResource("codertemplatetests").GroupResource(), p.test.Name,
+			errors.New("it was changed since it was read"))
+	}
+	return err
+}
+
+// workspaceName returns the name of the workspace of a test, with at most 32 characters, which is Coder's limit.
+func workspaceName(uid types.UID) string {
+	id, err := uuid.Parse(string(uid))
+	if err != nil {
+		id = uuid.NewSHA1(uuid.NameSpaceOID, []byte(uid))
+	}
+	return fmt.Sprintf("test-%x", id[:13])
+}

@@ -1,0 +1,112 @@
+package templatetest
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+)
+
+// longestNote is the maximum length of an Event's note in bytes.
+const longestNote = 1024
+
+// hold adds the finalizer.
+func (p *pass) hold(ctx context.Context) error {
+	if !controllerutil.AddFinalizer(p.test, coderv1alpha1.FinalizerTemplateTest) {
+		return nil
+	}
+	if err := p.kit.Client.Patch(ctx, p.test, workload.LockedPatch(p.read)); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", err)
+	}
+	p.read = p.test.DeepCopy()
+	return nil
+}
+
+// write writes the status if it changed. It fails if the object was changed since it was read.
+func (p *pass) write(ctx context.Context) error {
+	p.test.Status.ObservedGeneration = p.test.Generation
+	if equality.Semantic.DeepEqual(p.read.Status, p.test.Status) {
+		return nil
+	}
+	if err := p.kit.Client.Status().Patch(ctx, p.test, workload.LockedPatch(p.read)); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	p.read = p.test.DeepCopy()
+	return nil
+}
+
+// set sets a condition. The message may contain texts of Coder.
+func (p *pass) set(c metav1.Condition) {
+	c.Message = workload.Redact(c.Message)
+	c.ObservedGeneration, c.LastTransitionTime = p.test.Generation, metav1.Time{Time: p.now}
+	meta.SetStatusCondition(&p.test.Status.Conditions, c)
+}
+
+// waiting sets the conditions of a test that has no result yet.
+func (p *pass) waiting(stop *ensure.Stop) {
+	p.test.Status.Phase = coderv1alpha1.TemplateTestPending
+	if p.test.Status.StartTime != nil {
+		p.test.Status.Phase = coderv1alpha1.TemplateTestRunning
+		p.set(workload.ConditionFalse(coderv1alpha1.ConditionWorkspaceDeleted, coderv1alpha1.ReasonWorkspaceNeeded, "the test runs"))
+	}
+	p.set(workload.ConditionFalse(coderv1alpha1.ConditionReady, stop.Reason, stop.Message))
+	p.set(workload.ConditionTrue(coderv1alpha1.ConditionReconciling, stop.Reason, stop.Message))
+	p.set(workload.ConditionFalse(coderv1alpha1.ConditionFinished, stop.Reason, stop.Message))
+}
+
+// finish sets the result. A nil failure is success.
+func (p *pass) finish(failure *ensure.Stop) {
+	status := &p.test.Status
+	status.CompletionTime = &metav1.Time{Time: p.now}
+	meta.RemoveStatusCondition(&status.Conditions, coderv1alpha1.ConditionReconciling)
+	if failure == nil {
+		status.Phase = coderv1alpha1.TemplateTestSucceeded
+		const message = "all checks passed"
+		p.set(workload.ConditionTrue(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonTestSucceeded, message))
+		p.set(workload.ConditionTrue(coderv1alpha1.ConditionFinished, coderv1alpha1.ReasonTestSucceeded, message))
+		return
+	}
+	status.Phase, status.FailedCheck = coderv1alpha1.TemplateTestFailed, p.check
+	p.set(workload.ConditionFalse(coderv1alpha1.ConditionReady, failure.Reason, failure.Message))
+	p.set(workload.ConditionTrue(coderv1alpha1.ConditionStalled, failure.Reason, failure.Message))
+	p.set(workload.ConditionTrue(coderv1alpha1.ConditionFinished, failure.Reason, failure.Message))
+	if status.StartTime == nil || p.first && status.WorkspaceID == "" {
+		p.deleted(coderv1alpha1.ReasonWorkspaceNeverCreated, "Coder created no workspace for the test")
+	}
+}
+
+// reasonOf returns the reason of a condition, or an empty string if there is none.
+func reasonOf(test *coderv1alpha1.CoderTemplateTest, conditionType string) string {
+	if c := meta.FindStatusCondition(test.Status.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// deleted records that there is no workspace.
+func (p *pass) deleted(reason, message string) {
+	p.set(workload.ConditionTrue(coderv1alpha1.ConditionWorkspaceDeleted, reason, message))
+}
+
+// tell records an Event about the result.
+func (p *pass) tell() {
+	ready := meta.FindStatusCondition(p.test.Status.Conditions, coderv1alpha1.ConditionReady)
+	kind := corev1.EventTypeNormal
+	if ready.Status != metav1.ConditionTrue {
+		kind = corev1.EventTypeWarning
+	}
+	p.event(kind, ready.Reason, ready.Message)
+}
+
+func (p *pass) event(kind, reason, note string) {
+	p.kit.Recorder.Eventf(p.test, nil, kind, reason, "Test", "%s", redaction.Truncate(workload.Redact(note), longestNote))
+}
