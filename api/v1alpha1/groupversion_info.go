@@ -14,7 +14,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&CoderControlPlane{}, &CoderControlPlaneList{},
 		&CoderProvisioner{}, &CoderProvisionerList{},
-		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{})
+		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{},
+		&CoderBackup{}, &CoderBackupList{},
+		&CoderBackupSchedule{}, &CoderBackupScheduleList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
