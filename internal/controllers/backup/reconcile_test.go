@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-const completed = "coderVersion=v2.36.1+abc\nschemaVersion=512\npostgresVersion=17.6\nencryptionKeys=0\nsize=4711\nsha256=abc\n"
+const result = "coderVersion=v2.36.1+abc\nschemaVersion=512\npostgresVersion=17.6\nencryptionKeys=0\nsize=4711\nsha256=abc\n"
 
 // fixture runs the controller against a fake cluster.
 type fixture struct {
@@ -116,7 +116,7 @@ func TestBackup(t *testing.T) {
 		t.Error("a new leader started a second Job")
 	}
 
-	f.ends("first-backup", batchv1.JobComplete, "", completed)
+	f.ends("first-backup", batchv1.JobComplete, "", result)
 	f.Settle()
 	f.phase(coderv1alpha1.BackupCompleted)
 	f.MustHave("Ready", "True", coderv1alpha1.ReasonReady)
@@ -145,7 +145,7 @@ func TestBackup(t *testing.T) {
 func TestEncryptionKeysAreNotInTheBackup(t *testing.T) {
 	f := newFixture(t, controlPlane())
 	f.Settle()
-	f.ends("first-backup", batchv1.JobComplete, "", strings.Replace(completed, "encryptionKeys=0", "encryptionKeys=2", 1))
+	f.ends("first-backup", batchv1.JobComplete, "", strings.Replace(result, "encryptionKeys=0", "encryptionKeys=2", 1))
 	f.Settle()
 	f.phase(coderv1alpha1.BackupCompleted)
 	if c := f.MustHave("SelfContained", "False", coderv1alpha1.ReasonEncryptionKeysNeeded); !strings.Contains(c.Message, `Secret "keys"`) {
@@ -212,7 +212,7 @@ func deleted(t *testing.T, change func(*coderv1alpha1.CoderBackup)) *fixture {
 	t.Helper()
 	f := newFixture(t, controlPlane())
 	f.Settle()
-	f.ends("first-backup", batchv1.JobComplete, "", completed)
+	f.ends("first-backup", batchv1.JobComplete, "", result)
 	f.Settle()
 	f.Edit(change)
 	f.Delete()
@@ -243,7 +243,7 @@ func TestDeletionHasALimit(t *testing.T) {
 	if c := f.MustHave("Ready", "False", coderv1alpha1.ReasonDeleting); !strings.Contains(c.Message, "read-only") {
 		t.Errorf("the message is %q", c.Message)
 	}
-	f.Clock.Step(deletionLimit + time.Second)
+	f.Forward(deletionLimit + time.Second)
 	f.Reconcile()
 	if !f.Gone() || f.Events.Count("Warning "+coderv1alpha1.ReasonFilesLeftBehind) != 1 {
 		t.Errorf("the backup is not gone, or nothing is reported: %q", f.Events.All())

@@ -165,6 +165,7 @@ func TestRestoreSurvivesACrash(t *testing.T) {
 		if f.Fault.Struck() {
 			crashed++
 		}
+		f.Fault.Set(0, false)
 		f.restart()
 		f.Settle()
 		f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionTrue, coderv1alpha1.ReasonRestored)
