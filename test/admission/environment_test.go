@@ -35,9 +35,12 @@ const (
 	controlPlane = "CoderControlPlane"
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
+	backup       = "CoderBackup"
+	schedule     = "CoderBackupSchedule"
 )
 
 var (
+	// allKinds are the kinds with pods of Coder.
 	allKinds     = []string{controlPlane, provisioner, proxy}
 	servingKinds = []string{controlPlane, proxy}
 	basesDir     = filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds")
@@ -48,6 +51,8 @@ var required = map[string]string{
 	controlPlane: "{}",
 	provisioner:  "controlPlaneRef: {name: coder}",
 	proxy:        "controlPlaneRef: {name: coder}",
+	backup:       "{controlPlaneRef: {name: coder}, destination: {persistentVolumeClaim: {claimName: backups}}}",
+	schedule:     "{controlPlaneRef: {name: coder}, schedule: 0 2 * * *, template: {destination: {persistentVolumeClaim: {claimName: backups}}}}",
 }
 
 func TestMain(m *testing.M) {
