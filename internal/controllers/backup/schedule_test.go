@@ -179,7 +179,9 @@ func TestLastBetween(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day := func(month time.Month, day, hour, minute int) time.Time { return time.Date(2026, month, day, hour, minute, 0, 0, berlin) }
+	day := func(month time.Month, day, hour, minute int) time.Time {
+		return time.Date(2026, month, day, hour, minute, 0, 0, berlin)
+	}
 	for _, test := range []struct {
 		schedule         string
 		since, now, want time.Time
