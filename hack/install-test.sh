@@ -77,6 +77,11 @@ database() { echo "${E2E_POSTGRES_URL/\/\?//$1?}"; }
 quiet psql "$(database postgres)" -c 'DROP DATABASE IF EXISTS installtest WITH (FORCE)' -c 'CREATE DATABASE installtest' ||
   fail "the database installtest could not be made"
 installed "split-ha network-policies" coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp
+# The network enforces the policies. They name no namespace for this machine, which calls the MCP server below.
+quiet kubectl apply -f - <<Y || fail "the policy for this machine cannot be made"
+{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "this-machine", "namespace": "coder-system", "labels": {"app.kubernetes.io/name": "coder-k8s"}},
+ "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "$HOST_IP/32"}}]}]}}
+Y
 quiet kubectl apply -f config/samples/namespace.yaml -f hack/demo/user.yaml || fail "the namespace and the user cannot be made"
 quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database installtest)" || fail "the database's Secret cannot be made"
 until_ok 60 "the kind" quiet kubectl apply -f "$(control_plane)" || fail "codercontrolplane cannot be applied"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh [TARGET...]: builds the given programs (default: all) into $CACHE/bin if they are missing, from the Go
 # module proxy only. It takes about 20 min on two cores with empty caches, and no time if nothing changed. Needs no
-# root. The targets: apiserver kube etcd coredns coder terraform provider pause image. The integration tests need "apiserver etcd".
+# root. The targets: apiserver kube etcd coredns kube-router coder terraform provider pause image. The integration tests need "apiserver etcd".
 #
 # The go.mod files in modules/ pin the version of every module that is compiled; Coder is built with its own go.mod. A
 # module that most others import has the version of the main go.mod (modules_test.go checks that), so each package is
@@ -18,12 +18,13 @@ stamp_of() {
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
     etcd) echo "etcd $(cat "$HERE"/modules/kube/{etcd/main.go,go.sum} | cksum)" ;;
     coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
+    kube-router) echo "kube-router $(cat "$HERE"/modules/kube-router/{main.go,go.sum} | cksum)" ;;
     coder) echo "coder $CODER_VERSION $(declare -f coder_source | cksum)" ;;
     terraform) echo "terraform $TERRAFORM_VERSION $({ declare -f terraform_source; cat "$HERE/modules/terraform/go.sum"; } | cksum)" ;;
     provider) echo "providers $PROVIDER_VERSION $KUBERNETES_PROVIDER_VERSION $({ declare -f provider_source; cat "$HERE"/modules/provider/{go.sum,provider.sed}; } | cksum)" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
-    *) die "build.sh knows no target \"$1\": apiserver kube etcd coredns coder terraform provider pause image" ;;
+    *) die "build.sh knows no target \"$1\": apiserver kube etcd coredns kube-router coder terraform provider pause image" ;;
   esac
 }
 name_of() { stamp_of "$1" | sed 's/ [0-9]* [0-9]*$//'; }
@@ -42,13 +43,13 @@ module_of() {
 
 packages_of() {
   case "$1" in
-    apiserver) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kubectl} ;;
-    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-controller-manager,kube-scheduler,kubelet,kube-proxy} ;;
+    apiserver) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl} ;;
+    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-scheduler,kubelet,kube-proxy} ;;
     etcd | coredns) echo "./$1" ;;
     coder) echo github.com/coder/coder/v2/cmd/coder ;;
     terraform) echo github.com/hashicorp/terraform ;;
     provider) printf '%s\n' github.com/hashicorp/terraform-provider-kubernetes github.com/coder/terraform-provider-coder/v2 ;;
-    image) echo . ;;
+    kube-router | image) echo . ;;
   esac
 }
 
@@ -147,7 +148,7 @@ case "${1:-}" in
     exit ;;
 esac
 
-[ $# -gt 0 ] || set -- apiserver kube etcd coredns coder terraform provider pause image
+[ $# -gt 0 ] || set -- apiserver kube etcd coredns kube-router coder terraform provider pause image
 missing() { [ "$(cat "$(stamp_file "$1")" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
 todo=()
 for t in "$@"; do if missing "$t"; then todo+=("$t"); fi; done

@@ -156,5 +156,7 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 Y
 run kube-proxy "$BIN/kube-proxy" --config "$NODE_STATE/proxy.yaml"
+# It enforces NetworkPolicies, and does nothing else.
+run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDR"
 [ "$NODE" != 1 ] || run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"

@@ -29,6 +29,7 @@ ctr=containerd
 runc=runc
 /usr/lib/cni/bridge|/opt/cni/bin/bridge|/usr/libexec/cni/bridge=containernetworking-plugins
 iptables=iptables
+ipset=ipset
 nft=nftables
 conntrack=conntrack
 ip=iproute2

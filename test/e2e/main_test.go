@@ -41,6 +41,7 @@ func TestMainJob(t *testing.T) {
 	if !t.Run("main job", testMainJob) {
 		return
 	}
+	t.Run("closed network", testClosedNetwork)
 	t.Run("users", testUsers)
 	t.Run("kubectl", testKubectl)
 	if t.Run("templates", testTemplates) {
@@ -136,7 +137,8 @@ func parallel(test func(t *testing.T)) func(t *testing.T) {
 // one replica, and set the number that they need.
 func testInstall(t *testing.T) {
 	explain(t)
-	kubectl(t, "apply", "-f", manifests(t, "default"))
+	kubectl(t, "apply", "-f", manifests(t, "network-policies"))
+	openToThisMachine(t, "coder-system")
 	// If a cache differs from the log, the process panics, which reportPanics detects.
 	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)
@@ -229,6 +231,7 @@ func addressesOf(t *testing.T, service string) []string {
 func testSamples(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "create", "namespace", sampleNamespace)
+	closeSamples(t)
 	url := database(t, "coder")
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+url)
 

@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,7 @@ func testEtcdRestored(t *testing.T) {
 		label(fmt.Sprint("after-", i))
 	}
 	created := field(get(t, "-n", sampleNamespace, "cws", "coder.admin.created"), "metadata", "uid")
+	heartbeatsSince(t, field(get(t, "-n", sampleNamespace, "cws", "coder.admin.hello"), "metadata", "resourceVersion"))
 	builds := query(t, "coder", `SELECT count(*) FROM workspace_builds`)
 	restarts := restartsOf(t)
 
@@ -108,6 +110,34 @@ func testEtcdRestored(t *testing.T) {
 	if requests > mostRecordRequests {
 		t.Error("these are too many")
 	}
+}
+
+// heartbeatsSince waits until each replica has written a heartbeat after a resource version. It shows the replica that
+// a backup from before was restored. A replica without requests writes one a minute.
+func heartbeatsSince(t *testing.T, since string) {
+	t.Helper()
+	number := func(version string) uint64 {
+		n, err := strconv.ParseUint(version, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	polltest.Eventually(t, "each replica has written a heartbeat", func() error {
+		out, err := tryKubectl(t, "-n", "coder-system", "get", "coderworkspacerecords",
+			"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+		if err != nil {
+			return errors.Join(err, errors.New(out))
+		}
+		for pod := range restartsOf(t) {
+			_, rest, _ := strings.Cut(out, "heartbeat-"+pod+" ")
+			version, _, found := strings.Cut(rest, "\n")
+			if !found || number(version) <= number(since) {
+				return fmt.Errorf("the heartbeats since %s are:\n%s", since, out)
+			}
+		}
+		return nil
+	})
 }
 
 // restartsOf returns how often the operator's containers were restarted.

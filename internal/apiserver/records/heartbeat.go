@@ -85,10 +85,14 @@ func (h *heartbeat) saw(revision uint64) {
 	}
 }
 
-// wentBack reports that a quorum read or a write returned a revision that is lower than an earlier one, and
-// returns the error. Revisions of etcd only grow, so it was restored from a backup, or replaced.
+// wentBack reports that a quorum read or a write returned a revision that is lower than an earlier one, or 0 for
+// a record that is gone although nobody deleted it, and returns the error. Revisions of etcd only grow, so it was
+// restored from a backup, or replaced.
 func (h *heartbeat) wentBack(what string, known, now uint64) error {
 	err := fmt.Errorf("%w: %s has the resource version %d after %d", errRestored, what, now, known)
+	if now == 0 {
+		err = fmt.Errorf("%w: %s had the resource version %d, and does not exist", errRestored, what, known)
+	}
 	select {
 	case h.restored <- err:
 	default:
@@ -182,6 +186,11 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			}
 			h.record.Revision = found.Revision
 		case apierrors.IsNotFound(err) && r.Revision != 0:
+			// If somebody has deleted it, the watch has delivered that. The other revisions may be greater than
+			// before the restore already: kube-apiserver and its clients write much when it starts again.
+			if h.seen.Load() <= r.Revision {
+				return 0, h.wentBack("the heartbeat of this replica", r.Revision, 0)
+			}
 			h.record.Revision = 0
 		default:
 			// It is not known whether it was written, so its revision is not known either.
@@ -200,15 +209,15 @@ func (h *heartbeat) progress(ctx context.Context) {
 	h.verify(ctx)
 }
 
-// shown records that the watch has delivered a heartbeat of this replica.
+// shown records that the watch has delivered a heartbeat of this replica, or its deletion.
 func (h *heartbeat) shown(record *Record) {
 	if record.Name == h.record.Name && record.Namespace == h.record.Namespace {
 		h.seen.Store(record.Revision)
 	}
 }
 
-// sweep deletes the heartbeats of replicas that were killed. A replica that is alive but had no
-// request for that long creates its heartbeat again. sweep must not be called concurrently.
+// sweep deletes the heartbeats of replicas that were killed: a replica that is alive writes one every
+// verifyEvery. sweep must not be called concurrently.
 func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 	before := h.others
 	h.others = map[string]silence{}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -18,15 +20,20 @@ import (
 type register struct {
 	Cluster
 	record Record
+	// gone is true if the record does not exist; the newest revision is then that of the record.
+	gone bool
 }
 
 func (r *register) Create(_ context.Context, record *Record) error {
-	record.Revision = 1
-	r.record = *record
+	record.Revision = r.record.Revision + 1
+	r.record, r.gone = *record, false
 	return nil
 }
 
 func (r *register) Update(_ context.Context, record *Record) error {
+	if r.gone {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "records"}, record.Name)
+	}
 	if record.State != r.record.State {
 		record.Revision = r.record.Revision + 1
 		r.record = *record
@@ -63,6 +70,43 @@ func TestHeartbeatWhenTheClockJumps(t *testing.T) {
 	h = again
 	cluster.record.State = "2026-05-04T12:00:00Z 1"
 	beat("the text of an earlier process", start)
+}
+
+// TestAHeartbeatThatIsGone checks that a replica whose heartbeat is gone ends, although all revisions are greater than
+// before: etcd was restored from a backup without that heartbeat, and much was written since. If somebody has
+// deleted the heartbeat, the watch has delivered that, and the replica goes on.
+func TestAHeartbeatThatIsGone(t *testing.T) {
+	for name, deleted := range map[string]bool{"restored": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &register{}
+			h := newHeartbeat(cluster, clocktesting.NewFakePassiveClock(time.Now()), heartbeats, replicaA)
+			if _, err := h.now(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			written := cluster.record
+			h.shown(&written)
+			cluster.gone, cluster.record = true, Record{Revision: 100}
+			if deleted {
+				written.Revision = 90
+				h.shown(&written)
+			}
+			revision, err := h.now(t.Context())
+			if deleted {
+				if err != nil || revision <= 100 {
+					t.Errorf("the revision is %d: %v", revision, err)
+				}
+				return
+			}
+			select {
+			case cause := <-h.restored:
+				if !errors.Is(cause, errRestored) || !strings.Contains(cause.Error(), "does not exist") {
+					t.Error(cause)
+				}
+			default:
+				t.Errorf("the replica goes on at revision %d: %v", revision, err)
+			}
+		})
+	}
 }
 
 // partner is a Cluster with the heartbeat of another replica.

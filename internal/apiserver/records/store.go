@@ -154,13 +154,15 @@ func (s *Store) SweepHeartbeats(ctx context.Context, now time.Time) error {
 	return s.heartbeat.sweep(ctx, now)
 }
 
-// verifyEvery is the interval at which a replica without requests checks that the cluster did not go back
-// to an earlier state. kube-apiserver may not end its watches then.
+// verifyEvery is the interval at which a replica without requests writes a heartbeat. The heartbeat that is
+// newer than a backup shows that the cluster went back to it, so a backup that is restored within this interval
+// after it was made may not be noticed. kube-apiserver may not end its watches then.
 const verifyEvery = time.Minute
 
 // WaitRestored returns an error after the cluster went back to an earlier state, for example because etcd was
 // restored from a backup. The Table is newer than the cluster then, so the process must end.
 func (s *Store) WaitRestored(ctx context.Context) error {
+	s.heartbeat.verify(ctx)
 	ticker := time.NewTicker(verifyEvery)
 	defer ticker.Stop()
 	for {

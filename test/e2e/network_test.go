@@ -1,0 +1,99 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// thisMachine allows connections from this machine, on which the tests run: they stand for people, who come through an
+// Ingress controller.
+const thisMachine = `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "this-machine", "namespace": %q},
+	"spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "%s/32"}}]}]}}`
+
+// probe is a pod that does nothing.
+const probe = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": %q}, "spec": {"terminationGracePeriodSeconds": 0,
+	"containers": [{"name": "main", "image": "coder-k8s.local/busybox:1", "command": ["sleep", "3600"]}]}}`
+
+// openToThisMachine lets this machine into a closed namespace.
+func openToThisMachine(t *testing.T, namespace string) {
+	t.Helper()
+	address, err := url.Parse(os.Getenv("E2E_POSTGRES_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, fmt.Sprintf(thisMachine, namespace, address.Hostname()))
+}
+
+// closeSamples denies all traffic of the namespace of the samples that config/samples does not allow.
+func closeSamples(t *testing.T) {
+	t.Helper()
+	apply(t, strings.ReplaceAll(sample(t, "networkpolicies"), "port: 5432", "port: "+postgresPort()))
+	openToThisMachine(t, sampleNamespace)
+}
+
+// testClosedNetwork tries, from a pod that no policy names, what the policies of the chart and of config/samples must not
+// allow, and then the same from a namespace that they name: what was refused before is there.
+func testClosedNetwork(t *testing.T) {
+	explain(t, "elsewhere", sampleNamespace)
+	namespace(t, "elsewhere")
+	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "pod", "probe", "--ignore-not-found") })
+	for _, ns := range []string{"elsewhere", sampleNamespace} {
+		apply(t, fmt.Sprintf(probe, ns))
+	}
+	for _, ns := range []string{"elsewhere", sampleNamespace} {
+		kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/probe", "--timeout=2m")
+	}
+	operator := field(list(t, "-n", "coder-system", "pods", "-l", operatorLabel)[0], "status", "podIP")
+	coder := field(list(t, "-n", sampleNamespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")[0], "status", "podIP")
+	database, err := url.Parse(os.Getenv("E2E_POSTGRES_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// connects returns "open", "closed", or why neither is known.
+	connects := func(from, address string) string {
+		host, port, _ := strings.Cut(address, ":")
+		_, stderr, err := kubectlBoth(t, "-n", from, "exec", "probe", "--", "nc", "-w", "3", host, port)
+		switch {
+		case err == nil:
+			return "open"
+		case strings.Contains(stderr, "can't connect"), strings.Contains(stderr, "timed out"):
+			return "closed"
+		}
+		return stderr
+	}
+	for _, c := range []struct{ from, what, address string }{
+		{"elsewhere", "the metrics", operator + ":8443"},
+		{"elsewhere", "the probes", operator + ":8081"},
+		{"elsewhere", "the MCP server", operator + ":8090"},
+		{"elsewhere", "Coder", coder + ":8080"},
+		{sampleNamespace, "Coder", coder + ":8080"},
+		{sampleNamespace, "the database", database.Host},
+		{sampleNamespace, "the aggregated API", operator + ":6443"},
+	} {
+		polltest.Eventually(t, c.what+" is closed to "+c.from, func() error {
+			if state := connects(c.from, c.address); state != "closed" {
+				return fmt.Errorf("%s is %s to a pod of %s at %s", c.what, state, c.from, c.address)
+			}
+			return nil
+		})
+	}
+	kubectl(t, "label", "namespace", "elsewhere", "coder.com/mcp-client=true", "coder.com/metrics-reader=true")
+	apply(t, `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "elsewhere", "namespace": "`+sampleNamespace+`"},
+		"spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"coder.com/mcp-client": "true"}}}]}]}}`)
+	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "networkpolicy", "elsewhere") })
+	for _, address := range []string{operator + ":8443", operator + ":8090", operator + ":6443", coder + ":8080", database.Host} {
+		polltest.Eventually(t, address+" is open to elsewhere", func() error {
+			if state := connects("elsewhere", address); state != "open" {
+				return fmt.Errorf("%s is %s to a pod that the policies name", address, state)
+			}
+			return nil
+		})
+	}
+}
