@@ -87,6 +87,8 @@ KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 PAUSE_IMAGE=coder-k8s.local/pause:1
 BUSYBOX_IMAGE=coder-k8s.local/busybox:1
 COREDNS_IMAGE=coder-k8s.local/coredns:1
+# pg_dump, pg_restore and psql of Debian, for backups: the default image cannot be pulled here.
+POSTGRES_IMAGE=coder-k8s.local/postgres-client:1
 # For workspaces: the usual shell tools, and Coder's agent, which must not be newer than the Coder that it reports to.
 WORKSPACE_IMAGE="coder-k8s.local/workspace:$CODER_VERSION"
 WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"

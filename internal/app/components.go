@@ -15,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/backup"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/templatetest"
@@ -120,6 +121,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 	}{
 		controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused),
 		templatetest.New(kit, coders, nil),
+		backup.New(kit), backup.NewScheduler(kit),
 	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
 			return err
