@@ -304,7 +304,7 @@ func TestTheVersionOfAProxy(t *testing.T) {
 	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
-// The tag of the image is what is known of a Coder that the operator does not call.
+// The tag of the image is all that the operator knows about a Coder that the operator does not call.
 func TestVersionSupportedWithoutAccess(t *testing.T) {
 	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
 		cp.Spec.Image, cp.Spec.OperatorAccess.Disabled = "ghcr.io/coder/coder@sha256:aa", true
