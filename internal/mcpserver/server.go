@@ -69,6 +69,7 @@ const (
 type Server struct {
 	cfg           Config
 	handler       http.Handler
+	middleware    *Middleware
 	authenticator *callers.Authenticator
 	protocol      *protocol.Server
 	metrics       *protocol.Metrics
@@ -167,7 +168,7 @@ func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protoco
 
 // routes returns the handler for all paths.
 func (s *Server) routes() http.Handler {
-	m := NewMiddleware(MiddlewareConfig{
+	s.middleware = NewMiddleware(MiddlewareConfig{
 		Options:   s.cfg.Options,
 		Namespace: s.cfg.Namespace, ClusterDomain: s.cfg.ClusterDomain,
 		Authenticate: s.authenticator.Authenticated,
@@ -176,7 +177,7 @@ func (s *Server) routes() http.Handler {
 		Logger:       s.cfg.Logger,
 	})
 	mux := http.NewServeMux()
-	mux.Handle(callers.MCPPath, m.Calls(s.protocol))
+	mux.Handle(callers.MCPPath, s.middleware.Calls(s.protocol))
 	// The probes need no authentication, because they reveal nothing.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.serveReady)
@@ -184,5 +185,5 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(callers.MetadataPath, metadata)
 		mux.Handle(callers.MetadataPath+"/", metadata)
 	}
-	return m.Requests(mux)
+	return s.middleware.Requests(mux)
 }

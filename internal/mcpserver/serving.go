@@ -74,7 +74,10 @@ func (s *Server) Start(ctx context.Context) error {
 // within s.drain, and closes all connections after s.stop.
 func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 	drained := time.AfterFunc(s.drain, func() {
-		s.cfg.Logger.Info("Cancelling calls that are not finished", "after", s.drain.String())
+		// A connection without a request delays the end too, for up to five seconds.
+		if calls := s.middleware.inFlight.Total(); calls > 0 {
+			s.cfg.Logger.Info("Cancelling calls that are not finished", "after", s.drain.String(), "calls", calls)
+		}
 		cancelCalls()
 	})
 	defer drained.Stop()

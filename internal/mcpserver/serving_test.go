@@ -138,6 +138,29 @@ func TestWhoWaitsAtTheEntranceDoesNotHoldTheEnd(t *testing.T) {
 	})
 }
 
+func TestAnUnusedConnectionIsNotACall(t *testing.T) {
+	h := newHarness(t)
+	h.server.drain, h.server.stop = time.Millisecond, time.Second
+	h.start(t)
+	conn, err := net.Dial("tcp", h.server.cfg.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// Connections are accepted in order, so after a request on another one the server has this one.
+	response, err := http.DefaultClient.Do(h.request(context.Background(), listTools))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(response)
+	if err := h.stop(); err != nil {
+		t.Errorf("Start returned %v, want nil", err)
+	}
+	if logs := h.logs.String(); !strings.Contains(logs, "Closing connections") || strings.Contains(logs, "Cancelling calls") {
+		t.Errorf("the log is\n%s", logs)
+	}
+}
+
 func TestTheKeyIsThereBeforeItIsNeeded(t *testing.T) {
 	h := running(t)
 	polltest.Eventually(t, "the Secret is made", func() bool { return len(h.kube.requests(http.MethodPost, secretsPath)) == 1 })

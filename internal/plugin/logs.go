@@ -27,8 +27,8 @@ func newLogsCommand(s *Session) *cobra.Command {
 		Short: "Print the log of a build, or of the scripts of an agent",
 		Long: "Prints the log of the newest build of a workspace, of the newest version of a template, or with --scripts what the\n" +
 			"scripts of the workspace's agent wrote, for example its startup script.\n\n" +
-			"For the logs of pods use kubectl logs: -l com.coder.workspace.id=ID for a workspace, whose ID is in status.id, and\n" +
-			"deploy/NAME for a control plane.",
+			"For the logs of pods use kubectl logs: deploy/NAME for a control plane, and --tail=-1 -l com.coder.workspace.id=ID for\n" +
+			"a workspace, whose ID is in status.id. Its pods may be in another namespace: see spec.rbac of the control plane.",
 		Example: "  kubectl coder logs coder.ada.dev -f\n  kubectl coder logs dev --build 3\n" +
 			"  kubectl coder logs template/hello\n  kubectl coder logs dev --scripts -f",
 		Args:              arguments(1, 1, "give the name of one workspace or template/NAME"),

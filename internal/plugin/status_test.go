@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
@@ -166,7 +167,7 @@ status:
 	}
 	api.setStatus(planes, "coder", fields{"conditions": []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}})
 	alone := newHarness().run(t, api, "status", "-n", "coder")
-	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl -n coder logs --prefix -l com.coder.workspace.id="} {
+	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl -n coder logs --all-containers --prefix --tail=-1 -l com.coder.workspace.id=; if its pods are not there, in pods-of-ada\n"} {
 		if !strings.Contains(alone.out, want) {
 			t.Errorf("there is no %q in\n%s", want, alone.out)
 		}
@@ -246,5 +247,27 @@ func TestStatusWatchFailure(t *testing.T) {
 	got := d.run(t, api, "status", "-n", "empty", "--watch")
 	if !strings.Contains(got.err, "the state could not be read: ") || !strings.Contains(got.err, "no [2Jrights") || strings.ContainsAny(got.err, "\x1b\u009b") {
 		t.Errorf("standard error is %q", got.err)
+	}
+}
+
+// TestWorkspaceHints checks that a command names the namespace and the pod that have the problem.
+func TestWorkspaceHints(t *testing.T) {
+	w := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev"}}
+	w.Status.ID = "1"
+	const label = " -l com.coder.workspace.id=1"
+	for _, c := range []struct{ pod, reason, want string }{
+		{"", "AgentsUnavailable", "kubectl -n coder logs --all-containers --prefix --tail=-1" + label + "; if its pods are not there, in a or b"},
+		{"pod team/ada-0: ", "AgentsUnavailable", "kubectl -n team logs --all-containers --prefix --tail=-1 ada-0"},
+		{"pod team/ada-0: ", "ContainerCrashed", "kubectl -n team logs --all-containers --ignore-errors --prefix --previous ada-0"},
+		{"pod team/ada-0: ", "ImagePullFailed", "kubectl -n team describe pods ada-0"},
+		{"pod $(x)/ada-0: ", "ImagePullFailed", "kubectl -n coder describe pods" + label},
+	} {
+		w.Status.Conditions = nil
+		if c.pod != "" {
+			w.Status.Conditions = []metav1.Condition{{Type: aggregationv1alpha1.ConditionPodsHealthy, Status: metav1.ConditionFalse, Message: c.pod + "it does not work"}}
+		}
+		if got := workspaceHint(w, c.reason, []string{"a", "b"}); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.pod, c.reason, got, c.want)
+		}
 	}
 }

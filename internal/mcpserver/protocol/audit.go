@@ -28,8 +28,8 @@ const (
 
 const maxLogged = 256 + len(redaction.Ellipsis)
 
-// audit logs each tool call and prompt, including refused ones: the caller, the object and the outcome. It logs only a few of the arguments, because others
-// may contain secrets.
+// audit logs each tool call and prompt, including refused ones: the caller, the object and the
+// outcome. It logs only a few of the arguments, because others may contain secrets.
 func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		did, ok := deedOf(req)

@@ -1,5 +1,5 @@
-// Package protocol implements the Model Context Protocol: one mcp.Server with the tools,
-// prompts and resources of the process, and its HTTP handler at one URL for the protocol
+// Package protocol implements the Model Context Protocol: one mcp.Server with the tools
+// and prompts of the process, and its HTTP handler at one URL for the protocol
 // revisions 2026-07-28 and 2025-11-25.
 //
 // There are no sessions and no subscriptions, so any replica can answer any request. Only clients
@@ -14,7 +14,6 @@
 //  5. On the way back, errors are replaced by messages for clients (audit.go).
 //  6. The request is logged, and tool calls are counted (audit.go).
 //  7. A timeout is set, and the request is bound to its connection (middleware.go).
-//  8. On the way back, the list of tools is filtered by the caller's permissions (lists.go).
 //
 // Invariants: a request without a caller reaches the handlers without one. This package
 // authorizes nothing: the API server decides when a handler impersonates the caller. Nothing
