@@ -161,9 +161,9 @@ func testInstall(t *testing.T) {
 	})
 	// kube-apiserver's discovery of all groups includes the group of another server with
 	// a delay.
-	polltest.Eventually(t, "the category coder has the eight kinds", func() error {
+	polltest.Eventually(t, "the category coder has the nine kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
-		if err != nil || strings.Count(out, "\n") != 8 {
+		if err != nil || strings.Count(out, "\n") != 9 {
 			return fmt.Errorf("it has %s (%w)", out, err)
 		}
 		return nil
