@@ -49,4 +49,6 @@ watched "$logs/build.log" "test/licensed" go test -C test/licensed -vet=off -tag
   -c -o "$HELPER.new" . || die "test/licensed could not be built: see $logs/build.log"
 mv "$HELPER.new" "$HELPER"
 watched "$logs/build.log" "tests" go test -vet=off -run '^$' "${packages[@]}" || die "the tests could not be built: see $logs/build.log"
-exec unshare --net --mount --pid --fork --kill-child --mount-proc "$0" --inside "$@"
+# unshare ignores SIGINT and SIGTERM. So it is killed, and all in it, when this process ends.
+setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc "$0" --inside "$@" &
+wait $!

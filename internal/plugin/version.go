@@ -68,7 +68,7 @@ func newVersionCommand(s *Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the versions of the plugin, of Kubernetes, of the operator and of Coder",
-		Long:    "Prints the versions of the plugin and of Kubernetes, the images of the operator's Deployments, and the\nversion of each Coder in the namespace, with a remark if coder-k8s does not support it. Versions that cannot be read are reported on standard error and are not an error.",
+		Long:    "Prints the versions of the plugin and of Kubernetes, the images of the operator's Deployments, and the\nversion of each Coder in the namespace, with a remark if coder-k8s does not support it. Versions that cannot be\nread are reported on standard error and are not an error.",
 		Example: "  kubectl coder version\n  kubectl coder version --client -o json",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

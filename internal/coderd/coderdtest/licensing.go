@@ -17,12 +17,6 @@ func WithLicensing() Option { return func(s *Server) { s.licensing = true } }
 // SetFeature overrides the entitlement of a feature: entitled, grace_period or not_entitled. An
 // empty entitlement removes the override.
 func (s *Server) SetFeature(name, entitlement string) {
-	if s.real != nil {
-		s.real.setFeatures(func(all map[codersdk.FeatureName]codersdk.Entitlement) {
-			all[codersdk.FeatureName(name)] = codersdk.Entitlement(entitlement)
-		})
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if entitlement == "" {
@@ -35,10 +29,6 @@ func (s *Server) SetFeature(name, entitlement string) {
 // SetEntitlements overrides the entitlements of these features and removes all other overrides. Nil
 // removes all.
 func (s *Server) SetEntitlements(features map[string]string) {
-	if s.real != nil {
-		s.real.setEntitlements(features)
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.features = map[codersdk.FeatureName]codersdk.Entitlement{}

@@ -11,9 +11,6 @@ import (
 
 // OrganizationID returns the id of an organization.
 func (s *Server) OrganizationID(name string) uuid.UUID {
-	if s.real != nil {
-		return s.real.organizationID(name)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if org := s.organizationNamed(name); org != nil {
@@ -54,9 +51,6 @@ func (s *Server) getOrganizations(r *request) {
 // AddOrganization adds an organization, as another user of Coder would. An owner may do everything
 // in it without being a member.
 func (s *Server) AddOrganization(name string) uuid.UUID {
-	if s.real != nil {
-		return s.real.addOrganization(name)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addOrganization(name, false).ID

@@ -43,9 +43,6 @@ func (p *proxy) check(status codersdk.ProxyHealthStatus) {
 // Proxies returns the workspace proxies that are not deleted, without the primary one (Coder
 // itself).
 func (s *Server) Proxies() []Proxy {
-	if s.real != nil {
-		return s.real.proxies()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Proxy
@@ -59,9 +56,6 @@ func (s *Server) Proxies() []Proxy {
 
 // AddProxy adds a workspace proxy, as another user of Coder would. It needs no license.
 func (s *Server) AddProxy(name, displayName, icon string) Proxy {
-	if s.real != nil {
-		return s.real.addProxy(name, displayName, icon)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.insertProxy(name, displayName, icon).state()
@@ -86,9 +80,6 @@ func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 // RemoveProxy removes a workspace proxy, as another user of Coder would. It reports whether the
 // proxy existed.
 func (s *Server) RemoveProxy(name string) bool {
-	if s.real != nil {
-		return s.real.removeProxy(name)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.proxyNamed(name)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,23 +23,20 @@ import (
 
 // licensedURL is the environment variable with the URL of test/licensed, which starts real Coders
 // with test licenses. If it is set, a server with licensing is a proxy in front of one of them: the
-// tests of licensed features, with their faults and counts, then run against the real Coder.
+// contract of licensed features then runs against the real Coder, with its faults and counts.
 const licensedURL = "CODER_LICENSED_URL"
 
 // real is the Coder behind a server. Requests that no fault answers go to it. The server's methods
-// that show or change the state use its API, as another user would.
+// that show or change the state, and that the contract calls, use its API, as another user would.
 type real struct {
 	url     string
 	client  *codersdk.Client
 	cleanup func(func())
 
 	mu sync.Mutex
-	// texts are the licenses, provisioner keys and tokens of proxies that were seen, by the id of their
-	// object. Coder returns them once. owners are the users of tokens.
-	texts, owners map[string]string
-	// override are the licenses of SetFeature.
-	features map[codersdk.FeatureName]codersdk.Entitlement
-	override []int32
+	// texts are the licenses and provisioner keys that were seen, by the id of their object. Coder
+	// returns them once.
+	texts map[string]string
 }
 
 // ask sends a request to test/licensed. These functions are for tests, so they panic on errors.
@@ -71,7 +67,7 @@ func newReal(t testing.TB) *real {
 	t.Cleanup(func() { ask[struct{}]("/release", coder.URL) })
 	r := &real{
 		url: coder.URL, client: codersdk.New(sure(url.Parse(coder.URL))), cleanup: t.Cleanup,
-		texts: map[string]string{}, owners: map[string]string{}, features: map[codersdk.FeatureName]codersdk.Entitlement{},
+		texts: map[string]string{},
 	}
 	r.client.SetSessionToken(coder.Token)
 	for _, l := range sure(r.client.Licenses(context.Background())) {
@@ -129,11 +125,9 @@ func (r *real) forward(w http.ResponseWriter, req *http.Request) {
 
 func (r *real) note(req *http.Request, body, answer []byte) {
 	var said struct {
-		License    string                  `json:"license"`
-		ID         int32                   `json:"id"`
-		Key        string                  `json:"key"`
-		Proxy      codersdk.WorkspaceProxy `json:"proxy"`
-		ProxyToken string                  `json:"proxy_token"`
+		License string `json:"license"`
+		ID      int32  `json:"id"`
+		Key     string `json:"key"`
 	}
 	switch path := req.URL.Path; {
 	case strings.HasPrefix(path, "/api/v2/licenses"):
@@ -143,9 +137,6 @@ func (r *real) note(req *http.Request, body, answer []byte) {
 	case strings.HasSuffix(path, "/provisionerkeys"):
 		_ = json.Unmarshal(answer, &said)
 		r.keep(sure(r.client.GetProvisionerKey(req.Context(), said.Key)).ID.String(), said.Key)
-	case strings.HasPrefix(path, "/api/v2/workspaceproxies"):
-		_ = json.Unmarshal(answer, &said)
-		r.keep(said.Proxy.ID.String(), said.ProxyToken)
 	}
 }
 
@@ -163,25 +154,14 @@ func (r *real) text(id string) string {
 	return r.texts[id]
 }
 
-func (r *real) addUser(username string, roles []string) (token string) {
+func (r *real) addUser(username string, roles []string) string {
 	ctx, org := context.Background(), r.organizationID(codersdk.DefaultOrganization)
 	// A test before may have added the user.
 	_, _ = r.client.CreateUserWithOrgs(ctx, codersdk.CreateUserRequestWithOrgs{
 		Username: username, Email: username + "@example.com", Password: username + "-Passw0rd!", OrganizationIDs: []uuid.UUID{org},
 	})
 	_ = sure(r.client.UpdateUserRoles(ctx, username, codersdk.UpdateRoles{Roles: roles}))
-	token = sure(r.client.CreateToken(ctx, username, codersdk.CreateTokenRequest{Lifetime: 24 * time.Hour, TokenName: "test-" + uuid.NewString()[:8]})).Key
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.owners[token] = username
-	return token
-}
-
-func (r *real) revokeToken(token string) bool {
-	id, _, _ := strings.Cut(token, "-")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.client.DeleteAPIKey(context.Background(), r.owners[token], id) == nil
+	return sure(r.client.CreateToken(ctx, username, codersdk.CreateTokenRequest{Lifetime: 24 * time.Hour, TokenName: "test-" + uuid.NewString()[:8]})).Key
 }
 
 func (r *real) organizationID(name string) uuid.UUID {
@@ -192,55 +172,13 @@ func (r *real) organizationID(name string) uuid.UUID {
 	return org.ID
 }
 
-func (r *real) addOrganization(name string) (id uuid.UUID) {
-	r.licensed(func(ctx context.Context) {
-		id = sure(r.client.CreateOrganization(ctx, codersdk.CreateOrganizationRequest{Name: name})).ID
-	})
-	return id
-}
-
-// setFeatures replaces the licenses of SetFeature.
-func (r *real) setFeatures(change func(map[codersdk.FeatureName]codersdk.Entitlement)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ctx := context.Background()
-	change(r.features)
-	for _, id := range r.override {
-		_ = r.client.DeleteLicense(ctx, id)
-	}
-	r.override = nil
-	for name, entitlement := range r.features {
-		l := License{Features: map[string]int64{string(name): 1}, Expires: time.Now().AddDate(1, 0, 0), GraceEnds: time.Now().AddDate(2, 0, 0), NotBefore: time.Now().AddDate(-1, 0, 0)}
-		switch entitlement {
-		case codersdk.EntitlementEntitled:
-		case codersdk.EntitlementGracePeriod:
-			l.Expires = time.Now().Add(-time.Hour)
-		default:
-			continue
-		}
-		r.override = append(r.override, sure(r.client.AddLicense(ctx, codersdk.AddLicenseRequest{License: NewLicense(l)})).ID)
-	}
-}
-
 func (r *real) licenses() (held []HeldLicense) {
 	all := sure(r.client.Licenses(context.Background()))
 	slices.SortFunc(all, func(a, b codersdk.License) int { return cmp.Compare(a.ID, b.ID) })
 	for _, l := range all {
-		if !slices.Contains(r.override, l.ID) {
-			held = append(held, HeldLicense{License: l, Text: r.text(strconv.Itoa(int(l.ID)))})
-		}
+		held = append(held, HeldLicense{License: l, Text: r.text(strconv.Itoa(int(l.ID)))})
 	}
 	return held
-}
-
-func (r *real) addLicense(text string) bool {
-	l, err := r.client.AddLicense(context.Background(), codersdk.AddLicenseRequest{License: text})
-	r.keep(strconv.Itoa(int(l.ID)), text)
-	return err == nil
-}
-
-func (r *real) removeLicense(id int32) bool {
-	return r.client.DeleteLicense(context.Background(), id) == nil
 }
 
 func (r *real) provisionerKeys(organization string) (keys []ProvisionerKey) {
@@ -294,28 +232,6 @@ func (r *real) addProvisionerDaemon(organization, key, name string) (id uuid.UUI
 	return id
 }
 
-func (r *real) proxies() (proxies []Proxy) {
-	var all []codersdk.WorkspaceProxy
-	r.licensed(func(ctx context.Context) { all = sure(r.client.WorkspaceProxies(ctx)).Regions })
-	slices.SortFunc(all, func(a, b codersdk.WorkspaceProxy) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	for _, p := range all {
-		if p.Name != "primary" && !p.Deleted {
-			proxies = append(proxies, (&proxy{WorkspaceProxy: p, token: r.text(p.ID.String())}).state())
-		}
-	}
-	return proxies
-}
-
-func (r *real) addProxy(name, displayName, icon string) Proxy {
-	var made codersdk.UpdateWorkspaceProxyResponse
-	r.licensed(func(ctx context.Context) {
-		made = sure(r.client.CreateWorkspaceProxy(ctx, codersdk.CreateWorkspaceProxyRequest{Name: name, DisplayName: displayName, Icon: icon}))
-	})
-	r.keep(made.Proxy.ID.String(), made.ProxyToken)
-	i := slices.IndexFunc(r.proxies(), func(p Proxy) bool { return p.ID == made.Proxy.ID })
-	return r.proxies()[i]
-}
-
 // registerProxy registers as a workspace proxy does when it starts.
 func (r *real) registerProxy(token, accessURL, wildcardHostname string) bool {
 	body := encoded(map[string]any{
@@ -326,19 +242,4 @@ func (r *real) registerProxy(token, accessURL, wildcardHostname string) bool {
 	res := sure(http.DefaultClient.Do(req))
 	defer func() { _ = res.Body.Close() }()
 	return res.StatusCode == http.StatusCreated
-}
-
-func (r *real) removeProxy(name string) (removed bool) {
-	r.licensed(func(ctx context.Context) { removed = r.client.DeleteWorkspaceProxyByName(ctx, name) == nil })
-	return removed
-}
-
-// setEntitlements is SetEntitlements of a real server.
-func (r *real) setEntitlements(features map[string]string) {
-	r.setFeatures(func(all map[codersdk.FeatureName]codersdk.Entitlement) {
-		maps.DeleteFunc(all, func(codersdk.FeatureName, codersdk.Entitlement) bool { return true })
-		for name, entitlement := range features {
-			all[codersdk.FeatureName(name)] = codersdk.Entitlement(entitlement)
-		}
-	})
 }
