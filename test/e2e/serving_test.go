@@ -201,8 +201,11 @@ func onlyCoderPod(t *testing.T) string {
 func testEverythingOff(t *testing.T) {
 	explain(t, sampleNamespace)
 	patchSample(t, `{"tls":null,"expose":null,"podDisruptionBudget":null,"networkPolicy":null,"metrics":null,"podTemplate":null,"deployment":null}`)
-	if out := kubectl(t, "-n", sampleNamespace, "get", "ingress,pdb,networkpolicy,service", "-o", "name"); strings.TrimSpace(out) != "service/coder" {
+	if out := kubectl(t, "-n", sampleNamespace, "get", "ingress,pdb,service", "-o", "name"); strings.TrimSpace(out) != "service/coder" {
 		t.Errorf("there are still more objects than the Service:\n%s", out)
+	}
+	if get(t, "-n", sampleNamespace, "networkpolicy", "coder") != nil {
+		t.Error("there is still a NetworkPolicy of the control plane")
 	}
 	if _, reason, _ := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "Exposed"); reason != "" {
 		t.Errorf("the condition Exposed is still there: %s", reason)
