@@ -114,6 +114,12 @@ func parse(spec coderv1alpha1.CoderBackupScheduleSpec) (cron.Schedule, *time.Loc
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.schedule: %q is not a time in the form of cron: %w", spec.Schedule, err)
 	}
+	if _, relative := times.(cron.ConstantDelaySchedule); relative {
+		return nil, nil, fmt.Errorf("spec.schedule: %q has no fixed times", spec.Schedule)
+	}
+	if times.Next(time.Now()).IsZero() {
+		return nil, nil, fmt.Errorf("spec.schedule: %q has no day, such as 30 February", spec.Schedule)
+	}
 	return times, zone, nil
 }
 

@@ -163,6 +163,9 @@ func TestSuspendedSchedule(t *testing.T) {
 func TestInvalidSchedule(t *testing.T) {
 	for _, change := range []func(*coderv1alpha1.CoderBackupScheduleSpec){
 		func(s *coderv1alpha1.CoderBackupScheduleSpec) { s.Schedule = "0 25 * * *" },
+		// It would be looked for once a second.
+		func(s *coderv1alpha1.CoderBackupScheduleSpec) { s.Schedule = "0 2 30 2 *" },
+		func(s *coderv1alpha1.CoderBackupScheduleSpec) { s.Schedule = "@every 1s" },
 		func(s *coderv1alpha1.CoderBackupScheduleSpec) { s.TimeZone = "Europe/Nowhere" },
 	} {
 		f := newScheduleFixture(t, change)

@@ -136,6 +136,17 @@ END
 # minor returns the major and the minor number of a version.
 minor() { printf %s "$1" | sed -n 's/^v\{0,1\}\([0-9][0-9]*\)\.\([0-9][0-9]*\).*/\1 \2/p'; }
 
+marked() { ask "SELECT obj_description(to_regclass('schema_migrations'), 'pg_class')"; }
+# load restores the dump in one transaction. Without the end of the dump there is no COMMIT. Since PostgreSQL 17
+# pg_restore sets a parameter that older servers do not have.
+load() {
+  {
+    echo 'BEGIN;'
+    pg_restore --exit-on-error --no-owner --no-privileges --use-list="$work/list" --file=- "$directory/database.dump" 2>"$work/read.log" &&
+      printf "RESET search_path;\nCOMMENT ON TABLE schema_migrations IS '%s';\nCOMMIT;\n" "$mark"
+  } | sed '1,50{/^SET transaction_timeout = 0;$/d;}' | psql -Xq -v ON_ERROR_STOP=1 --no-password -d service=coder --file=- >/dev/null
+}
+
 restore() {
   [ -f "$directory/manifest" ] && [ -f "$directory/SHA256SUMS" ] ||
     fail BackupUnusable "the volume has no complete backup in the directory $BACKUP_DIRECTORY"
@@ -160,9 +171,15 @@ restore() {
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')") ||
     again DatabaseUnreachable "the database cannot be read: $(said)"
-  [ "$found" = 0 ] || fail DatabaseNotEmpty "the database is not empty: it has $found tables, views and sequences"
-  run pg_restore --single-transaction --exit-on-error --no-owner --no-privileges --no-password --use-list="$work/list" -d service=coder "$directory/database.dump" ||
-    fail RestoreFailed "pg_restore failed, and changed nothing: $(said)"
+  # The mark is committed with the data, so a pod that died after the commit is not taken for other data.
+  mark="coder-k8s: $BACKUP_UID restored $sum"
+  if [ "$found" != 0 ]; then
+    [ "$(marked)" = "$mark" ] || fail DatabaseNotEmpty "the database is not empty: it has $found tables, views and sequences"
+  else
+    : >"$work/read.log"
+    run load || fail RestoreFailed "the restore failed, and changed nothing: $(said)"
+    [ "$(marked)" = "$mark" ] || fail RestoreFailed "pg_restore failed, and changed nothing: $(tail -n 1 "$work/read.log" | cut -c 1-600)"
+  fi
   report
 }
 

@@ -23,6 +23,8 @@ cp "$PGSERVICEFILE" "$SEEN"
 echo "$*" >>"$ARGUMENTS"
 [ -z "$DOWN" ] || { echo "connection refused" >&2; exit 2; }
 case "$*" in
+  *--file=-*) cat >"$RESTORED.all"; if grep -q '^COMMIT;$' "$RESTORED.all"; then cp "$RESTORED.all" "$RESTORED"; fi ;;
+  *obj_description*) if [ -e "$RESTORED" ]; then sed -n "s/^COMMENT ON TABLE schema_migrations IS '\(.*\)';$/\1/p" "$RESTORED"; fi ;;
   *server_version_num*) echo "${SERVER:-150004}" ;;
   *server_version*) echo 15.4 ;;
   *schema_migrations*) echo "${SCHEMA-512}" ;;
@@ -38,7 +40,7 @@ for a; do case "$a" in --file=*) echo "the dump" >"${a#--file=}" ;; esac; done`
 echo "$*" >>"$ARGUMENTS"
 case "$*" in
   --list*) echo "1; 0 1 COMMENT - SCHEMA public x"; echo "2; 0 2 TABLE DATA public users coder" ;;
-  *service=coder*) cat "$WORK/list" >"$RESTORED" ;;
+  *--file=-*) echo "SET transaction_timeout = 0;"; cat "$WORK/list"; [ -z "$CUT" ] || { echo "unexpected end of file" >&2; exit 1; } ;;
 esac`
 )
 
@@ -154,8 +156,19 @@ func TestScriptBacksUpRestoresAndDeletes(t *testing.T) {
 	if restored := s.mustWork(ModeRestore); restored != result {
 		t.Errorf("the restore reports %q, and the backup %q", restored, result)
 	}
-	if list := s.read("restored"); !strings.Contains(list, "users") || strings.Contains(list, "COMMENT") {
+	if list := s.read("restored"); !strings.Contains(list, "users") || strings.Contains(list, "COMMENT -") {
 		t.Errorf("restored was %q", list)
+	}
+
+	if list := s.read("restored"); !strings.HasPrefix(list, "BEGIN;\n") || strings.Contains(list, "transaction_timeout") {
+		t.Errorf("restored was %q", list)
+	}
+	// The pod died after the commit, and before it reported.
+	if restored := s.mustWork(ModeRestore, "TABLES=7"); restored != result {
+		t.Errorf("the next pod reports %q, and the backup %q", restored, result)
+	}
+	if code, other := s.run(ModeRestore, "TABLES=7", "BACKUP_UID=uid-2"); code != 3 || !strings.Contains(other, "DatabaseNotEmpty") {
+		t.Errorf("the restore of another control plane ended with %d, %q", code, other)
 	}
 
 	s.mustWork(ModeDelete, "BACKUP_UID=uid-2")
@@ -188,6 +201,7 @@ func TestScriptRefusesToRestore(t *testing.T) {
 	s.mustWork(ModeBackup)
 	s.mustFail(3, "DatabaseNotEmpty", "it has 7 tables", ModeRestore, "TABLES=7")
 	s.mustFail(1, "DatabaseUnreachable", "connection refused", ModeRestore, "DOWN=1")
+	s.mustFail(3, "RestoreFailed", "unexpected end of file", ModeRestore, "CUT=1")
 	s.mustFail(3, "Downgrade", "the backup is of Coder v2.36.1+abc, and the image v2.35.9 is older", ModeRestore, "RESTORE_IMAGE_VERSION=v2.35.9")
 	s.mustFail(3, "VersionUnknown", `that of the image is "latest"`, ModeRestore, "RESTORE_IMAGE_VERSION=latest")
 	s.mustFail(3, "BackupUnusable", "not those of the CoderBackup", ModeRestore, "BACKUP_SHA256=abc")
