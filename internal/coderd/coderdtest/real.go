@@ -239,7 +239,7 @@ func (r *real) registerProxy(token, accessURL, wildcardHostname string) bool {
 	})
 	req := sure(http.NewRequest(http.MethodPost, r.url+"/api/v2/workspaceproxies/me/register", bytes.NewReader(body))) //nolint:noctx // Only tests use it.
 	req.Header.Set("Coder-External-Proxy-Token", token)
-	res := sure(http.DefaultClient.Do(req))
+	res := sure(http.DefaultClient.Do(req)) //nolint:bodyclose // It is closed below.
 	defer func() { _ = res.Body.Close() }()
 	return res.StatusCode == http.StatusCreated
 }

@@ -142,7 +142,7 @@ func (r *Reconciler) runJob(ctx context.Context, s *scope) error {
 	job, err := resources.DatabaseJob(s.controlPlane, resources.ControlPlane(s.controlPlane, r.kit.Cluster), s.jobSpec(resources.ModeBackup, backupSuffix))
 	if err != nil {
 		s.problem = &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnsuitable, Message: err.Error()}
-		return nil
+		return nil //nolint:nilerr // It is in the condition.
 	}
 	if s.run, err = r.kit.RunJob(ctx, &s.Pass, job); err != nil {
 		if stop := ensure.Stopped(err); stop != nil {
@@ -224,7 +224,7 @@ func (r *Reconciler) tryDeleteFiles(ctx context.Context, s *scope) (string, erro
 	run, err := r.kit.RunJob(ctx, &s.Pass, job)
 	switch {
 	case ensure.Stopped(err) != nil:
-		return ensure.Stopped(err).Message, nil
+		return ensure.Stopped(err).Message, nil //nolint:nilerr // It is in the message.
 	case err != nil:
 		return "", err
 	case run.Ended == "Complete":

@@ -169,7 +169,7 @@ func lastBetween(times cron.Schedule, since, now time.Time) time.Time {
 // create creates the backup that is due. Its name is that of the time, so that another leader creates no second one.
 func (r *Scheduler) create(ctx context.Context, s *scheduleScope) error {
 	if s.invalid != nil || s.schedule.Spec.Suspend {
-		return nil
+		return nil //nolint:nilerr // It is in the condition.
 	}
 	at := s.due()
 	if at.IsZero() {
