@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/backup"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/templatetest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/templatecheck"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
@@ -120,7 +120,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 		SetupWithManager(ctx context.Context, mgr manager.Manager) error
 	}{
 		controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused),
-		templatetest.New(kit, coders, nil),
+		templatecheck.New(kit, coders, nil),
 		backup.New(kit), backup.NewScheduler(kit),
 	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {

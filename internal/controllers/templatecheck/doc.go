@@ -1,4 +1,4 @@
-// Package templatetest reconciles CoderTemplateTests: it creates one throwaway workspace from a version of
+// Package templatecheck reconciles CoderTemplateTests: it creates one throwaway workspace from a version of
 // a template, checks it, records the result and deletes the workspace.
 //
 // Invariants:
@@ -15,4 +15,4 @@
 //   - The finalizer stays until Coder has proven that the workspace no longer exists, or never did. If
 //     Coder does not answer for workload.DeletionLimit, the deletion ends with an Event that names the workspace.
 //   - The owner is checked before each request for a workspace: an active user without any role.
-package templatetest
+package templatecheck

@@ -1,4 +1,4 @@
-package templatetest
+package templatecheck
 
 // Permissions of the controller in addition to those of package connections.
 //
