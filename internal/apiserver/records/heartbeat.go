@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -191,7 +192,7 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			// If somebody has deleted it, the watch delivers that. The other revisions may be greater than
 			// before the restore already: kube-apiserver and its clients write much when it starts again.
 			// A heartbeat of an earlier process, which this one only found, shows nothing.
-			if h.written.Load() != 0 && !h.showsDeletion(r.Revision) {
+			if h.written.Load() != 0 && !h.showsDeletion(ctx, r.Revision) {
 				return 0, h.wentBack("the heartbeat of this replica", r.Revision, 0)
 			}
 			h.record.Revision = 0
@@ -205,13 +206,9 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 
 // showsDeletion waits until the watch has delivered something newer than a revision of the heartbeat, at most for
 // deletionShown: the watch is a little later than the deletion, and more when it was just opened again.
-func (h *heartbeat) showsDeletion(revision uint64) bool {
-	for end := time.Now().Add(deletionShown); h.seen.Load() <= revision; time.Sleep(heartbeatEvery) {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
+func (h *heartbeat) showsDeletion(ctx context.Context, revision uint64) bool {
+	shown := func(context.Context) (bool, error) { return h.seen.Load() > revision, nil }
+	return wait.PollUntilContextTimeout(ctx, heartbeatEvery, deletionShown, true, shown) == nil
 }
 
 // progress starts a heartbeat so that the watch delivers an event. It does nothing while the last
