@@ -22,7 +22,7 @@ func TestSamplePoliciesLetJobsReachTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	reached := map[string]bool{coderv1alpha1.ControlPlaneName: false, adminJobPodName: false}
+	reached := map[string]bool{coderv1alpha1.ControlPlaneName: false, adminJobPodName: false, databaseJobPodName: false}
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var policy networkingv1.NetworkPolicy
 		if err := decoder.Decode(&policy); errors.Is(err, io.EOF) {
