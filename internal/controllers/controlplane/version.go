@@ -58,7 +58,7 @@ func versionSupported(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *
 		return nil
 	}
 	supported, reason, message := upgrade.Supported(facts.Running)
-	if image := upgrade.Reference(facts.Image); s.build != nil && workload.Serves(s.Deployment) && upgrade.Differ(image, facts.Running) {
+	if image := upgrade.Reference(facts.Image); s.build != nil && s.Deployment != nil && workload.Serves(s.Deployment) && upgrade.Differ(image, facts.Running) {
 		message += fmt.Sprintf("; the pods have the image %s: if that is a version of Coder, something else answers at %s", image, s.url())
 	}
 	return new(workload.NewCondition(coderv1alpha1.ConditionVersionSupported, supported, reason, workload.Redact(message)))
