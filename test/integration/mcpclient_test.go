@@ -118,5 +118,5 @@ func (s *mcpFixture) promptsNeedTheirRights(t *testing.T, callerOf func(*testing
 			t.Errorf("getting prompt %s: %+v, %v", prompt.Name, answer, err)
 		}
 	}
-	usesExactly(t, from, caller.user, prompts.Rights())
+	usesExactly(t, from, caller.user, prompts.Rights(), spare("diagnose_workspace")...)
 }
