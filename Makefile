@@ -15,10 +15,10 @@ PKG := github.com/coder-k8s/coder-k8s
 LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT) \
 	-X $(PKG)/internal/version.date=$(DATE)
 
-.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images image-push docs release demo coder demo-down demo-env
+.PHONY: help generate verify lint test conformance test-e2e test-licensed bench build plugin manifests image images image-push docs release demo coder demo-down demo-env
 
 help: ## Show this list.
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 generate: ## Generate deepcopy, CRDs, RBAC, OpenAPI and the API reference.
 	@hack/generate.sh
@@ -41,6 +41,9 @@ conformance: ## Run the official MCP conformance suite and MCP clients of other 
 
 test-e2e: ## Run main job, operation and installation on real clusters, with the real Coder (root).
 	@hack/test-e2e.sh
+
+test-licensed: ## Run the tests of licensed features against a real Coder with test licenses (root).
+	@hack/test-licensed.sh
 
 bench: ## Run the benchmarks, and on a real cluster a fleet of control planes and 10,000 workspaces (root).
 	go test -run '^$$' -bench . -benchmem ./...

@@ -103,7 +103,7 @@ split=(deployment,serviceaccount,pdb,networkpolicy -l "app.kubernetes.io/compone
 installed namespaced coder-k8s
 quiet kubectl -n coder-system delete "${split[@]}" || fail "the split installation cannot be deleted"
 quiet kubectl -n coder-system delete networkpolicy -l app.kubernetes.io/name=coder-k8s || fail "what surrounds the split installation cannot be deleted"
-quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp-control-planes || fail "the split installation's rights cannot be deleted"
+quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver || fail "the split installation's rights cannot be deleted"
 works coder-k8s
 same
 # kube-apiserver sees the removal of a permission with a delay.

@@ -24,6 +24,10 @@ const (
 	// The pods keep their image; all other changes of the spec are applied. It does not prevent the
 	// first image of a control plane.
 	ConditionVersionAllowed = "VersionAllowed"
+	// ConditionVersionSupported is true when status.version is one of the versions of Coder that this
+	// release of coder-k8s supports, and unknown if it is not a release. It is present as soon as the
+	// version is known. It does not affect Ready, and nothing is blocked while it is false.
+	ConditionVersionSupported = "VersionSupported"
 	// ConditionDeploymentAvailable is true when the requested number of pods is ready and all of
 	// them have the newest revision. If the reason names a missing Secret or ConfigMap, the
 	// current pods keep running, but no new pod can start.
@@ -111,8 +115,14 @@ const (
 	// ReasonUnsupportedUpgrade: the image is of another major version of Coder.
 	ReasonUnsupportedUpgrade = "UnsupportedUpgrade"
 	// ReasonVersionUnknown: the image changes, and the tag of the image is not a version of Coder, or
-	// the version of the running Coder is not known.
+	// the version of the running Coder is not known or not that of a release.
 	ReasonVersionUnknown = "VersionUnknown"
+	// ReasonSupported: this release supports the version of Coder.
+	ReasonSupported = "Supported"
+	// ReasonOlderVersion: Coder is older than the versions that this release supports.
+	ReasonOlderVersion = "OlderVersion"
+	// ReasonNewerVersion: Coder is newer than the versions that this release supports.
+	ReasonNewerVersion = "NewerVersion"
 	// ReasonDatabaseSchemaNewer: a newer Coder has migrated the database, so this one does not start.
 	ReasonDatabaseSchemaNewer = "DatabaseSchemaNewer"
 

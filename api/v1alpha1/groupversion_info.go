@@ -15,7 +15,9 @@ func AddToScheme(s *runtime.Scheme) error {
 		&CoderControlPlane{}, &CoderControlPlaneList{},
 		&CoderProvisioner{}, &CoderProvisionerList{},
 		&CoderTemplateTest{}, &CoderTemplateTestList{},
-		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{})
+		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{},
+		&CoderBackup{}, &CoderBackupList{},
+		&CoderBackupSchedule{}, &CoderBackupScheduleList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# images.sh: the cluster's own images, once, into $IMAGES: pause, busybox, CoreDNS, one for workspaces, and Coder
+# images.sh: the cluster's own images, once, into $IMAGES: pause, busybox, CoreDNS, one for workspaces, one for backups, and Coder
 # under its official name.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
@@ -31,6 +31,12 @@ done
 # shellcheck disable=SC2046
 image busybox "$BUSYBOX_IMAGE" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/root:/bin/sh\n' -dir /tmp:1777 -dir /root:755 \
   -dir /var:755 -dir /www:755 "${applets[@]}" "$busybox:/bin/busybox" $(libraries "$busybox")
+
+pg_bin=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
+# shellcheck disable=SC2046
+image postgres-client "$POSTGRES_IMAGE" -label "built=$("$pg_bin/pg_dump" --version | tr ' ' -)" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/root:/bin/sh\n' -dir /tmp:1777 \
+  "${applets[@]}" "$busybox:/bin/busybox" "$pg_bin/pg_dump:/usr/local/bin/pg_dump" "$pg_bin/pg_restore:/usr/local/bin/pg_restore" "$pg_bin/psql:/usr/local/bin/psql" \
+  $({ libraries "$busybox"; libraries "$pg_bin/psql"; libraries "$pg_bin/pg_dump"; } | sort -u)
 
 image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
 

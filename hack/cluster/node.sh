@@ -98,7 +98,7 @@ Y
 run containerd containerd --config "$NODE_STATE/containerd.toml"
 until_ok 60 containerd ctr version
 # A node that was stopped has them on its disk.
-[ -e "$NODE_STATE/images.loaded" ] || for i in pause busybox coredns "coder-$CODER_VERSION" "workspace-$CODER_VERSION"; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
+[ -e "$NODE_STATE/images.loaded" ] || for i in pause busybox coredns postgres-client "coder-$CODER_VERSION" "workspace-$CODER_VERSION"; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
 touch "$NODE_STATE/images.loaded"
 until_ok 120 "the API server" kubectl_admin get --raw /readyz
 

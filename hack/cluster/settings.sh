@@ -18,7 +18,7 @@ export GOFLAGS="-trimpath -buildvcs=false -tags=$OPERATOR_TAGS '-toolexec=env GO
 
 KUBE_VERSION=1.37.0
 # The release of Coder. The Go module proxy serves 2.29.1, 2.30.0, 2.36.0 and 2.36.1 of those that users run; one cache has
-# as many as were chosen. hack/supported.yaml names the default, and a test compares.
+# as many as were chosen. internal/upgrade/supported.yaml names the default, and a test compares.
 CODER_VERSION="${CODER_VERSION:-2.36.1}"
 if ! [[ "$CODER_VERSION" =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]; then echo "error: CODER_VERSION \"$CODER_VERSION\" must be a release such as 2.36.1" >&2; exit 1; fi
 TERRAFORM_VERSION=1.5.7  # The last release under the MPL; Coder 2.29 to 2.36 accept 1.1.0 to 1.14.9.
@@ -87,6 +87,8 @@ KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 PAUSE_IMAGE=coder-k8s.local/pause:1
 BUSYBOX_IMAGE=coder-k8s.local/busybox:1
 COREDNS_IMAGE=coder-k8s.local/coredns:1
+# pg_dump, pg_restore and psql of Debian, for backups: the default image cannot be pulled here.
+POSTGRES_IMAGE=coder-k8s.local/postgres-client:1
 # For workspaces: the usual shell tools, and Coder's agent, which must not be newer than the Coder that it reports to.
 WORKSPACE_IMAGE="coder-k8s.local/workspace:$CODER_VERSION"
 WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"

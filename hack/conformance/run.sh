@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # run.sh: what the world has for the Model Context Protocol, against the MCP server. It needs Go and npm, and no cluster.
 # 1. The official conformance suite against the server's HTTP stack, with the tools, prompts and resources that the suite
-#    expects (test/conformance/fixtures) in place of ours. Without sessions, which is the default, four scenarios of
-#    2025-11-25 cannot pass; with sessions all must.
+#    expects (test/conformance/fixtures) in place of ours. Six scenarios of 2025-11-25 need sessions, and cannot pass.
 # 2. The suite, the inspector, both TypeScript clients and a Go client of other people against the real server, beside a real
 #    kube-apiserver (test/conformance/realserver). What the suite needs fixtures for is in the files of expected failures there.
 set -euo pipefail

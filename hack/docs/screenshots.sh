@@ -50,7 +50,6 @@ kubectl -n coder wait --for=condition=Ready "coderworkspace/$EXTRA" --timeout=18
 
 shot kinds "kubectl -n coder get codercontrolplanes,codertemplates,coderworkspaces"
 shot status "kubectl coder status -n coder"
-shot tree "kubectl coder tree -n coder"
 kubectl coder stop --all -n coder --yes --wait >"$work/output" 2>&1
 # The line of progress is written over, so the picture is of the last time that it was there.
 shot start "kubectl coder start --all -n coder --wait" -while "2/3"

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // writeMCPRole prints the ClusterRole of the MCP server: the permissions to impersonate its callers,
-// restricted to the resources and verbs that its tools, prompts and resources use, and the few
+// restricted to the resources and verbs that its tools and prompts use, and the few
 // permissions that it uses itself. If inside is true, it prints the additional role for that
 // toolset, which an administrator must enable.
 //
@@ -46,9 +46,8 @@ func writeMCPRole(out io.Writer, inside bool) error {
 }
 
 // clusterRole returns the permissions to impersonate callers. The permissions that the server uses
-// itself are defined elsewhere: token and access reviews in system:auth-delegator, and the list of
-// control planes in mcprbac.yaml of the Helm chart, because an installation for some namespaces
-// omits it.
+// itself are defined elsewhere: token and access reviews in system:auth-delegator, and the Secret of
+// its replicas in mcprbac.yaml of the Helm chart.
 func clusterRole() rbacv1.ClusterRole {
 	const authentication = "authentication.k8s.io"
 	verbs := verbsOf{}
@@ -69,7 +68,7 @@ func insideRole() rbacv1.ClusterRole {
 
 // callersRights returns the permissions that are used on behalf of callers without toolset inside.
 func callersRights() []callers.Right {
-	return slices.Concat(resources.PromptRights(), resources.Rights(), callers.ReviewRights(), toolRights(false))
+	return slices.Concat(prompts.Rights(), toolRights(false))
 }
 
 // toolRights returns the permissions for the tools of toolset inside, or for all other tools.

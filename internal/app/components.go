@@ -15,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/backup"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/templatecheck"
@@ -120,6 +121,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 	}{
 		controlPlanes, provisioner.New(kit, env.refused), workspaceproxy.New(kit, env.refused),
 		templatecheck.New(kit, coders, nil),
+		backup.New(kit), backup.NewScheduler(kit),
 	} {
 		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
 			return err
@@ -192,17 +194,16 @@ func mcpComponent() component {
 				return nil, nil
 			}
 			server, err := mcpserver.New(mcpserver.Config{
-				Options:         *env.options.MCP,
-				RESTConfig:      env.config,
-				Scheme:          env.manager.GetScheme(),
-				Mapper:          env.manager.GetRESTMapper(),
-				Namespace:       env.namespace,
-				ClusterDomain:   env.options.ClusterDomain,
-				InCluster:       inCluster(os.Getenv),
-				WatchNamespaces: env.options.WatchNamespaces,
-				Version:         version.Version(),
-				Registerer:      ctrlmetrics.Registry,
-				Tracing:         env.tracing,
+				Options:       *env.options.MCP,
+				RESTConfig:    env.config,
+				Scheme:        env.manager.GetScheme(),
+				Mapper:        env.manager.GetRESTMapper(),
+				Namespace:     env.namespace,
+				ClusterDomain: env.options.ClusterDomain,
+				InCluster:     inCluster(os.Getenv),
+				Version:       version.Version(),
+				Registerer:    ctrlmetrics.Registry,
+				Tracing:       env.tracing,
 			})
 			if err != nil {
 				return nil, err

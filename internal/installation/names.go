@@ -57,6 +57,8 @@ type Definition struct {
 func Definitions() []Definition {
 	return []Definition{
 		workload("codertemplatetests", "CoderTemplateTest", coderv1alpha1.FinalizerTemplateTest, coderv1alpha1.CoderTemplateTest{}),
+		workload("coderbackupschedules", "CoderBackupSchedule", "", coderv1alpha1.CoderBackupSchedule{}),
+		workload("coderbackups", "CoderBackup", coderv1alpha1.FinalizerBackup, coderv1alpha1.CoderBackup{}),
 		workload("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
 		workload("coderprovisioners", "CoderProvisioner", coderv1alpha1.FinalizerProvisionerKey, coderv1alpha1.CoderProvisioner{}),
 		controlPlanes(),

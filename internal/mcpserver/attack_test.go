@@ -36,10 +36,9 @@ var hostileNames = []string{
 	"x\r\nImpersonate-User: admin", "x\n\"outcome\"=\"ok\"", "x\u2028\x1b[31m\u202ey", "\x00", " ", strings.Repeat("a", 5000),
 }
 
-// ourPaths matches all paths that the tools, prompts and resources use. Secrets are not
+// ourPaths matches all paths that the tools and prompts use. Secrets are not
 // among them.
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
-	`|/apis/authorization\.k8s\.io/v1/selfsubjectrulesreviews`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
 	`|/apis/aggregation\.coder\.com/v1alpha1(/namespaces/NAME)?/(coderworkspaces|codertemplates)(/NAME(/start|/orphan|/log|/files|/versions|/parameters)?)?`+
 	`|/apis/apps/v1/namespaces/NAME/(deployments|replicasets)(/NAME)?`+
@@ -156,8 +155,8 @@ func (tool listedTool) plausible() map[string]any {
 	return values
 }
 
-// TestNoArgumentLeadsElsewhere passes hostile names as each argument of each tool, prompt
-// and resource, and checks the requests to the Kubernetes API.
+// TestNoArgumentLeadsElsewhere passes hostile names as each argument of each tool and
+// prompt, and checks the requests to the Kubernetes API.
 func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	kube := newKubeAPI(t)
 	h := newReplica(t, kube, withEverything(t, kube), func(c *Config) { c.Options.MaxInFlight = 0 })
@@ -187,22 +186,9 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 		}
 	}
 	for _, hostile := range hostileNames {
-		for _, prompt := range []string{"diagnose_control_plane", "diagnose_workspace", "review_template"} {
+		for _, prompt := range []string{"diagnose_control_plane", "diagnose_workspace"} {
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": "coder", "name": hostile}})
 			ask("prompts/get", map[string]any{"name": prompt, "arguments": map[string]any{"namespace": hostile, "name": "x"}})
-		}
-		for _, form := range []string{"coder://%s", "coder://controlplanes/%s/x/pods", "coder://controlplanes/coder/%s/events", "coder://workspaces/coder/%s/log", "coder://templates/%s/x/files/main.tf", "coder://templates/coder/x/files/%s"} {
-			ask("resources/read", map[string]any{"uri": fmt.Sprintf(form, hostile)})
-			ask("resources/read", map[string]any{"uri": fmt.Sprintf(form, url.PathEscape(hostile))})
-		}
-		for argument, chosen := range map[string]map[string]string{
-			"name": {"namespace": hostile}, "path": {"namespace": "coder", "name": hostile}, "path ": {"namespace": hostile, "name": "x"},
-		} {
-			ask("completion/complete", map[string]any{
-				"ref":      map[string]any{"type": "ref/resource", "uri": "coder://templates/{namespace}/{name}/files/{+path}"},
-				"argument": map[string]any{"name": strings.TrimSpace(argument), "value": ""},
-				"context":  map[string]any{"arguments": chosen},
-			})
 		}
 	}
 	asked := 0
@@ -298,47 +284,6 @@ func TestTheWayInOverTheWire(t *testing.T) {
 	}
 }
 
-// TestWhoHangsUpHasNoMoreThanTheirShare disconnects during calls of a session, which
-// continue and must count against the user's limit.
-func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
-	h := running(t, func(c *Config) { c.Options.MaxSessions, c.Options.MaxInFlight = 4, 8 })
-	const share = 2
-	entered, open := make(chan struct{}), make(chan struct{})
-	h.kube.handle("GET "+workspacesPath, func(w http.ResponseWriter, _ *http.Request) {
-		entered <- struct{}{}
-		<-open
-		writeJSON(w, http.StatusOK, workspaceList())
-	})
-	defer close(open)
-	begun, _ := h.post(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, nil)
-	inSession := func(r *http.Request) {
-		r.Header.Set("Mcp-Session-Id", begun.Header.Get("Mcp-Session-Id"))
-		r.Header.Set("Mcp-Protocol-Version", legacyProtocol)
-	}
-	h.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, inSession)
-	body := func(n int) string {
-		return strings.Replace(callBody("list_workspaces", `{"namespace":"coder"}`), `"id":1`, fmt.Sprintf(`"id":%d`, n), 1)
-	}
-	for n := range share {
-		ctx, hangUp := context.WithCancel(t.Context())
-		r := h.request(ctx, body(n+1))
-		inSession(r)
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			if response, err := http.DefaultClient.Do(r); err == nil {
-				drain(response)
-			}
-		}()
-		await(t, "the call is in work", entered)
-		hangUp()
-		await(t, "the client disconnected", gone)
-	}
-	if _, answer := h.post(t, body(share+1), inSession); !strings.Contains(answer, "in progress in sessions, which is the maximum") {
-		t.Errorf("one call more is answered %s", answer)
-	}
-}
-
 // confirming calls a tool as a client of 2026-07-28 with elicitation. If state is not
 // empty, the request contains the user's answer.
 func (h *harness) confirming(t testing.TB, token, tool, arguments, state string) string {
@@ -423,7 +368,6 @@ func TestEveryRefusalHasItsLine(t *testing.T) {
 		"with a line of its own":      {"tools/call", tool("x\n\"outcome\"=\"ok\""), `"tool"="x\n\"outcome\"=\"ok\""`},
 		"a tool without a name":       {"tools/call", tool(""), `"tool"=""`},
 		"a tool as a prompt":          {"prompts/get", tool("delete_workspace"), `"prompt"="delete_workspace"`},
-		"a tool as a resource":        {"resources/read", map[string]any{"uri": "coder://delete_workspace"}, `"uri"="coder://delete_workspace"`},
 	} {
 		before := strings.Count(h.logs.String(), "Handled a call")
 		answer := h.send(t, tc.method, tc.params)
@@ -453,10 +397,8 @@ func FuzzTheServer(f *testing.F) {
 		callBody("change_control_plane", `{"namespace":"coder","name":"x","replicas":-1,"dryRun":true}`),
 		callBody("update_workspace", `{"namespace":"coder","name":".","versionID":"active","ttl":"never"}`),
 		callBody("diagnose_workspace", `{"namespace":"coder","name":"a.b.c"}`), callBody("get_build_logs", `{"namespace":"coder","template":"x","tailLines":-9}`),
-		`{"jsonrpc":"2.0","id":"x","method":"prompts/get","params":{"name":"review_template","arguments":{"namespace":"a","name":"b"}}}`,
+		`{"jsonrpc":"2.0","id":"x","method":"prompts/get","params":{"name":"diagnose_workspace","arguments":{"namespace":"a","name":"b"}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"coder://templates/a/b/files/%2e"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"coder://workspaces/a/b"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"review_template"},"argument":{"name":"name","value":"a"},"context":{"arguments":{"namespace":"b"}}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":7,"result":{}}`, `[]`, `null`, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{}}}`,
 	} {
@@ -466,7 +408,6 @@ func FuzzTheServer(f *testing.F) {
 	kube := newKubeAPI(f)
 	var alarm atomic.Value
 	h := newReplica(f, kube, withEverything(f, kube), func(c *Config) {
-		c.Options.MaxSessions = 4
 		c.Logger = funcr.New(func(_, line string) {
 			if strings.Contains(line, "panic") || strings.Contains(line, "bug:") {
 				alarm.Store(line)
@@ -484,10 +425,6 @@ func FuzzTheServer(f *testing.F) {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), polltest.Timeout())
 		defer cancel()
-		if method == "subscriptions/listen" {
-			// End the stream by disconnecting.
-			cancel()
-		}
 		w := httptest.NewRecorder()
 		h.server.handler.ServeHTTP(w, r.WithContext(ctx))
 		if w.Code >= http.StatusInternalServerError && ctx.Err() == nil {

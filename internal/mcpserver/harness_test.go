@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,7 +69,6 @@ func testMapper() meta.RESTMapper {
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	mapper.Add(schema.GroupVersionKind{Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectRulesReview"}, meta.RESTScopeRoot)
 	return mapper
 }
 
@@ -135,9 +133,6 @@ func (h *harness) start(t testing.TB) *harness {
 	polltest.Eventually(t, "the server listens", func() bool { return h.server.serving.Load() })
 	return h
 }
-
-func (h *harness) openSessions() int { return int(testutil.ToFloat64(h.server.metrics.Sessions)) }
-func (h *harness) openStreams() int  { return int(testutil.ToFloat64(h.server.metrics.Streams)) }
 
 func running(t testing.TB, change ...func(*Config)) *harness {
 	t.Helper()

@@ -75,7 +75,7 @@ func (n *nameCheck) checkOrigin(next http.Handler) http.Handler {
 			// client needs.
 			header := w.Header()
 			header.Set("Access-Control-Allow-Origin", origin)
-			header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
+			header.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, "+tracing.RequestIDHeader)
 			header.Add("Vary", "Origin")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 				allowPreflight(w, r)
@@ -135,7 +135,7 @@ func originOf(u *url.URL) string {
 // that it does not have. Browsers send preflight requests without a token, so this runs
 // before authentication.
 func allowPreflight(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	w.Header().Set("Access-Control-Allow-Methods", "POST")
 	w.Header().Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)

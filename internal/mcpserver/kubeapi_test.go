@@ -67,7 +67,6 @@ func newKubeAPI(t testing.TB) *kubeAPI {
 	})
 	k.handle("POST /apis/authentication.k8s.io/v1/tokenreviews", k.reviewToken)
 	k.handle("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
-	k.handle("POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", reviewRules)
 	k.handle("POST "+secretsPath, k.createSecret)
 	k.handle("GET "+secretsPath+"/coder-k8s-mcp", k.getSecret)
 	k.answer("GET "+controlPlanesPath, http.StatusOK, controlPlaneList(3))
@@ -115,17 +114,6 @@ func reviewAccess(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(review)
 	review.Status.Allowed = review.Spec.User != "eve"
 	writeJSON(w, http.StatusCreated, review)
-}
-
-// reviewRules returns rules that allow everything.
-func reviewRules(w http.ResponseWriter, _ *http.Request) {
-	all := []string{"*"}
-	writeJSON(w, http.StatusCreated, &authorizationv1.SelfSubjectRulesReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"},
-		Status: authorizationv1.SubjectRulesReviewStatus{
-			ResourceRules: []authorizationv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}},
-		},
-	})
 }
 
 func (k *kubeAPI) createSecret(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
 )
 
 const (
@@ -25,9 +24,6 @@ const (
 	// userShare is the divisor of MaxInFlight for one user's share, so that the waiting calls
 	// of one user cannot block all others.
 	userShare = 4
-	// maxStreamBodyBytes is larger than any valid request for a stream, which contains a
-	// few URIs.
-	maxStreamBodyBytes = 64 << 10
 )
 
 type userLimits struct {
@@ -53,23 +49,12 @@ func shareOfUser(inFlight int) int {
 	return max(1, inFlight/userShare)
 }
 
-// wrap must be inside of authentication. It releases the in-flight place of a stream, which
-// does no work from here on.
+// wrap must be inside of authentication.
 func (u *userLimits) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := callers.NameOf(r.Context())
 		if wait := u.take(name); wait > 0 {
 			u.refuse(w, wait, fmt.Sprintf("user %q makes too many requests: %g a second are allowed", name, u.cfg.Options.RateLimit))
-			return
-		}
-		if protocol.OpensStream(r) {
-			if leave := requestRecordOf(r.Context()).leave; leave != nil {
-				leave()
-			}
-			// The number of streams is limited only by the rate from here on, so limit
-			// their bodies further.
-			r.Body = http.MaxBytesReader(w, r.Body, maxStreamBodyBytes)
-			next.ServeHTTP(w, r)
 			return
 		}
 		end, ok := u.calls.Begin(name)
@@ -125,13 +110,9 @@ func (m *Middleware) limitInFlight(next http.Handler) http.Handler {
 			http.Error(w, "the server is busy with other requests; try again in a second", http.StatusServiceUnavailable)
 			return
 		}
+		defer end()
 		m.cfg.Metrics.InFlight.Inc()
-		leave := sync.OnceFunc(func() {
-			end()
-			m.cfg.Metrics.InFlight.Dec()
-		})
-		defer leave()
-		requestRecordOf(r.Context()).leave = leave
+		defer m.cfg.Metrics.InFlight.Dec()
 		next.ServeHTTP(w, r)
 	})
 }

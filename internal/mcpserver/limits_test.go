@@ -1,9 +1,7 @@
 package mcpserver
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -99,13 +97,6 @@ func TestOneUserCannotTakeAllPlaces(t *testing.T) {
 	}
 }
 
-func listen(r *http.Request) {
-	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	r.Header.Set("Mcp-Method", "subscriptions/listen")
-}
-
-func get(r *http.Request) { r.Method = http.MethodGet }
-
 // busy holds n requests inside of the middleware, each of another user, until leave is called.
 // change modifies the requests.
 func busy(handler func(next http.HandlerFunc) http.Handler, n int, change func(*http.Request)) (leave func()) {
@@ -147,53 +138,6 @@ func TestRequestsInFlightHaveALimit(t *testing.T) {
 	leave()
 	if answered := ask(free, nil); answered.Code != http.StatusOK || w.inFlight() != 0 {
 		t.Errorf("when all left, the answer is %d and %d are counted", answered.Code, w.inFlight())
-	}
-}
-
-func TestOpenStreamsTakeNoPlace(t *testing.T) {
-	for name, kind := range map[string]func(*http.Request){"GET": get, "subscriptions/listen": listen} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 2 })
-			leave := busy(w.handler, 5, kind)
-			defer leave()
-			if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusOK {
-				t.Errorf("with open streams a call gets %d", answered.Code)
-			}
-			if got := w.inFlight(); got != 0 {
-				t.Errorf("%d are counted in flight, want 0", got)
-			}
-		})
-	}
-}
-
-// Many such bodies could be read concurrently, because streams do not occupy places.
-func TestWhatAsksForAStreamIsSmall(t *testing.T) {
-	w := newWorld()
-	var read int64
-	var failed error
-	handler := w.handler(func(_ http.ResponseWriter, r *http.Request) { read, failed = io.Copy(io.Discard, r.Body) })
-	body := strings.Repeat(" ", maxStreamBodyBytes+1)
-	with := func(change func(*http.Request)) func(*http.Request) {
-		return func(r *http.Request) { change(r); r.Body = io.NopCloser(strings.NewReader(body)) }
-	}
-	ask(handler, with(listen))
-	var tooLarge *http.MaxBytesError
-	if !errors.As(failed, &tooLarge) || read != maxStreamBodyBytes {
-		t.Errorf("of a stream's body %d bytes are read: %v", read, failed)
-	}
-	ask(handler, with(func(*http.Request) {}))
-	if failed != nil || read != int64(len(body)) {
-		t.Errorf("of a call's body %d bytes are read: %v", read, failed)
-	}
-}
-
-func TestWhoOnlySaysThatItIsAStreamTakesAPlace(t *testing.T) {
-	w := newWorld(func(c *MiddlewareConfig) { c.Options.MaxInFlight = 1 })
-	// For older protocol revisions, nothing checks this header.
-	leave := busy(w.handler, 1, func(r *http.Request) { r.Header.Set("Mcp-Method", "subscriptions/listen") })
-	defer leave()
-	if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusServiceUnavailable {
-		t.Errorf("the answer is %d, want 503", answered.Code)
 	}
 }
 

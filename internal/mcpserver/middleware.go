@@ -65,11 +65,7 @@ func (m *Middleware) Calls(next http.Handler) http.Handler {
 
 // requestRecord contains the data of one request for the access log. Inner handlers fill
 // it in.
-type requestRecord struct {
-	user string
-	// leave releases the request's place among those in flight.
-	leave func()
-}
+type requestRecord struct{ user string }
 
 type requestRecordKey struct{}
 

@@ -350,10 +350,7 @@ func TestErrorsOfABodyNameNoAddress(t *testing.T) {
 
 // TestSilentCallsAreKeptAlive calls a tool that takes 29 seconds, from clients that do not ask for progress.
 func TestSilentCallsAreKeptAlive(t *testing.T) {
-	for era, tt := range map[string]struct {
-		version string
-		session bool
-	}{"legacy": {version: legacyProtocol}, "modern": {version: modernProtocol}, "session": {legacyProtocol, true}} {
+	for _, version := range eras {
 		for name, tc := range map[string]struct {
 			err  error
 			want string
@@ -361,7 +358,7 @@ func TestSilentCallsAreKeptAlive(t *testing.T) {
 			"a result": {nil, `"text":"done"`},
 			"an error": {&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no"}, `"message":"no"`},
 		} {
-			t.Run(era+"/"+name, func(t *testing.T) {
+			t.Run(version+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld()
 					config := protocol.Config{Metrics: w.metrics, Content: func(server *mcp.Server) {
@@ -370,34 +367,19 @@ func TestSilentCallsAreKeptAlive(t *testing.T) {
 							return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, tc.err
 						})
 					}}
-					if tt.session {
-						config.MaxSessions = 2
-					}
 					server, err := protocol.New(config)
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer server.Close(t.Context())
-					send := func(session, method, params string) *httptest.ResponseRecorder {
-						return ask(w.handler(server.ServeHTTP), func(r *http.Request) {
-							r.Header.Set("Content-Type", "application/json")
-							r.Header.Set("Accept", "application/json, text/event-stream")
-							r.Header.Set("Mcp-Protocol-Version", tt.version)
-							r.Header.Set("Mcp-Method", method)
-							if session != "" {
-								r.Header.Set("Mcp-Session-Id", session)
-							}
-							r.Header.Set("Mcp-Name", "slow")
-							r.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `}}`))
-						})
-					}
-					session, meta := "", `,"_meta":{"io.modelcontextprotocol/protocolVersion":"`+tt.version+`","io.modelcontextprotocol/clientCapabilities":{}}`
-					if tt.session {
-						session = send("", "initialize", `"protocolVersion":"`+tt.version+`","capabilities":{},"clientInfo":{"name":"test","version":"v0"}`).
-							Header().Get("Mcp-Session-Id")
-						meta = ""
-					}
-					answered := send(session, "tools/call", `"name":"slow","arguments":{}`+meta)
+					answered := ask(w.handler(server.ServeHTTP), func(r *http.Request) {
+						r.Header.Set("Content-Type", "application/json")
+						r.Header.Set("Accept", "application/json, text/event-stream")
+						r.Header.Set("Mcp-Protocol-Version", version)
+						r.Header.Set("Mcp-Method", "tools/call")
+						r.Header.Set("Mcp-Name", "slow")
+						r.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","arguments":{},` +
+							`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{}}}}`))
+					})
 					got := answered.Body.String()
 					events := strings.TrimPrefix(got, keepAlive)
 					if len(events) == len(got) || !strings.HasPrefix(events, "event: message\ndata: {") || !strings.HasSuffix(events, "}\n\n") || !strings.Contains(events, tc.want) {

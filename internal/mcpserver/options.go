@@ -34,18 +34,16 @@ type Options struct {
 	UserExtra                             []string
 	RateLimit                             float64
 	RateBurst, MaxInFlight                int
-	MaxSessions, MaxStreamsPerUser        int
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		BindAddress:       DefaultBindAddress,
-		Identity:          callers.NewAuthenticationOptions(),
-		RateLimit:         10,
-		RateBurst:         20,
-		MaxInFlight:       256,
-		MaxStreamsPerUser: 10,
+		BindAddress: DefaultBindAddress,
+		Identity:    callers.NewAuthenticationOptions(),
+		RateLimit:   10,
+		RateBurst:   20,
+		MaxInFlight: 256,
 	}
 }
 
@@ -87,11 +85,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"requests that a user who made none for a while may make at once")
 	fs.IntVar(&o.MaxInFlight, "mcp-max-in-flight", o.MaxInFlight,
 		"requests that the MCP server works on at a time, a quarter of them for one user; 0 for no limit")
-	fs.IntVar(&o.MaxSessions, "mcp-max-sessions", o.MaxSessions,
-		"sessions for clients of the protocol 2025-11-25, so that they too can be asked to confirm; "+
-			"a session stays on its replica, so more than one replica needs requests to be routed by the header Mcp-Session-Id; 0 for none, which every client can do without")
-	fs.IntVar(&o.MaxStreamsPerUser, "mcp-max-streams-per-user", o.MaxStreamsPerUser,
-		"streams and subscriptions that each user may have open; 0 for no limit")
 }
 
 // Validate returns all errors in the options. If the server is disabled, there are none.
@@ -146,18 +139,8 @@ func (o *Options) validateLimits() []error {
 	if o.RateLimit > 0 && o.RateBurst < 1 {
 		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would reject all requests; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
 	}
-	for _, limit := range []struct {
-		flag  string
-		value int
-		zero  string
-	}{
-		{"--mcp-max-in-flight", o.MaxInFlight, "no limit"},
-		{"--mcp-max-sessions", o.MaxSessions, "no sessions"},
-		{"--mcp-max-streams-per-user", o.MaxStreamsPerUser, "no limit"},
-	} {
-		if limit.value < 0 {
-			errs = append(errs, fmt.Errorf("%s=%d is below zero; give 0 for %s", limit.flag, limit.value, limit.zero))
-		}
+	if o.MaxInFlight < 0 {
+		errs = append(errs, fmt.Errorf("--mcp-max-in-flight=%d is below zero; give 0 for no limit", o.MaxInFlight))
 	}
 	return errs
 }

@@ -28,8 +28,6 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"a rate that is no number":      {func(o *Options) { o.RateLimit = math.NaN() }, "--mcp-rate-limit"},
 		"a burst of none":               {func(o *Options) { o.RateBurst = 0 }, "--mcp-rate-burst=0"},
 		"fewer requests than none":      {func(o *Options) { o.MaxInFlight = -1 }, "--mcp-max-in-flight=-1"},
-		"fewer sessions than none":      {func(o *Options) { o.MaxSessions = -1 }, "--mcp-max-sessions=-1"},
-		"fewer streams than none":       {func(o *Options) { o.MaxStreamsPerUser = -1 }, "--mcp-max-streams-per-user=-1"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +50,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 
 func TestNoLimits(t *testing.T) {
 	o := NewOptions()
-	o.RateLimit, o.RateBurst, o.MaxInFlight, o.MaxSessions, o.MaxStreamsPerUser = 0, 0, 0, 0, 0
+	o.RateLimit, o.RateBurst, o.MaxInFlight = 0, 0, 0
 	if errs := o.Validate(); len(errs) != 0 {
 		t.Errorf("Validate says %v", errs)
 	}

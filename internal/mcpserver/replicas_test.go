@@ -64,7 +64,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 				}
 				// An odd number of requests per iteration, so that each kind of request
 				// reaches both replicas.
-				if _, err := session.ListResources(t.Context(), nil); err != nil {
+				if _, err := session.ListPrompts(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,19 +13,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -47,8 +43,6 @@ type Config struct {
 	Namespace, ClusterDomain string
 	// InCluster reports that the process runs in a pod.
 	InCluster bool
-	// WatchNamespaces are the namespaces that can contain control planes. Empty means all.
-	WatchNamespaces []string
 	// Version is the version that clients see.
 	Version string
 	// Registerer registers the metrics. If it is nil, there are none.
@@ -66,28 +60,23 @@ type Config struct {
 }
 
 const (
-	// namespacesTTL is how long a new namespace is not noticed.
-	namespacesTTL = 30 * time.Second
-	// namespacesTimeout limits a list request.
-	namespacesTimeout = 5 * time.Second
-	// readyTimeout limits the checks of Ready, whose results are valid for all probes.
-	readyTimeout = 5 * time.Second
-	// readyTTL is how long a successful check is valid, unreadyTTL a failed one. This prevents
-	// probes from adding to the load of an overloaded API server.
-	readyTTL, unreadyTTL = 5 * time.Second, time.Second
+	// readyTTL is how long a check of Ready is valid. This prevents probes, which need no token,
+	// from adding to the load of an overloaded API server.
+	readyTTL = 2 * time.Second
 )
 
 // Server is the MCP server. It is a manager.Runnable.
 type Server struct {
 	cfg           Config
 	handler       http.Handler
+	middleware    *Middleware
 	authenticator *callers.Authenticator
 	protocol      *protocol.Server
 	metrics       *protocol.Metrics
 	key           *sharedKey
 	// api requests the version of the API server, for Ready.
 	api     rest.Interface
-	ready   *callers.TTLCache[readiness]
+	ready   readiness
 	serving atomic.Bool
 	// drain is how long calls may continue after the shutdown has begun. stop is the time
 	// after which open connections are closed. check is how long Ready waits for the checks.
@@ -120,14 +109,9 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespaces, err := cfg.namespaces(own)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
 		cfg: cfg, drain: drainTime, stop: stopTime, check: checkTime,
-		api:   reviews.Discovery().RESTClient(),
-		ready: callers.NewTTLCache[readiness](1, readyTimeout, cfg.Clock),
+		api: reviews.Discovery().RESTClient(),
 	}
 	// Without authentication, the server runs on a user's machine: it has no replicas, and
 	// must not create Secrets in the clusters of the kubeconfig.
@@ -135,7 +119,7 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if cfg.Options.Identity.Mode != callers.ModeNone {
 		secrets = reviews.CoreV1().Secrets(cfg.Namespace)
 	}
-	s.key = newSharedKey(secrets, cfg.Clock, cfg.Logger)
+	s.key = newSharedKey(secrets, cfg.Logger)
 	var names []string
 	for _, definition := range offered.Definitions() {
 		names = append(names, definition.Name)
@@ -143,7 +127,6 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if s.metrics, err = protocol.NewMetrics(cfg.Registerer, names); err != nil {
 		return nil, err
 	}
-	reviewer := callers.NewReviewer(kube, namespaces, cfg.Clock)
 	s.authenticator, err = callers.NewAuthenticator(callers.AuthenticatorConfig{
 		Options:     *cfg.Options.Identity,
 		BindAddress: cfg.Options.BindAddress,
@@ -158,44 +141,15 @@ func newServer(cfg Config, offered *toolset.Set) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.protocol, err = s.newProtocol(kube, offered, reviewer); err != nil {
+	if s.protocol, err = s.newProtocol(kube, offered); err != nil {
 		return nil, err
 	}
 	s.handler = s.routes()
 	return s, nil
 }
 
-// namespaces returns the function that lists the namespaces in which permissions are
-// checked: those that can contain a control plane, or if that is not limited, those that
-// contain one. It uses the server's own identity and reads only metadata.
-func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string, error), error) {
-	if len(cfg.WatchNamespaces) > 0 {
-		return func(context.Context) ([]string, error) { return cfg.WatchNamespaces, nil }, nil
-	}
-	objects, err := metadata.NewForConfig(own)
-	if err != nil {
-		return nil, fmt.Errorf("making the client that finds control planes: %w", err)
-	}
-	list := func(ctx context.Context) ([]string, time.Duration, error) {
-		resource := coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
-		// With resource version 0, the API server responds from its cache.
-		list, err := objects.Resource(resource).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return nil, 0, fmt.Errorf("finding the namespaces of control planes: %w", err)
-		}
-		var found []string
-		for _, item := range list.Items {
-			found = append(found, item.Namespace)
-		}
-		slices.Sort(found)
-		return slices.Compact(found), namespacesTTL, nil
-	}
-	cache := callers.NewTTLCache[[]string](1, namespacesTimeout, cfg.Clock)
-	return func(ctx context.Context) ([]string, error) { return cache.Get(ctx, "", list) }, nil
-}
-
-func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer *callers.Reviewer) (*protocol.Server, error) {
-	o, content := s.cfg.Options, resources.New(kube, s.cfg.Clock)
+func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set) (*protocol.Server, error) {
+	o := s.cfg.Options
 	env := toolset.Env{
 		Kube: kube, Confirmer: toolset.NewConfirmations(s.key.Get, s.cfg.Clock), Clock: s.cfg.Clock,
 		RequireElicitation: o.RequireElicitation, InsideUnconfirmed: o.InsideUnconfirmed,
@@ -204,27 +158,17 @@ func (s *Server) newProtocol(kube *callers.Kube, offered *toolset.Set, reviewer 
 		Version: s.cfg.Version,
 		Tools:   offered,
 		Env:     env,
-		Content: func(server *mcp.Server) {
-			resources.RegisterPrompts(server, kube)
-			content.Register(server)
-		},
-		Completion:        content.Complete,
-		Subscriptions:     content,
-		Lacks:             reviewer.Lacks,
-		Metrics:           s.metrics,
-		Tracing:           s.cfg.Tracing,
-		MaxSessions:       o.MaxSessions,
-		MaxStreamsPerUser: o.MaxStreamsPerUser,
-		// The same share as for requests that have a connection.
-		MaxSessionCallsPerUser: shareOfUser(o.MaxInFlight),
-		Clock:                  s.cfg.Clock,
-		Logger:                 s.cfg.Logger,
+		Content: func(server *mcp.Server) { prompts.Register(server, kube) },
+		Metrics: s.metrics,
+		Tracing: s.cfg.Tracing,
+		Clock:   s.cfg.Clock,
+		Logger:  s.cfg.Logger,
 	})
 }
 
 // routes returns the handler for all paths.
 func (s *Server) routes() http.Handler {
-	m := NewMiddleware(MiddlewareConfig{
+	s.middleware = NewMiddleware(MiddlewareConfig{
 		Options:   s.cfg.Options,
 		Namespace: s.cfg.Namespace, ClusterDomain: s.cfg.ClusterDomain,
 		Authenticate: s.authenticator.Authenticated,
@@ -233,7 +177,7 @@ func (s *Server) routes() http.Handler {
 		Logger:       s.cfg.Logger,
 	})
 	mux := http.NewServeMux()
-	mux.Handle(callers.MCPPath, m.Calls(s.protocol))
+	mux.Handle(callers.MCPPath, s.middleware.Calls(s.protocol))
 	// The probes need no authentication, because they reveal nothing.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.serveReady)
@@ -241,5 +185,5 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(callers.MetadataPath, metadata)
 		mux.Handle(callers.MetadataPath+"/", metadata)
 	}
-	return m.Requests(mux)
+	return s.middleware.Requests(mux)
 }

@@ -7,13 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
@@ -58,9 +55,9 @@ func TestBothErasListAndCallTools(t *testing.T) {
 			if result.IsError || !strings.Contains(mcptest.Text(result), `"name":"default.alice.dev"`) {
 				t.Errorf("the answer is %s", mcptest.Text(result))
 			}
-			content, err := session.ListResources(t.Context(), nil)
-			if err != nil || len(content.Resources) == 0 {
-				t.Errorf("the resources are %v, error %v", content, err)
+			prompts, err := session.ListPrompts(t.Context(), nil)
+			if err != nil || len(prompts.Prompts) == 0 {
+				t.Errorf("the prompts are %v, error %v", prompts, err)
 			}
 		})
 	}
@@ -224,41 +221,5 @@ func TestACallIsFoundInKubernetes(t *testing.T) {
 	}
 	if want := "00-" + clientsTrace + "-" + kube.ID + "-01"; asked[0].Header.Get("Traceparent") != want {
 		t.Errorf("Kubernetes is sent the trace %q, want %q", asked[0].Header.Get("Traceparent"), want)
-	}
-}
-
-func TestNamespacesAreThoseOfControlPlanes(t *testing.T) {
-	kube := newKubeAPI(t)
-	list := controlPlaneList(2)
-	list.Items = append(list.Items, list.Items[0])
-	kube.answer("GET "+controlPlanesPath, http.StatusOK, list)
-	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	cfg := Config{Clock: clk}
-	namespaces, err := cfg.namespaces(&rest.Config{Host: kube.URL, BearerToken: ownToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, asked := range []int{1, 1, 2} {
-		got, err := namespaces(t.Context())
-		if diff := cmp.Diff([]string{"team-00", "team-01"}, got); err != nil || diff != "" {
-			t.Fatalf("%v, namespaces (-want +got):\n%s", err, diff)
-		}
-		if seen := kube.requests("", controlPlanesPath); len(seen) != asked {
-			t.Errorf("after question %d the API server was asked %d times, want %d", i, len(seen), asked)
-		} else if accept := seen[0].Header.Get("Accept"); !strings.Contains(accept, "as=PartialObjectMetadataList") {
-			t.Errorf("more than the metadata is read: Accept is %q", accept)
-		}
-		clk.Step(namespacesTTL - time.Second)
-	}
-}
-
-func TestNamespacesOfTheOperatorAreNotLookedFor(t *testing.T) {
-	cfg := Config{WatchNamespaces: []string{"team-a"}}
-	list, err := cfg.namespaces(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := list(t.Context()); err != nil || len(got) != 1 || got[0] != "team-a" {
-		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -21,8 +21,6 @@ const (
 	// stopTime is the time after which open connections are closed. It leaves one of the
 	// eight seconds for closing them.
 	stopTime = 7 * time.Second
-	// unusedTime is how long the shutdown waits for the first request of a connection.
-	unusedTime = time.Second
 	// checkTime limits the checks of the API server and of the authentication together.
 	checkTime = 4 * time.Second
 )
@@ -53,14 +51,13 @@ func (s *Server) Start(ctx context.Context) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.cfg.Logger.V(1)), slog.LevelInfo),
 	}
-	closeUnused(server)
 	failed := make(chan error, 1)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("serving MCP on %s: %w", listener.Addr(), err)
 		}
 	}()
-	// Read the key in advance, so that the first confirmation need not wait for it.
+	// Create the Secret in advance, so that a failure is logged before the first confirmation.
 	go func() { _, _ = s.key.Get(ctx) }()
 	s.serving.Store(true)
 	s.cfg.Logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.cfg.Options.TLSCertFile != "", "auth", s.cfg.Options.Identity.Mode)
@@ -73,41 +70,17 @@ func (s *Server) Start(ctx context.Context) error {
 	return err
 }
 
-// closeUnused makes Shutdown close connections without a request after unusedTime. By itself,
-// Shutdown waits more than five seconds for the spare connections that clients open.
-func closeUnused(server *http.Server) {
-	var unused sync.Map
-	server.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			unused.Store(conn, nil)
-		} else {
-			unused.Delete(conn)
-		}
-	}
-	server.RegisterOnShutdown(func() {
-		time.AfterFunc(unusedTime, func() {
-			unused.Range(func(conn, _ any) bool {
-				_ = conn.(net.Conn).Close()
-				return true
-			})
-		})
-	})
-}
-
-// end shuts the server down: it ends streams immediately, cancels calls that do not finish
-// within s.drain, and closes all connections after s.stop. It returns no error: clients
-// were asked to disconnect before.
+// end shuts the server down: it accepts no more requests, cancels calls that do not finish
+// within s.drain, and closes all connections after s.stop.
 func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
-	quiet := make(chan struct{})
-	go func() {
-		defer close(quiet)
-		ctx, cancel := context.WithTimeout(context.Background(), s.drain)
-		defer cancel()
-		if err := s.protocol.Close(ctx); err != nil {
-			s.cfg.Logger.Info("Cancelled calls that were not finished", "after", s.drain.String())
+	drained := time.AfterFunc(s.drain, func() {
+		// A connection without a request delays the end too, for up to five seconds.
+		if calls := s.middleware.inFlight.Total(); calls > 0 {
+			s.cfg.Logger.Info("Cancelling calls that are not finished", "after", s.drain.String(), "calls", calls)
 		}
 		cancelCalls()
-	}()
+	})
+	defer drained.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -116,7 +89,6 @@ func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 			s.cfg.Logger.Error(err, "Could not close the MCP server")
 		}
 	}
-	<-quiet
 }
 
 func (s *Server) listen(ctx context.Context) (net.Listener, error) {
@@ -155,24 +127,23 @@ func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server is not listening")
 	}
-	// The result is cached for later probes, so a check continues after the end of ctx.
-	ctx, cancel := context.WithTimeout(r.Context(), s.check)
-	defer cancel()
-	result, err := s.ready.Get(ctx, "", func(ctx context.Context) (readiness, time.Duration, error) {
-		found, ttl := readiness{s.checkServers(ctx)}, readyTTL
-		if found.err != nil {
-			ttl = unreadyTTL
-		}
-		return found, ttl, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the API server does not respond to the MCP server: %w", err)
+	s.ready.mu.Lock()
+	defer s.ready.mu.Unlock()
+	if s.ready.checked.IsZero() || s.cfg.Clock.Since(s.ready.checked) > readyTTL {
+		// The result is for later probes too, so a check continues after the end of r.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.check)
+		defer cancel()
+		s.ready.err, s.ready.checked = s.checkServers(ctx), s.cfg.Clock.Now()
 	}
-	return result.err
+	return s.ready.err
 }
 
-// readiness is the result of the checks; err is nil if calls can be answered.
-type readiness struct{ err error }
+// readiness is the result of the last check of Ready. err is nil if calls can be answered.
+type readiness struct {
+	mu      sync.Mutex
+	checked time.Time
+	err     error
+}
 
 func (s *Server) checkServers(ctx context.Context) error {
 	if err := s.api.Get().AbsPath("/version").Do(ctx).Error(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -11,9 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/clock"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 const (
@@ -24,24 +22,18 @@ const (
 
 	// keyBytes is the size of the key, which equals the size of the hash that uses it.
 	keyBytes = 32
-	// readTimeout limits a request for the Secret.
+	// readTimeout limits the requests for the Secret.
 	readTimeout = 5 * time.Second
-	// knownFor is how long the key of a Secret that was deleted, to replace it, stays in
-	// use.
-	knownFor = 5 * time.Minute
-	// retryAfter is the interval of retries after the Secret could not be read or created.
-	retryAfter = time.Minute
 )
 
-// sharedKey provides the key that all replicas share.
+// sharedKey provides the key that all replicas share. It reads the Secret whenever a
+// confirmation is asked for or given, which is rare.
 type sharedKey struct {
 	// secrets is nil if the key is not shared.
 	secrets corev1client.SecretInterface
 	logger  logr.Logger
-	answers *callers.TTLCache[[]byte]
 
-	// Only one request runs at a time, so the fields below need no lock.
-
+	mu sync.Mutex
 	// last is the last key that was read. Before the first read, it is a key of this
 	// process.
 	last []byte
@@ -49,10 +41,9 @@ type sharedKey struct {
 	alone bool
 }
 
-// newSharedKey returns a sharedKey. The Secret is read or created at the first call of Get.
-// If secrets is nil, the key is one of this process.
-func newSharedKey(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *sharedKey {
-	return &sharedKey{secrets: secrets, logger: logger, last: random(), answers: callers.NewTTLCache[[]byte](1, readTimeout, clk)}
+// newSharedKey returns a sharedKey. If secrets is nil, the key is one of this process.
+func newSharedKey(secrets corev1client.SecretInterface, logger logr.Logger) *sharedKey {
+	return &sharedKey{secrets: secrets, logger: logger, last: random()}
 }
 
 // Get returns the key. It returns an error only if ctx ends before the Secret was read.
@@ -60,19 +51,22 @@ func (k *sharedKey) Get(ctx context.Context) ([]byte, error) {
 	if k.secrets == nil {
 		return k.last, nil
 	}
-	return k.answers.Get(ctx, keySecretName, func(ctx context.Context) ([]byte, time.Duration, error) {
-		key, err := k.shared(ctx)
-		if err != nil {
-			if !k.alone {
-				k.alone = true
-				k.logger.Error(err, "Could not read the Secret with the key of confirmations, so a confirmation works only on the replica that requested it",
-					"secret", keySecretName)
-			}
-			return k.last, retryAfter, nil
-		}
+	limited, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	key, err := k.shared(limited)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case err == nil:
 		k.last, k.alone = key, false
-		return key, knownFor, nil
-	})
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !k.alone:
+		k.alone = true
+		k.logger.Error(err, "Could not read the Secret with the key of confirmations, so a confirmation works only on the replica that requested it",
+			"secret", keySecretName)
+	}
+	return k.last, nil
 }
 
 // shared reads or creates the Secret. If two replicas create it at the same time, the

@@ -3,13 +3,13 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
@@ -30,13 +29,12 @@ const namespace = "coder-system"
 // replica is a process that shares the key with others.
 type replica struct {
 	*sharedKey
-	clock *clocktesting.FakePassiveClock
-	logs  *mcptest.LogBuffer
+	logs *mcptest.LogBuffer
 }
 
 func newKeyReplica(kube *fake.Clientset) *replica {
-	r := &replica{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logs: &mcptest.LogBuffer{}}
-	r.sharedKey = newSharedKey(kube.CoreV1().Secrets(namespace), r.clock, r.logs.Logger())
+	r := &replica{logs: &mcptest.LogBuffer{}}
+	r.sharedKey = newSharedKey(kube.CoreV1().Secrets(namespace), r.logs.Logger())
 	return r
 }
 
@@ -48,9 +46,6 @@ func (r *replica) get(t *testing.T) []byte {
 	}
 	return key
 }
-
-// pass advances the clock.
-func (r *replica) pass(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 
 func secret(key []byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keySecretName}, Data: map[string][]byte{keySecretDataKey: key}}
@@ -111,7 +106,6 @@ func TestWithoutTheSecretTheProcessHasAKeyOfItsOwn(t *testing.T) {
 			r := newKeyReplica(kube)
 			key := slices.Clone(r.get(t))
 			for range 3 {
-				r.pass(2 * retryAfter)
 				if !bytes.Equal(key, r.get(t)) {
 					t.Error("the key of the process changes")
 				}
@@ -136,17 +130,12 @@ func TestASecretThatComesLaterIsUsed(t *testing.T) {
 	r := newKeyReplica(kube)
 	own := r.get(t)
 	away = false
-	if !bytes.Equal(own, r.get(t)) {
-		t.Error("the Secret is looked for on each call")
-	}
-	r.pass(retryAfter + time.Second)
 	shared := r.get(t)
 	if bytes.Equal(own, shared) || !bytes.Equal(shared, newKeyReplica(kube).get(t)) {
 		t.Error("the Secret is not used")
 	}
 	// The key stays in use while the API server is unavailable for a short time.
 	away = true
-	r.pass(knownFor + time.Second)
 	if !bytes.Equal(shared, r.get(t)) {
 		t.Error("the shared key was given up")
 	}
@@ -159,28 +148,26 @@ func TestADeletedSecretIsANewKey(t *testing.T) {
 	if err := kube.CoreV1().Secrets(namespace).Delete(t.Context(), keySecretName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.pass(knownFor + time.Second)
 	if bytes.Equal(old, r.get(t)) {
 		t.Error("the key that was deleted is in use")
 	}
 }
 
-func TestACallThatEndsDoesNotWaitForTheSecret(t *testing.T) {
+func TestACallThatEndsGetsNoKey(t *testing.T) {
 	kube := fake.NewClientset()
-	open := make(chan struct{})
-	defer close(open)
-	kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { <-open; return false, nil, nil })
-	key := newSharedKey(kube.CoreV1().Secrets(namespace), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := key.Get(ctx); err == nil {
-		t.Error("the call waited")
+	kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		cancel()
+		return true, nil, ctx.Err()
+	})
+	r := newKeyReplica(kube)
+	if _, err := r.Get(ctx); !errors.Is(err, context.Canceled) || r.logs.String() != "" {
+		t.Errorf("error %v, and the log says %q", err, r.logs)
 	}
 }
 
 func TestAProcessAloneHasAKeyOfItsOwn(t *testing.T) {
-	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	one, other := newSharedKey(nil, clk, logr.Discard()), newSharedKey(nil, clk, logr.Discard())
+	one, other := newSharedKey(nil, logr.Discard()), newSharedKey(nil, logr.Discard())
 	var keys [][]byte
 	for _, key := range []*sharedKey{one, one, other} {
 		got, err := key.Get(t.Context())

@@ -41,7 +41,7 @@ func soak(t testing.TB, h *harness, clients, atOnce, calls int) {
 }
 
 func TestClientsLeaveNothingBehind(t *testing.T) {
-	h := running(t, func(c *Config) { c.Options.MaxInFlight, c.Options.MaxSessions = 0, 1000 })
+	h := running(t, func(c *Config) { c.Options.MaxInFlight = 0 })
 	// The first clients create connections to the API server and cache entries that stay.
 	soak(t, h, 2, 2, 1)
 	settle := func() int {
@@ -49,16 +49,11 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 		runtime.GC()
 		return runtime.NumGoroutine()
 	}
-	polltest.Eventually(t, "the first clients are gone", func() bool { return h.openSessions() == 0 })
 	before := settle()
 	// With more clients at once, a busy machine would exceed the timeout of token reviews.
 	soak(t, h, 200, 16, 3)
 	// A few more connections to the API server may have been opened.
 	polltest.Eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
-	// The goroutines above may still belong to the last sessions.
-	polltest.Eventually(t, "no sessions and streams are left", func() bool {
-		return h.openSessions()+h.openStreams() == 0
-	})
 	if strings.Contains(h.logs.String(), "anic") {
 		t.Error("something panicked")
 	}

@@ -71,13 +71,8 @@ func Kinds() []schema.GroupVersionKind {
 	}
 	add(coderv1alpha1.GroupVersion.String(), "CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy")
 	add(aggregationv1alpha1.GroupVersion.String(), "CoderTemplate", "CoderWorkspace")
-	add("v1", "Pod", "Service", "ServiceAccount", "Secret")
-	add("apps/v1", "Deployment", "ReplicaSet")
-	add("policy/v1", "PodDisruptionBudget")
-	add("networking.k8s.io/v1", "Ingress", "NetworkPolicy")
-	add("rbac.authorization.k8s.io/v1", "Role", "RoleBinding")
-	add("gateway.networking.k8s.io/v1", "HTTPRoute")
-	add("monitoring.coreos.com/v1", "ServiceMonitor")
+	add("v1", "Pod", "Service", "Secret")
+	add("apps/v1", "Deployment")
 	return all
 }
 

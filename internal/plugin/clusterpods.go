@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,70 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
-
-// PodsOf returns the pods of a Deployment, selected by its own selector, the oldest first.
-func (c *Cluster) PodsOf(ctx context.Context, namespace, deployment string) ([]corev1.Pod, error) {
-	d := &appsv1.Deployment{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, deployment, err)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("the selector of Deployment %s/%s: %w", namespace, deployment, err)
-	}
-	return c.pods(ctx, namespace, selector)
-}
-
-// WorkspacePods returns the pods of a workspace in the given namespaces, or else in those in which
-// its control plane creates workspaces. where is the list of these namespaces. A namespace that the
-// caller may not read is skipped if there are others.
-func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, namespaces []string) (pods []corev1.Pod, where []string, err error) {
-	if ws.Status.ID == "" {
-		return nil, namespaces, nil
-	}
-	if len(namespaces) == 0 {
-		namespaces = c.workspaceNamespaces(ctx, ws.Namespace)
-	}
-	selector := labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelWorkspaceID: ws.Status.ID})
-	var refused []error
-	for _, namespace := range namespaces {
-		found, err := c.pods(ctx, namespace, selector)
-		if apierrors.IsForbidden(err) {
-			refused = append(refused, err)
-			continue
-		}
-		if err != nil {
-			return nil, namespaces, err
-		}
-		pods, where = append(pods, found...), append(where, namespace)
-	}
-	if len(pods) == 0 && len(refused) > 0 {
-		return nil, where, fmt.Errorf("looking for the pods of workspace %s: %w", ws.Name, errors.Join(refused...))
-	}
-	return pods, where, nil
-}
-
-// PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
-// The error names the namespaces that could not be read.
-func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
-	labelled, err := labels.Parse(aggregationv1alpha1.LabelWorkspaceID)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string][]corev1.Pod{}
-	var failed []error
-	for _, namespace := range c.workspaceNamespaces(ctx, c.Namespace) {
-		pods, err := c.pods(ctx, namespace, labelled)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("pods of workspaces in namespace %s: %w", namespace, err))
-		}
-		for i := range pods {
-			id := pods[i].Labels[aggregationv1alpha1.LabelWorkspaceID]
-			found[id] = append(found[id], pods[i])
-		}
-	}
-	return found, errors.Join(failed...)
-}
 
 // reportLeftovers prints which pods and volume claims of workspaces stay if these are deleted without a
 // build. It finds them by Coder's label, in all namespaces if the user may list them.
@@ -122,32 +57,6 @@ func (c *Cluster) NamespacesWithControlPlane(ctx context.Context) ([]string, err
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
-}
-
-// workspaceNamespaces returns the namespaces in which the control planes of a namespace, and their
-// provisioners, may create pods. The namespace itself is the first one. What cannot be read is left
-// out.
-func (c *Cluster) workspaceNamespaces(ctx context.Context, namespace string) []string {
-	var others []string
-	add := func(spec coderv1alpha1.RBACSpec) {
-		others = append(others, spec.WorkspaceNamespaces...)
-		for _, n := range spec.Namespaces {
-			others = append(others, n.Name)
-		}
-	}
-	var planes coderv1alpha1.CoderControlPlaneList
-	_ = c.List(ctx, &planes, client.InNamespace(namespace))
-	for i := range planes.Items {
-		add(planes.Items[i].Spec.RBAC)
-	}
-	var provisioners coderv1alpha1.CoderProvisionerList
-	_ = c.List(ctx, &provisioners, client.InNamespace(namespace))
-	for i := range provisioners.Items {
-		add(provisioners.Items[i].Spec.RBAC)
-	}
-	slices.Sort(others)
-	others = slices.DeleteFunc(slices.Compact(others), func(n string) bool { return n == namespace })
-	return append([]string{namespace}, others...)
 }
 
 func (c *Cluster) pods(ctx context.Context, namespace string, selector labels.Selector) ([]corev1.Pod, error) {

@@ -44,7 +44,7 @@ func NewCommand(s *Session) *cobra.Command {
 	}
 	s.Kubeconfig.AddFlags(cmd.PersistentFlags())
 	s.CompleteFlags(cmd)
-	cmd.AddCommand(newStatusCommand(s), newTreeCommand(s), newLogsCommand(s), newWhoamiCommand(s))
+	cmd.AddCommand(newStatusCommand(s), newLogsCommand(s), newWhoamiCommand(s))
 	cmd.AddCommand(newWorkspaceCommands(s)...)
 	cmd.AddCommand(newExecCommand(s), newSSHCommand(s), newConfigSSHCommand(s),
 		newCopyCommand(s), newPortForwardCommand(s))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestVersion(t *testing.T) {
@@ -20,6 +22,15 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 	})
 	newHarness().run(t, api, "version").want(t, 0, "Deployment coder-k8s   example.com/coder-k8s:v1\n", "")
 	newHarness().run(t, api, "version", "-o", "json").want(t, 0, `"kubernetes": "v1.37.0"`, "")
+	newHarness().run(t, api, "version", "-n", "coder").want(t, 0, "Coder coder/coder      v2.30.0\n", "")
+	for status, remark := range map[string]string{"True": "v2.39.0\n", "False": "v2.39.0 (not supported)\n\ncoder/coder: nobody tried it\n", "Unknown": "v2.39.0 (not a release)\n\ncoder/coder: nobody"} {
+		api.setStatus(planes, "coder", fields{"version": "v2.39.0", "conditions": []any{condition("VersionSupported", status, "NewerVersion", "nobody tried it")}})
+		newHarness().run(t, api, "version", "-n", "coder").want(t, 0, remark, "")
+		newHarness().run(t, api, "version", "-n", "coder", "-o", "json").want(t, 0, `"supported": "`+status+`"`, "")
+	}
+	newHarness().run(t, api, "status", "-n", "coder", "-o", "json").want(t, 4, `"versionSupported": "Unknown"`, "")
+	api.answer("GET /apis/coder.com/v1alpha1/namespaces/coder/codercontrolplanes", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no rights"))
+	newHarness().run(t, api, "version", "-n", "coder").want(t, 0, "Kubernetes", "The versions of Coder could not be read: no rights")
 	api.Close()
 	newHarness().run(t, api, "version").want(t, 0, "kubectl coder", "The version of Kubernetes could not be read")
 	newHarness().run(t, api, "version", "--client").want(t, 0, "kubectl coder", "")
@@ -28,26 +39,23 @@ spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/code
 func TestCompletion(t *testing.T) {
 	api := sampleAPI(t)
 	api.apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}")
-	api.apply(t, crashingInit)
 	api.setStatus(workspaces, "coder.ada.dev", fields{"agents": []any{fields{"name": "main", "apps": []any{fields{"slug": "code"}}}}})
 	for line, want := range map[string][]string{
-		"stop -n coder coder.a":                        {"coder.ada.dev"},
-		"logs -n coder t":                              {"template/coder.hello"},
-		"template push -n coder coder":                 {"coder.hello"},
-		"template promote -n coder coder":              {"coder.hello"},
-		"open -n coder con":                            {"controlplane/coder"},
-		"status -o y":                                  {"yaml"},
-		"comp":                                         {"completion"},
-		"stop -n coder ada":                            {"ada.dev"},
-		"ssh -n coder ws/ad":                           {"ws/ada.dev"},
-		"start -n coder --owner a":                     {"ada"},
-		"start -n coder --template h":                  {"hello"},
-		"logs -n coder bo.api --build":                 {"4"},
-		"tree -n te":                                   {"team"},
-		"version --operator-namespace te":              {"team"},
-		"logs -n coder controlplane/coder --container": {"coder"},
-		"logs -n coder bo.api --container":             {"home", "dev"},
-		"open -n coder ada.dev c":                      {"code"},
+		"stop -n coder coder.a":           {"coder.ada.dev"},
+		"logs -n coder t":                 {"template/coder.hello"},
+		"template push -n coder coder":    {"coder.hello"},
+		"template promote -n coder coder": {"coder.hello"},
+		"open -n coder con":               {"controlplane/coder"},
+		"status -o y":                     {"yaml"},
+		"comp":                            {"completion"},
+		"stop -n coder ada":               {"ada.dev"},
+		"ssh -n coder ws/ad":              {"ws/ada.dev"},
+		"start -n coder --owner a":        {"ada"},
+		"start -n coder --template h":     {"hello"},
+		"logs -n coder bo.api --build":    {"4"},
+		"status -n te":                    {"team"},
+		"version --operator-namespace te": {"team"},
+		"open -n coder ada.dev c":         {"code"},
 	} {
 		fields := strings.Fields(line)
 		if strings.HasPrefix(fields[len(fields)-1], "--") {

@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -126,20 +129,35 @@ func workloadHint(kind string, object client.Object, reason, selector string) st
 	return fmt.Sprintf("kubectl -n %s %s -l %s", object.GetNamespace(), pods, selector)
 }
 
-// workspaceHint is like workloadHint, for a workspace.
-func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string {
+// podInMessage matches the beginning of the message of condition PodsHealthy: the namespace and name of the pod.
+var podInMessage = regexp.MustCompile(`^pod ([a-z0-9.-]+)/([a-z0-9.-]+): `)
+
+// workspaceHint is like workloadHint, for a workspace. Its pods may be in another namespace, which the message of
+// condition PodsHealthy contains if one of them has a problem. elsewhere are the other namespaces in which pods may be.
+func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string, elsewhere []string) string {
+	namespace, pods := w.Namespace, "-l "+aggregationv1alpha1.LabelWorkspaceID+"="+w.Status.ID
+	if c := meta.FindStatusCondition(w.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy); c != nil {
+		if pod := podInMessage.FindStringSubmatch(c.Message); pod != nil {
+			namespace, pods, elsewhere = pod[1], pod[2], nil
+		}
+	}
 	log := ""
 	switch reason {
 	case aggregationv1alpha1.ReasonAgentsUnhealthy:
 		log = " --scripts"
 	case aggregationv1alpha1.ReasonContainerCrashed, aggregationv1alpha1.ReasonOutOfMemory:
-		log = " --agent --previous"
+		// Containers that were not restarted have no such log, which would end the command.
+		return fmt.Sprintf("kubectl -n %s logs --all-containers --ignore-errors --prefix --previous %s", namespace, pods)
 	case aggregationv1alpha1.ReasonAgentsUnavailable:
-		log = " --agent"
+		hint := fmt.Sprintf("kubectl -n %s logs --all-containers --prefix --tail=-1 %s", namespace, pods)
+		if len(elsewhere) > 0 {
+			hint += "; if its pods are not there, in " + strings.Join(elsewhere, " or ")
+		}
+		return hint
 	case aggregationv1alpha1.ReasonImagePullFailed, aggregationv1alpha1.ReasonContainerConfigInvalid, aggregationv1alpha1.ReasonUnschedulable,
 		aggregationv1alpha1.ReasonVolumeMountFailed, aggregationv1alpha1.ReasonSandboxFailed, aggregationv1alpha1.ReasonPodEvicted,
 		aggregationv1alpha1.ReasonNodeLost:
-		return fmt.Sprintf("kubectl -n %s describe pods -l com.coder.workspace.id=%s", w.Namespace, w.Status.ID)
+		return fmt.Sprintf("kubectl -n %s describe pods %s", namespace, pods)
 	case aggregationv1alpha1.ReasonNoProvisioner:
 		return fmt.Sprintf("kubectl -n %s get coderprovisioners shows the provisioners, kubectl coder orphan -n %[1]s %s deletes it without a build", w.Namespace, w.Name)
 	case aggregationv1alpha1.ReasonPodGone:
@@ -180,6 +198,8 @@ type statusWorkload struct {
 	Pods      int32 `json:"pods"`
 	// Version is the version of Coder in the status.
 	Version string `json:"version,omitempty"`
+	// VersionSupported is the status of the condition VersionSupported.
+	VersionSupported metav1.ConditionStatus `json:"versionSupported,omitempty"`
 	// Of is the control plane that it belongs to, or the URL of the Coder.
 	Of      string    `json:"of,omitempty"`
 	URL     string    `json:"url,omitempty"`

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
@@ -167,7 +167,7 @@ status:
 	}
 	api.setStatus(planes, "coder", fields{"conditions": []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}})
 	alone := newHarness().run(t, api, "status", "-n", "coder")
-	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl coder logs -n coder coder.cy.b --agent\n"} {
+	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl -n coder logs --all-containers --prefix --tail=-1 -l com.coder.workspace.id=; if its pods are not there, in pods-of-ada\n"} {
 		if !strings.Contains(alone.out, want) {
 			t.Errorf("there is no %q in\n%s", want, alone.out)
 		}
@@ -186,6 +186,7 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 		condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
 		condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are requested"),
 		condition("DatabaseExclusive", "False", "DatabaseShared", "another uses it"),
+		condition("VersionSupported", "False", "NewerVersion", "it was not tested"),
 		condition("DeploymentAvailable", "True", "DatabaseSecretMissing", "new pods cannot start"),
 	}})
 	got := newHarness().run(t, api, "status", "-n", "coder")
@@ -195,6 +196,10 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 	}
 	if !strings.Contains(got.out, "  condition DeploymentAvailable is True, DatabaseSecretMissing: new pods cannot start\n") {
 		t.Errorf("a missing Secret is not shown:\n%s", got.out)
+	}
+	// Such a Coder is no problem until something fails.
+	if !strings.Contains(got.out, "v2.30.0 (not supported)") || strings.Contains(got.out, "it was not tested") {
+		t.Errorf("the version is not shown, or shown as a problem:\n%s", got.out)
 	}
 	if strings.Contains(got.out, "WorkspaceAccess") {
 		t.Errorf("what is not known yet is shown as wrong:\n%s", got.out)
@@ -245,16 +250,24 @@ func TestStatusWatchFailure(t *testing.T) {
 	}
 }
 
-// TestPodStates checks that the state of a pod shows that it is not ready.
-func TestPodStates(t *testing.T) {
-	for want, pod := range map[string]corev1.PodStatus{
-		"Running":   {Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-		"NotReady":  {Phase: corev1.PodRunning},
-		"Pending":   {Phase: corev1.PodPending},
-		"Succeeded": {Phase: corev1.PodSucceeded},
+// TestWorkspaceHints checks that a command names the namespace and the pod that have the problem.
+func TestWorkspaceHints(t *testing.T) {
+	w := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev"}}
+	w.Status.ID = "1"
+	const label = " -l com.coder.workspace.id=1"
+	for _, c := range []struct{ pod, reason, want string }{
+		{"", "AgentsUnavailable", "kubectl -n coder logs --all-containers --prefix --tail=-1" + label + "; if its pods are not there, in a or b"},
+		{"pod team/ada-0: ", "AgentsUnavailable", "kubectl -n team logs --all-containers --prefix --tail=-1 ada-0"},
+		{"pod team/ada-0: ", "ContainerCrashed", "kubectl -n team logs --all-containers --ignore-errors --prefix --previous ada-0"},
+		{"pod team/ada-0: ", "ImagePullFailed", "kubectl -n team describe pods ada-0"},
+		{"pod $(x)/ada-0: ", "ImagePullFailed", "kubectl -n coder describe pods" + label},
 	} {
-		if got := podNode(&corev1.Pod{Status: pod}).State; got != want {
-			t.Errorf("%q, want %q", got, want)
+		w.Status.Conditions = nil
+		if c.pod != "" {
+			w.Status.Conditions = []metav1.Condition{{Type: aggregationv1alpha1.ConditionPodsHealthy, Status: metav1.ConditionFalse, Message: c.pod + "it does not work"}}
+		}
+		if got := workspaceHint(w, c.reason, []string{"a", "b"}); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.pod, c.reason, got, c.want)
 		}
 	}
 }

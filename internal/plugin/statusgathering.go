@@ -194,6 +194,7 @@ func (g *statusGathering) controlPlanes(ctx context.Context) error {
 	for i := range list.Items {
 		cp := &list.Items[i]
 		w := g.workload("CoderControlPlane", cp, cp.Status.WorkloadStatus)
+		w.VersionSupported, _ = versionSupported(cp)
 		w.Version, w.URL = cp.Status.Version, cmp.Or(cp.Status.AccessURL, cp.Status.URL)
 		g.report.ControlPlanes = append(g.report.ControlPlanes, w)
 	}
@@ -255,6 +256,7 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 	var list aggregationv1alpha1.CoderWorkspaceList
 	seen, err := g.list(ctx, &list, "coderworkspaces.aggregation.coder.com")
 	g.report.Workspaces.Unseen = !seen
+	elsewhere := sync.OnceValue(func() map[string][]string { return g.workspaceNamespaces(ctx) })
 	for i := range list.Items {
 		w := &list.Items[i]
 		g.report.Workspaces.add(WorkspaceState(w))
@@ -268,8 +270,30 @@ func (g *statusGathering) workspaces(ctx context.Context) error {
 			if c := stalled(w.Status.Conditions); c != nil {
 				reason = c.Reason
 			}
-			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, reason))
+			var others []string
+			if reason == aggregationv1alpha1.ReasonAgentsUnavailable {
+				others = elsewhere()[w.Namespace]
+			}
+			g.problem("CoderWorkspace", w, *ready, workspaceHint(w, reason, others))
 		}
 	}
 	return err
+}
+
+// workspaceNamespaces returns the other namespaces in which the control planes of each namespace may create pods. What
+// cannot be read is left out.
+func (g *statusGathering) workspaceNamespaces(ctx context.Context) map[string][]string {
+	var list coderv1alpha1.CoderControlPlaneList
+	_ = g.cluster.List(ctx, &list, client.InNamespace(g.report.Namespace))
+	all := map[string][]string{}
+	for i := range list.Items {
+		cp := &list.Items[i]
+		names := slices.Concat(all[cp.Namespace], cp.Spec.RBAC.WorkspaceNamespaces)
+		for _, n := range cp.Spec.RBAC.Namespaces {
+			names = append(names, n.Name)
+		}
+		slices.Sort(names)
+		all[cp.Namespace] = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == cp.Namespace })
+	}
+	return all
 }

@@ -59,7 +59,7 @@ func (s *statusScreen) workloads(title string, all []statusWorkload, column stri
 		}
 		row := []cli.Cell{
 			cli.Text(w.Namespace), cli.Text(w.Name), cli.Text(w.Ready).In(colour), cli.Text(w.State).In(colour),
-			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), cli.Text(cmp.Or(w.Version, w.Of)), cli.Text(cli.Ago(s.Now(), w.Created)),
+			cli.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), versionCell(cmp.Or(w.Version, w.Of), w.VersionSupported), cli.Text(cli.Ago(s.Now(), w.Created)),
 		}
 		if s.format == cli.Wide {
 			row = append(row, cli.Text(w.URL))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -89,7 +90,7 @@ func (r *upgradePlanRun) do(ctx context.Context, args []string) error {
 	plan := upgradePlan{
 		ControlPlane: cp.Namespace + "/" + cp.Name, Running: facts.Running, Image: facts.Image, Wanted: facts.Wanted,
 		Allowed: decision.Reason == "", Message: decision.Message, Pods: orderOfPods(cp, facts, decision),
-		Checks: append(slices.Clone(decision.Checks), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
+		Checks: append(slices.Clone(decision.Checks), supportedVersion(facts.Wanted), readyNow(cp), noBuilds(ctx, cluster, cp), noNewerProvisioners(ctx, cluster, cp, facts.Wanted)),
 	}
 	if r.format.Structured() {
 		err = r.format.Write(r.Out, plan)
@@ -138,6 +139,15 @@ func orderOfPods(cp *coderv1alpha1.CoderControlPlane, facts upgrade.Facts, decis
 		return "old and new pods run at the same time, because of spec.deployment.strategy, which Coder does not support for two minor versions" + ends
 	}
 	return "each new pod starts before an old one stops" + ends
+}
+
+func supportedVersion(wanted string) upgrade.Check {
+	check := upgrade.Check{Name: "VersionSupported", Result: upgrade.Warning}
+	status, _, message := upgrade.Supported(upgrade.Reference(wanted))
+	if check.Message = message; status == metav1.ConditionTrue {
+		check.Result = upgrade.Passed
+	}
+	return check
 }
 
 func readyNow(cp *coderv1alpha1.CoderControlPlane) upgrade.Check {

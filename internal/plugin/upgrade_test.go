@@ -27,8 +27,9 @@ func TestUpgradePlan(t *testing.T) {
 		"a new minor version": {args: "--to 2.37.0", want: []string{
 			"ghcr.io/coder/coder:v2.37.0", "NotADowngrade", "all old pods stop before the new ones start", "sessions to workspaces", "is being built",
 		}},
-		"a patch":               {args: "--to v2.36.2 coder", want: []string{"each new pod starts before an old one stops"}},
-		"the image of the spec": {want: []string{"nothing changes"}},
+		"a version that nobody tried": {args: "--to 2.99.0", want: []string{"VersionSupported", "Warning", "Coder v2.99.0 is newer than the versions"}},
+		"a patch":                     {args: "--to v2.36.2 coder", want: []string{"each new pod starts before an old one stops"}},
+		"the image of the spec":       {want: []string{"nothing changes"}},
 		"a downgrade": {args: "--to 2.30.0", code: 1, want: []string{
 			"Failed", `The operator would refuse it: the image "ghcr.io/coder/coder:v2.30.0" is older than Coder v2.36.1+7bd778d`, `coder.com/allow-version: "v2.30.0"`,
 		}},

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,6 +27,38 @@ type versions struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Operator contains the image of each Deployment of the operator.
 	Operator map[string]string `json:"operator,omitempty"`
+	// Coder contains the control planes of the namespace.
+	Coder []coderVersion `json:"coder,omitempty"`
+}
+
+// coderVersion is the Coder of a control plane.
+type coderVersion struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	// Supported and Message are those of the condition VersionSupported.
+	Supported metav1.ConditionStatus `json:"supported,omitempty"`
+	Message   string                 `json:"message,omitempty"`
+}
+
+// versionSupported returns the status and the message of the condition VersionSupported, which are
+// empty while there is none.
+func versionSupported(cp *coderv1alpha1.CoderControlPlane) (metav1.ConditionStatus, string) {
+	if c := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionVersionSupported); c != nil {
+		return c.Status, c.Message
+	}
+	return "", ""
+}
+
+// versionCell returns a version of Coder with a remark if coder-k8s does not support it.
+func versionCell(text string, supported metav1.ConditionStatus) cli.Cell {
+	switch supported {
+	case metav1.ConditionFalse:
+		return cli.Text(text + " (not supported)").In(cli.Yellow)
+	case metav1.ConditionUnknown:
+		return cli.Text(text + " (not a release)").In(cli.Yellow)
+	}
+	return cli.Text(text)
 }
 
 func newVersionCommand(s *Session) *cobra.Command {
@@ -34,8 +67,8 @@ func newVersionCommand(s *Session) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the versions of the plugin, of Kubernetes and of the operator",
-		Long:    "Prints the versions of the plugin and of Kubernetes, and the images of the operator's Deployments. Versions that\ncannot be read are reported on standard error and are not an error.",
+		Short:   "Print the versions of the plugin, of Kubernetes, of the operator and of Coder",
+		Long:    "Prints the versions of the plugin and of Kubernetes, the images of the operator's Deployments, and the\nversion of each Coder in the namespace, with a remark if coder-k8s does not support it. Versions that cannot be\nread are reported on standard error and are not an error.",
 		Example: "  kubectl coder version\n  kubectl coder version --client -o json",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,6 +115,16 @@ func (v *versions) look(ctx context.Context, s *Session, namespace string) {
 			v.Operator[d.Name] = containers[0].Image
 		}
 	}
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := cluster.List(ctx, &planes, client.InNamespace(cluster.Namespace)); err != nil {
+		fmt.Fprintf(s.ErrOut, "The versions of Coder could not be read: %v\n", err)
+	}
+	for i := range planes.Items {
+		cp := &planes.Items[i]
+		found := coderVersion{Namespace: cp.Namespace, Name: cp.Name, Version: cp.Status.Version}
+		found.Supported, found.Message = versionSupported(cp)
+		v.Coder = append(v.Coder, found)
+	}
 }
 
 func (v *versions) write(s *Session) {
@@ -93,7 +136,15 @@ func (v *versions) write(s *Session) {
 	for _, name := range slices.Sorted(maps.Keys(v.Operator)) {
 		table.Add(cli.Text("Deployment "+name), cli.Text(v.Operator[name]))
 	}
+	for _, coder := range v.Coder {
+		table.Add(cli.Text("Coder "+coder.Namespace+"/"+coder.Name), versionCell(cmp.Or(coder.Version, "unknown"), coder.Supported))
+	}
 	table.Write(s.Out, s.Paint)
+	for _, coder := range v.Coder {
+		if coder.Supported == metav1.ConditionFalse || coder.Supported == metav1.ConditionUnknown {
+			fmt.Fprintf(s.Out, "\n%s/%s: %s\n", cli.Clean(coder.Namespace), cli.Clean(coder.Name), cli.Wrap(cli.Clean(coder.Message), s.ScreenColumns, ""))
+		}
+	}
 }
 
 // explainUnavailable wraps each command: if the aggregated API returns that Coder is unavailable,

@@ -63,7 +63,6 @@ func TestWorkspaceCommandLines(t *testing.T) {
 		"statsu":                          {2, "", `"statsu" is not a command of kubectl coder; did you mean status?`},
 		"get":                             {2, "", `kubectl get coderworkspaces,codertemplates does that`},
 		"template psuh":                   {2, "", `did you mean push?`},
-		"tree coder -A":                   {2, "", `give a name or -A, not both`},
 		"start --frobnicate":              {2, "", "unknown flag: --frobnicate"},
 	} {
 		t.Run(line, func(t *testing.T) {

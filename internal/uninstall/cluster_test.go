@@ -240,6 +240,8 @@ func (c *cluster) coder(t *testing.T, d installation.Definition, name string, st
 	switch d.Kind {
 	case "CoderProvisioner":
 		obj.Object["spec"] = map[string]any{"controlPlaneRef": map[string]any{"name": "coder"}}
+	case "CoderBackup":
+		obj.Object["spec"] = map[string]any{"controlPlaneRef": map[string]any{"name": "coder"}}
 	case "CoderTemplateTest":
 		obj.Object["spec"] = map[string]any{"controlPlaneRef": map[string]any{"name": "coder"}, "template": "coder.hello"}
 	case "CoderWorkspaceProxy":
@@ -249,7 +251,9 @@ func (c *cluster) coder(t *testing.T, d installation.Definition, name string, st
 	obj.SetNamespace(c.team)
 	obj.SetName(name)
 	obj.SetLabels(map[string]string{"team": "a"})
-	obj.SetFinalizers([]string{d.Finalizer})
+	if d.Finalizer != "" {
+		obj.SetFinalizers([]string{d.Finalizer})
+	}
 	c.create(t, obj)
 	obj.Object["status"] = status
 	if err := c.kube.Status().Update(t.Context(), obj); err != nil {
@@ -286,10 +290,12 @@ func (c *cluster) coder(t *testing.T, d installation.Definition, name string, st
 func (c *cluster) all(t *testing.T) {
 	t.Helper()
 	for _, d := range installation.Definitions() {
-		name := map[string]string{"CoderControlPlane": "coder", "CoderProvisioner": "builders", "CoderTemplateTest": "nightly", "CoderWorkspaceProxy": "paris"}[d.Kind]
+		name := map[string]string{"CoderControlPlane": "coder", "CoderProvisioner": "builders", "CoderTemplateTest": "nightly", "CoderWorkspaceProxy": "paris",
+			"CoderBackup": "first", "CoderBackupSchedule": "daily"}[d.Kind]
 		status := map[string]map[string]any{
 			"CoderControlPlane":   {"url": "https://coder.example.com"},
 			"CoderProvisioner":    {"provisionerKeyName": "team-builders"},
+			"CoderBackup":         {"directory": "coder/first"},
 			"CoderTemplateTest":   {"workspaceName": "test-1", "ownerName": "tester"},
 			"CoderWorkspaceProxy": {"proxyName": "paris"},
 		}[d.Kind]
@@ -381,7 +387,7 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: kind("", "Namespace")},
 		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
 		sweep{kind: installation.DefinitionKind(), names: []string{
-			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "codertemplatetests.coder.com", "coderworkspaceproxies.coder.com",
+			"coderbackups.coder.com", "coderbackupschedules.coder.com", "codercontrolplanes.coder.com", "coderprovisioners.coder.com", "codertemplatetests.coder.com", "coderworkspaceproxies.coder.com",
 			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
 			"coderuserrecords.internal.coder.com", "coderworkspacerecords.internal.coder.com",
 		}})

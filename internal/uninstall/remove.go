@@ -31,6 +31,9 @@ func (u *uninstaller) removeAll(ctx context.Context) error {
 	if !runs && len(u.objects) > 0 {
 		u.say("No pod of the operator is available in namespace %s, so nothing is removed in Coder.", u.namespace)
 	}
+	if err := u.keepBackups(ctx); err != nil {
+		return err
+	}
 	// Objects that are registered with a control plane come first in u.objects. They are deleted
 	// first, while it still responds.
 	first := slices.IndexFunc(u.objects, func(o object) bool { return o.definition.Kind == "CoderControlPlane" })
@@ -68,6 +71,21 @@ func (u *uninstaller) removeAll(ctx context.Context) error {
 		return nil
 	}
 	return u.collectAll(ctx)
+}
+
+// keepBackups removes the finalizers of backups, so that their files are not deleted with them.
+func (u *uninstaller) keepBackups(ctx context.Context) error {
+	for _, o := range u.objects {
+		if o.definition.Kind != "CoderBackup" {
+			continue
+		}
+		directory, _, _ := unstructured.NestedString(o.Object, "status", "directory")
+		u.say("%s: its files stay in the directory %q of its volume", o, directory)
+		if err := u.release(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // collectAll deletes the objects that were owned by the deleted custom resources.
@@ -196,6 +214,8 @@ func inCoder(o object) string {
 			return fmt.Sprintf("%s: its workspace may stay in Coder; delete it there: coder delete %s/%s", o, status("ownerName"), workspace)
 		}
 		return fmt.Sprintf("%s: it had no workspace", o)
+	case "CoderBackup":
+		return fmt.Sprintf("%s: its files stay in the directory %q of its volume", o, status("directory"))
 	default:
 		if url := status("url"); url != "" {
 			return fmt.Sprintf("%s: the operator's token stays in the database of the Coder at %s; it expires by itself; "+

@@ -52,7 +52,7 @@ func TestKeep(t *testing.T) {
 	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
 	says(t, said, "The Coders keep running.")
 	c.nothingLeft(t)
-	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "CoderTemplateTest") || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
+	if documents := strings.Count(manifests, "---\n"); documents != 5 || strings.Contains(manifests, "CoderTemplateTest") || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	// When the garbage collector has deleted an object with an unknown owner, it has
@@ -177,6 +177,7 @@ func TestRemoveWithoutOperator(t *testing.T) {
 	says(t, said,
 		"No pod of the operator is available in namespace coder-system, so nothing is removed in Coder.",
 		`CoderProvisioner team/builders: its key "team-builders" stays in Coder; delete it there: coder provisioner keys delete team-builders`,
+		`CoderBackup team/first: its files stay in the directory "coder/first" of its volume`,
 		`CoderTemplateTest team/nightly: its workspace may stay in Coder; delete it there: coder delete tester/test-1`,
 		`CoderWorkspaceProxy team/paris: its registration "paris" stays in Coder; delete it there: coder wsproxy delete paris`,
 		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com")
@@ -208,7 +209,7 @@ func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 func TestRemoveIsBounded(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
-	d := installation.Definitions()[3]
+	d := installation.Definitions()[5]
 	held := c.coder(t, d, "coder", map[string]any{"url": "https://coder.example.com"})
 	held.SetFinalizers(append(held.GetFinalizers(), "example.com/hold"))
 	c.update(t, held)
@@ -321,7 +322,7 @@ func TestDeletedByMistake(t *testing.T) {
 			return err
 		}
 		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(installation.Definitions()[3].Resource.GroupVersion().WithKind("CoderControlPlane"))
+		obj.SetGroupVersionKind(installation.Definitions()[5].Resource.GroupVersion().WithKind("CoderControlPlane"))
 		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, obj); err != nil {
 			return err
 		}
@@ -333,7 +334,8 @@ func TestDeletedByMistake(t *testing.T) {
 	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
 	says(t, said, "is already being deleted, which cannot be undone")
 	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
-	if documents := strings.Count(manifests, "---\n"); documents != 3 {
+	// The schedule has no finalizer, so it is gone.
+	if documents := strings.Count(manifests, "---\n"); documents != 4 {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
 	c.nothingLeft(t)

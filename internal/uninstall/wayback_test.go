@@ -84,8 +84,8 @@ func TestTakenBack(t *testing.T) {
 	})
 	c.update(t, secret)
 	manifests, said := c.keptInTwoRuns(t)
-	if documents := strings.Count(manifests, "---\n"); documents != 4 {
-		t.Errorf("the two runs wrote %d manifests, not three and the one that was left:\n%s", documents, manifests)
+	if documents := strings.Count(manifests, "---\n"); documents != 6 {
+		t.Errorf("the two runs wrote %d manifests, not five and the one that was left:\n%s", documents, manifests)
 	}
 	c.emptied(t)
 	c.install(t)
@@ -100,8 +100,8 @@ func TestTakenBack(t *testing.T) {
 			script = append(script, "kubectl "+strings.TrimSpace(command))
 		}
 	}
-	if len(script) != 6 {
-		t.Fatalf("it prints %d commands, not one for the objects, one for each of three Secrets, and in both runs one for the Role:\n%s", len(script), said)
+	if len(script) != 8 {
+		t.Fatalf("it prints %d commands, not one for the objects, one for each of five Secrets, and in both runs one for the Role:\n%s", len(script), said)
 	}
 	// The command for the objects is the last one, and the first one to run.
 	slices.Reverse(script)

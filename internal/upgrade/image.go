@@ -83,6 +83,11 @@ func older(a, b *version.Version) bool {
 	return a != nil && b != nil && !sameSchema(a, b) && a.LessThan(b)
 }
 
+// Differ reports whether two versions of Coder are known and have different database schemas.
+func Differ(a, b string) bool {
+	return parse(a) != nil && parse(b) != nil && !sameSchema(parse(a), parse(b))
+}
+
 // ImageOf returns the image for a version or an image that a user names: the repository of the
 // current image with the tag of the version, or the named image.
 func ImageOf(named, current string) string {

@@ -1,6 +1,6 @@
 // Package upgrade decides whether the pods of a Coder deployment may get another image, and whether
 // the old pods must stop first. The controller and kubectl coder upgrade plan use the same decision.
-// All functions are pure.
+// It also knows which versions of Coder this release supports. All functions are pure.
 //
 // Coder migrates its database when it starts, and never back: a Coder that is older than the schema
 // does not start. The schema changes with a minor version, and the version of an image is known only
@@ -94,7 +94,7 @@ func Decide(f Facts) Decision {
 		return d
 	}
 	d.Checks = []Check{knownVersion(f, from, to), notADowngrade(f, from, to), supportedJump(f, from, to)}
-	overridden := allows(f.Allowed, f.Wanted)
+	overridden := Allows(f.Allowed, f.Wanted)
 	for i := range d.Checks {
 		check := &d.Checks[i]
 		switch {
@@ -108,9 +108,9 @@ func Decide(f Facts) Decision {
 	return d
 }
 
-// allows reports whether the value of the annotation names an image: by its version, its tag, its
+// Allows reports whether the value of the annotation coder.com/allow-version names an image: by its version, its tag, its
 // digest or completely.
-func allows(allowed, image string) bool {
+func Allows(allowed, image string) bool {
 	if allowed == "" {
 		return false
 	}

@@ -36,10 +36,12 @@ const (
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
 	templateTest = "CoderTemplateTest"
+	backup       = "CoderBackup"
+	schedule     = "CoderBackupSchedule"
 )
 
 var (
-	// allKinds are the kinds that are a Deployment.
+	// allKinds are the kinds with pods of Coder.
 	allKinds     = []string{controlPlane, provisioner, proxy}
 	servingKinds = []string{controlPlane, proxy}
 	basesDir     = filepath.Join("..", "..", "charts", "coder-k8s", "files", "crds")
@@ -51,6 +53,8 @@ var required = map[string]string{
 	provisioner:  "controlPlaneRef: {name: coder}",
 	proxy:        "controlPlaneRef: {name: coder}",
 	templateTest: "{controlPlaneRef: {name: coder}, template: coder.hello}",
+	backup:       "{controlPlaneRef: {name: coder}, destination: {persistentVolumeClaim: {claimName: backups}}}",
+	schedule:     "{controlPlaneRef: {name: coder}, schedule: 0 2 * * *, template: {destination: {persistentVolumeClaim: {claimName: backups}}}}",
 }
 
 func TestMain(m *testing.M) {

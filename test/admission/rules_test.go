@@ -45,7 +45,7 @@ type transition struct {
 func TestBadInputIsRefused(t *testing.T) {
 	ns := namespace(t)
 	seen := map[string][]string{} // By kind: the answers.
-	for _, r := range slices.Concat(workloadRules, rbacRules, servingRules, exposeRules, kindRules, templateTestRules, limits) {
+	for _, r := range slices.Concat(workloadRules, rbacRules, servingRules, exposeRules, kindRules, templateTestRules, backupRules, limits) {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
 				bad := object(t, kind, ns, orElse(r.badName, "coder"), r.bad)
@@ -57,7 +57,7 @@ func TestBadInputIsRefused(t *testing.T) {
 			})
 		}
 	}
-	for i, r := range slices.Concat(transitions, identities, templateTestChanges) {
+	for i, r := range slices.Concat(transitions, identities, templateTestChanges, backupTransitions) {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
 				o := object(t, kind, ns, orElse(r.object, fmt.Sprintf("transition-%d", i)), r.before)
@@ -151,7 +151,7 @@ func validations(path string, schema *apiextensionsv1.JSONSchemaProps) []validat
 func TestNoPatternWithoutWords(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		for _, path := range patterns("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
-			theirs := slices.ContainsFunc([]string{"status.conditions[]", "spec.podTemplate.", "spec.volumes[]", "spec.extraEnv[]", "spec.resources."},
+			theirs := slices.ContainsFunc([]string{"status.conditions[]", "spec.podTemplate.", "spec.volumes[]", "spec.extraEnv[]", "spec.resources.", "spec.template.resources.", "spec.bootstrap.fromBackup.resources."},
 				func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 			if !theirs {
 				t.Errorf("%s: %s has a pattern; make it a rule with a message", kind, path)

@@ -158,7 +158,7 @@ func TestHealth(t *testing.T) {
 	}
 	kinds := []string{
 		"aggregation.coder.com_CoderTemplate", "aggregation.coder.com_CoderUser", "aggregation.coder.com_CoderWorkspace",
-		"coder.com_CoderControlPlane", "coder.com_CoderProvisioner", "coder.com_CoderTemplateTest", "coder.com_CoderWorkspaceProxy",
+		"coder.com_CoderBackup", "coder.com_CoderBackupSchedule", "coder.com_CoderControlPlane", "coder.com_CoderProvisioner", "coder.com_CoderTemplateTest", "coder.com_CoderWorkspaceProxy",
 	}
 	for _, kind := range kinds {
 		health := patch.Data["resource.customizations.health."+kind]

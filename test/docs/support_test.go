@@ -16,12 +16,12 @@ import (
 
 var update = flag.Bool("update", false, "render docs/reference/support.md anew")
 
-// versions is hack/supported.yaml.
+// versions is internal/upgrade/supported.yaml.
 type versions struct {
 	Kubernetes struct{ Oldest, Tested, OldestControllers string }
 	Coder      struct {
-		Tested, Sample string
-		Versions       []version
+		Tested, Licensed, Sample string
+		Versions                 []version
 	}
 	Operator struct{ Current string }
 }
@@ -42,7 +42,7 @@ func read(t *testing.T, path string) string {
 func supported(t *testing.T) versions {
 	t.Helper()
 	var v versions
-	if err := yaml.UnmarshalStrict([]byte(read(t, "hack/supported.yaml")), &v); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, "internal/upgrade/supported.yaml")), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v
@@ -64,10 +64,11 @@ func TestVersionsAreTheSame(t *testing.T) {
 		{"config/samples/codercontrolplane.yaml", `image: ghcr.io/coder/coder:(\S+)`, v.Coder.Sample},
 		{"docs/how-to/choose-an-installation.md", `Parts of Kubernetes ([0-9.]+[0-9]) are used`, v.Kubernetes.Oldest},
 		{"Makefile", `VERSION \?= (v[0-9]+\.[0-9]+)`, v.Operator.Current},
+		{"test/licensed/go.mod", `github.com/coder/coder/v2 (v[0-9.]+)`, v.Coder.Licensed},
 	} {
 		found := regexp.MustCompile(place.pattern).FindStringSubmatch(read(t, place.path))
 		if len(found) == 0 || found[1] != place.want {
-			t.Errorf("%s has %q for %s, and hack/supported.yaml has %q", place.path, found, place.pattern, place.want)
+			t.Errorf("%s has %q for %s, and internal/upgrade/supported.yaml has %q", place.path, found, place.pattern, place.want)
 		}
 	}
 	var emulated, listed []string
@@ -80,7 +81,7 @@ func TestVersionsAreTheSame(t *testing.T) {
 		}
 	}
 	if !slices.Equal(emulated, listed) {
-		t.Errorf("the test server emulates Coder %v, and hack/supported.yaml has %v", emulated, listed)
+		t.Errorf("the test server emulates Coder %v, and internal/upgrade/supported.yaml has %v", emulated, listed)
 	}
 }
 
@@ -96,7 +97,7 @@ func TestPagesNameTheOldestKubernetes(t *testing.T) {
 		for _, found := range regexp.MustCompile(`Kubernetes (1\.[0-9]+) or (?:newer|later)`).FindAllStringSubmatch(read(t, p.path), -1) {
 			named++
 			if found[1] != want {
-				t.Errorf("%s asks for Kubernetes %s, and hack/supported.yaml for %s", p.path, found[1], want)
+				t.Errorf("%s asks for Kubernetes %s, and internal/upgrade/supported.yaml for %s", p.path, found[1], want)
 			}
 		}
 	}
@@ -105,7 +106,7 @@ func TestPagesNameTheOldestKubernetes(t *testing.T) {
 	}
 }
 
-const supportPage = `<!-- Rendered by test/docs from hack/supported.yaml: go test ./test/docs -update -->
+const supportPage = `<!-- Rendered by test/docs from internal/upgrade/supported.yaml: go test ./test/docs -update -->
 # Supported versions
 
 | coder-k8s | Kubernetes | Coder |
@@ -119,7 +120,7 @@ What was run for it:
 | Kubernetes | {{.Kubernetes.Tested}} | the integration tests on a real kube-apiserver, the end-to-end tests on a real cluster |
 | Kubernetes, earlier | read in the libraries, not run | from {{.Kubernetes.OldestControllers}} the controllers work; [what is missing before {{.Kubernetes.Oldest}}](../how-to/choose-an-installation.md#older-clusters) |
 | Coder | {{.Coder.Tested}} | a real Coder in the end-to-end tests |
-| Coder, licensed features | emulated | no license was at hand: proxies, provisioner keys, replicas and licenses |
+| Coder, licensed features | {{.Coder.Licensed}} | provisioner keys, the registration of proxies, and licenses in tests with a real Coder and test licenses, outside of a cluster; several replicas and licensed pods were not run |
 
 What is known of each version of Coder:
 
@@ -135,7 +136,21 @@ What is known of each version of Coder:
   test server and with a real Coder, and both must pass.
 - **Only read**: what this project uses of Coder's API was compared in Coder's source code. Nothing ran.
 
-A later version is likely to work: unknown fields and values are tolerated, which the tests check. Its source was not read.
+The versions between the oldest and the newest are all supported, also those that Coder itself no longer supports and those that
+were only read, such as 2.35: versions before and after them ran, and the [differences](../explanation/architecture.md#versions-of-coder)
+are known. A Coder outside of them works on, and nothing is blocked. What to expect is in the condition ` + "`VersionSupported`" + ` of its
+CoderControlPlane, which ` + "`kubectl coder version`, `kubectl coder status` and `kubectl coder upgrade plan`" + ` show:
+
+| version | ` + "`VersionSupported`" + ` | what to expect |
+| --- | --- | --- |
+| in the table | True | it works |
+| newer | False, ` + "`NewerVersion`" + ` | it is likely to work: unknown fields and values are tolerated, which the tests check. Its source was not read |
+| older | False, ` + "`OlderVersion`" + ` | what needs a request or a field that this Coder does not have fails with an error |
+| a development build, a pre-release, or not a version, such as an image with a digest of a Coder that the operator does not call | Unknown, ` + "`VersionUnknown`" + ` | as the release next to it |
+
+If something else than the pods answers, for example a proxy, its version counts, and the message also names the image of the pods.
+The version decides about [an upgrade](../how-to/upgrade-coder.md). Where it is wrong, an unknown user of a Coder before 2.31 can appear
+as an error instead of "not found".
 
 ## Version scheme
 
@@ -167,6 +182,6 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if read(t, path) != out.String() {
-		t.Errorf("%s differs from what hack/supported.yaml says: go test ./test/docs -update", path)
+		t.Errorf("%s differs from what internal/upgrade/supported.yaml says: go test ./test/docs -update", path)
 	}
 }

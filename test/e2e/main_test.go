@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE", "E2E_WORKSPACE_IMAGE", "E2E_WORKSPACE_ROOT"} {
+	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE", "E2E_WORKSPACE_IMAGE", "E2E_WORKSPACE_ROOT", "E2E_POSTGRES_IMAGE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "%s is not set: the end-to-end tests run on a cluster of their own; call make test-e2e\n", name)
 			os.Exit(1)
@@ -73,6 +73,7 @@ func TestOperation(t *testing.T) {
 	if t.Run("samples", testSamples) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
+		t.Run("backup", testBackup)
 		t.Run("Prometheus", testPrometheus)
 		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("Coder unreachable", testCoderUnreachable)
@@ -160,9 +161,9 @@ func testInstall(t *testing.T) {
 	})
 	// kube-apiserver's discovery of all groups includes the group of another server with
 	// a delay.
-	polltest.Eventually(t, "the category coder has the seven kinds", func() error {
+	polltest.Eventually(t, "the category coder has the nine kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
-		if err != nil || strings.Count(out, "\n") != 7 {
+		if err != nil || strings.Count(out, "\n") != 9 {
 			return fmt.Errorf("it has %s (%w)", out, err)
 		}
 		return nil

@@ -188,9 +188,9 @@ type assistant struct {
 	protocol, user string
 	// asks reports whether it can ask its user, who always agrees.
 	asks bool
-	// asked, progress and news count the messages of the server.
-	asked, progress, news atomic.Int64
-	did                   *deeds
+	// asked and progress count the messages of the server.
+	asked, progress atomic.Int64
+	did             *deeds
 }
 
 // connect opens a session in one protocol. It retries, because a new account may not have
@@ -200,7 +200,6 @@ func (r robot) connect(t *testing.T, protocol string, way *route, did *deeds) *a
 	a := &assistant{protocol: protocol, user: r.user(), did: did, asks: protocol == modernProtocol}
 	options := &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { a.progress.Add(1) },
-		ResourceUpdatedHandler:      func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { a.news.Add(1) },
 	}
 	if a.asks {
 		options.ElicitationHandler = func(_ context.Context, request *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -232,24 +231,6 @@ func (a *assistant) hearsProgress(t *testing.T, than int64) {
 	polltest.Eventually(t, "progress was told", func() error {
 		if a.progress.Load() == than {
 			return errors.New("nothing was told")
-		}
-		return nil
-	})
-}
-
-// subscribe subscribes to a resource, and returns when notifications about its
-// object arrive. There is no signal that the stream is open, so it changes the
-// object until a notification arrives.
-func (a *assistant) subscribe(t *testing.T, uri, kind, name string) {
-	t.Helper()
-	if err := a.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
-		t.Fatal(err)
-	}
-	before := a.news.Load()
-	polltest.Eventually(t, "the subscription is open", func() error {
-		kubectl(t, "-n", sampleNamespace, "annotate", kind, name, "--overwrite", fmt.Sprintf("e2e/told=%d", time.Now().UnixNano()))
-		if a.news.Load() == before {
-			return errors.New("no news came")
 		}
 		return nil
 	})

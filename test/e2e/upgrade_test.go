@@ -248,7 +248,7 @@ func heldInCoder(t *testing.T) []string {
 func storedVersions(t *testing.T) {
 	t.Helper()
 	out := kubectl(t, "get", "crd", "-l", operatorLabel, "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.storedVersions}{"\n"}{end}`)
-	if strings.Count(out, `["v1alpha1"]`) != 9 {
+	if strings.Count(out, `["v1alpha1"]`) != 12 {
 		t.Errorf("the versions that are stored are\n%s", out)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 )
 
 // The eras of the protocol: with a handshake, and without.
@@ -95,80 +95,28 @@ func refusedForRights(answer *mcp.CallToolResult) error {
 	}
 }
 
-// resources returns one resource of each kind in the namespace.
-func (s *mcpFixture) resources() []string {
-	var all []string
-	for _, uri := range []string{
-		"controlplanes/%s", "controlplanes/%s/coder", "controlplanes/%s/coder/events", "controlplanes/%s/coder/pods",
-		"workspaces/%s/coder.admin.stuck", "workspaces/%s/coder.admin.stuck/log",
-		"templates/%s/coder.hello", "templates/%s/coder.hello/files/main.tf", "templates/%s/coder.hello/files/logo.png",
-	} {
-		all = append(all, fmt.Sprintf("coder://"+uri, s.ns))
-	}
-	return all
-}
-
 // prompts returns prompts about the objects with problems.
 func (s *mcpFixture) prompts() []*mcp.GetPromptParams {
 	prompt := func(name, ns, of string) *mcp.GetPromptParams {
 		return &mcp.GetPromptParams{Name: name, Arguments: map[string]string{"namespace": ns, "name": of}}
 	}
 	return []*mcp.GetPromptParams{
-		prompt("diagnose_control_plane", s.ns, "coder"), prompt("diagnose_workspace", s.ns, "coder.admin.stuck"), prompt("review_template", s.ns, "coder.hello"),
+		prompt("diagnose_control_plane", s.ns, "coder"), prompt("diagnose_workspace", s.ns, "coder.admin.stuck"),
 	}
 }
 
-func (s *mcpFixture) completion(t *testing.T, session *mcp.ClientSession, template, argument string) []string {
-	t.Helper()
-	answer, err := session.Complete(t.Context(), &mcp.CompleteParams{
-		Ref:      &mcp.CompleteReference{Type: "ref/resource", URI: template},
-		Argument: mcp.CompleteParamsArgument{Name: argument},
-		Context:  &mcp.CompleteContext{Arguments: map[string]string{"namespace": s.ns}},
-	})
-	if err != nil {
-		t.Fatalf("completing %s: %v", template, err)
-	}
-	return answer.Completion.Values
-}
-
-// contentNeedsItsRights checks that the declared permissions of resources and prompts are
-// sufficient to read all of them, and that each permission is used.
-func (s *mcpFixture) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
-	s.grantRights(t, "reads-resources", resources.Rights(), s.namespaces()...)
-	s.grantRights(t, "gets-prompts", resources.PromptRights(), s.namespaces()...)
+// promptsNeedTheirRights checks that the declared permissions of prompts are sufficient to get
+// all of them, and that each permission is used.
+func (s *mcpFixture) promptsNeedTheirRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
+	s.grantRights(t, "gets-prompts", prompts.Rights(), s.namespaces()...)
 	s.granted(t)
-	t.Run("resources", func(t *testing.T) {
-		from, caller := auditSize(t), callerOf(t, "reads-resources")
-		session := caller.connect(t)
-		// In the older protocol the response to a subscription reports whether it is
-		// accepted.
-		subscriber := mustConnectMCP(t, caller.url, caller.token, legacyProtocol, nil)
-		for _, uri := range s.resources() {
-			if answer, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err != nil || answer.Contents[0].Text+string(answer.Contents[0].Blob) == "" {
-				t.Errorf("reading %s: %+v, %v", uri, answer, err)
-			}
-			// Parts that change frequently have no notifications.
-			isPart := strings.HasSuffix(uri, "/events") || strings.HasSuffix(uri, "/pods") || strings.HasSuffix(uri, "/log")
-			if err := subscriber.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); isPart == (err == nil) {
-				t.Errorf("subscribing to %s: %v", uri, err)
-			}
+	from, caller := auditSize(t), callerOf(t, "gets-prompts")
+	session := caller.connect(t)
+	away := &mcp.GetPromptParams{Name: "diagnose_workspace", Arguments: map[string]string{"namespace": s.away, "name": "coder.admin.one"}}
+	for _, prompt := range append(s.prompts(), away) {
+		if answer, err := session.GetPrompt(t.Context(), prompt); err != nil || len(answer.Messages) != 1 {
+			t.Errorf("getting prompt %s: %+v, %v", prompt.Name, answer, err)
 		}
-		for _, kind := range []string{"controlplanes", "workspaces", "templates"} {
-			if got := s.completion(t, session.ClientSession, "coder://"+kind+"/{namespace}/{name}", "name"); len(got) == 0 {
-				t.Errorf("no name of %s is proposed", kind)
-			}
-		}
-		usesExactly(t, from, caller.user, resources.Rights())
-	})
-	t.Run("prompts", func(t *testing.T) {
-		from, caller := auditSize(t), callerOf(t, "gets-prompts")
-		session := caller.connect(t)
-		away := &mcp.GetPromptParams{Name: "diagnose_workspace", Arguments: map[string]string{"namespace": s.away, "name": "coder.admin.one"}}
-		for _, prompt := range append(s.prompts(), away) {
-			if answer, err := session.GetPrompt(t.Context(), prompt); err != nil || len(answer.Messages) != 1 {
-				t.Errorf("getting prompt %s: %+v, %v", prompt.Name, answer, err)
-			}
-		}
-		usesExactly(t, from, caller.user, resources.PromptRights())
-	})
+	}
+	usesExactly(t, from, caller.user, prompts.Rights(), spare("diagnose_workspace")...)
 }

@@ -145,39 +145,6 @@ func TestMCPReadiness(t *testing.T) {
 	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "get_events", map[string]any{"namespace": ns})
 }
 
-// TestMCPEnds checks that subscriptions do not delay the end of the process.
-func TestMCPEnds(t *testing.T) {
-	t.Parallel()
-	const subscriptions = 50
-	ns := namespace(t)
-	create(t, controlPlane(ns, "coder", nil))
-	token := robot(t, ns, "robot", userRoles("view")...)
-	metrics := kubetest.FreePort(t)
-	p := startMCP(t, "--mcp-rate-limit=0", fmt.Sprintf("--mcp-max-streams-per-user=%d", subscriptions), "--metrics-bind-address=127.0.0.1:"+metrics)
-	p.ready(t)
-	succeeds(t, entered(t, mcpURL(p), token, modernProtocol, nil), "list_control_planes", map[string]any{"namespace": ns})
-	for range subscriptions {
-		session := mustConnectMCP(t, mcpURL(p), token, modernProtocol, nil)
-		if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "coder://controlplanes/" + ns + "/coder"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	polltest.Eventually(t, "all subscriptions are open", func(context.Context) error {
-		if open := metric(t, metricsOf(t, metrics), "coder_k8s_mcp_streams"); open != subscriptions {
-			return fmt.Errorf("%v are", open)
-		}
-		return nil
-	})
-	begin := time.Now()
-	if code := p.terminate(t); code != 0 {
-		t.Errorf("the exit code is %d:\n%s", code, p.logs)
-	}
-	t.Logf("with %d open subscriptions the process ended %.1f s after SIGTERM", subscriptions, time.Since(begin).Seconds())
-	if strings.Contains(p.logs.String(), "Closing connections") {
-		t.Errorf("connections had to be cut:\n%s", p.logs)
-	}
-}
-
 // TestMCPLocal checks that on a user's own machine the server needs no token and uses
 // their kubeconfig.
 func TestMCPLocal(t *testing.T) {

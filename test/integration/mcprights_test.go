@@ -98,7 +98,7 @@ func TestMCPRights(t *testing.T) {
 			s.isRefused(t, robot, d, rows[d.Name])
 		})
 	}
-	t.Run("content", func(t *testing.T) { s.contentNeedsItsRights(t, robot) })
+	t.Run("prompts", func(t *testing.T) { s.promptsNeedTheirRights(t, robot) })
 	t.Run("callers", s.callersSeeWhatIsTheirs)
 	onlyAsCallers(t, alone)
 	onlyAsCallers(t, people)

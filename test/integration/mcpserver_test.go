@@ -34,7 +34,7 @@ const (
 func mcpConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	letShareKey(t, operatorNamespace)
-	for _, role := range []string{"coder-k8s-mcp", "coder-k8s-mcp-control-planes", "system:auth-delegator"} {
+	for _, role := range []string{"coder-k8s-mcp", "system:auth-delegator"} {
 		bindEverywhere(t, mcpAccount+"-"+strings.ReplaceAll(role, ":", "-"), role, serviceAccount(operatorNamespace, mcpAccount))
 	}
 	return serviceAccountConfig(t, operatorNamespace, mcpAccount)
@@ -135,10 +135,10 @@ func onlyAsCallers(t *testing.T, p *process) {
 }
 
 // isOwnBusiness reports whether a request of the MCP server is one of the few that it
-// makes as itself: reviews, lists of control planes, its own Secret, and discovery.
+// makes as itself: reviews, its own Secret, and discovery.
 func (r request) isOwnBusiness() bool {
 	switch what := fmt.Sprintf("%s %s", r.Verb, r.ObjectRef.Resource); what {
-	case "create tokenreviews", "create subjectaccessreviews", "list codercontrolplanes":
+	case "create tokenreviews", "create subjectaccessreviews":
 		return true
 	case "create selfsubjectreviews", "create selfsubjectaccessreviews", "create selfsubjectrulesreviews":
 		// At its start it checks whether it has the permissions that it needs.

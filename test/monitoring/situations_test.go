@@ -114,6 +114,12 @@ func objectSituations() map[string][]situation {
 		{"has run out, which is another alert", map[string]string{license: "600x120"}, "90m", nil},
 	}
 	const token = `coder_k8s_operator_token_expiry_timestamp_seconds{name="coder",namespace="team",pod="a"}`
+	const due = `coder_k8s_backup_due_timestamp_seconds{name="coder",namespace="team",pod="a"}`
+	out["CoderBackupOverdue"] = []situation{
+		{"three hours ago", map[string]string{due: "0x300"}, "180m", []map[string]string{object("team", "coder")}},
+		{"an hour ago", map[string]string{due: "0x300"}, "60m", nil},
+		{"completed meanwhile", map[string]string{due: "0x120 86400x200"}, "180m", nil},
+	}
 	out["CoderOperatorTokenNotRenewed"] = []situation{
 		{"for more than a day, twelve hours before it runs out", map[string]string{token: "133200x2000"}, "25h", []map[string]string{object("team", "coder")}},
 		{"has run out", map[string]string{token: "3600x200"}, "100m", []map[string]string{object("team", "coder")}},

@@ -73,12 +73,6 @@ Takes root, component and settings.
 {{- if ne (int .limits.inFlight) 256 }}
 - --mcp-max-in-flight={{ .limits.inFlight }}
 {{- end }}
-{{- if ne (int .limits.streamsPerUser) 10 }}
-- --mcp-max-streams-per-user={{ .limits.streamsPerUser }}
-{{- end }}
-{{- with .limits.sessions }}
-- --mcp-max-sessions={{ . }}
-{{- end }}
 {{- with .publicURL }}
 - {{ printf "--mcp-public-url=%v" . | quote }}
 {{- end }}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -26,6 +27,8 @@ const (
 	silentFor = time.Hour
 	// heartbeatAttempts limits the attempts to write a heartbeat after conflicts.
 	heartbeatAttempts = 5
+	// deletionShown is how long the watch may take to deliver the deletion of a heartbeat.
+	deletionShown = 3 * time.Second
 )
 
 // isHeartbeat reports whether a record is a heartbeat: its name has the prefix, and its only content is
@@ -186,9 +189,10 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 			}
 			h.record.Revision = found.Revision
 		case apierrors.IsNotFound(err) && r.Revision != 0:
-			// If somebody has deleted it, the watch has delivered that. The other revisions may be greater than
+			// If somebody has deleted it, the watch delivers that. The other revisions may be greater than
 			// before the restore already: kube-apiserver and its clients write much when it starts again.
-			if h.seen.Load() <= r.Revision {
+			// A heartbeat of an earlier process, which this one only found, shows nothing.
+			if h.written.Load() != 0 && !h.showsDeletion(ctx, r.Revision) {
 				return 0, h.wentBack("the heartbeat of this replica", r.Revision, 0)
 			}
 			h.record.Revision = 0
@@ -198,6 +202,13 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("record %s/%s is changed repeatedly by another client", h.record.Namespace, h.record.Name)
+}
+
+// showsDeletion waits until the watch has delivered something newer than a revision of the heartbeat, at most for
+// deletionShown: the watch is a little later than the deletion, and more when it was just opened again.
+func (h *heartbeat) showsDeletion(ctx context.Context, revision uint64) bool {
+	shown := func(context.Context) (bool, error) { return h.seen.Load() > revision, nil }
+	return wait.PollUntilContextTimeout(ctx, heartbeatEvery, deletionShown, true, shown) == nil
 }
 
 // progress starts a heartbeat so that the watch delivers an event. It does nothing while the last

@@ -87,8 +87,12 @@ func TestAHeartbeatThatIsGone(t *testing.T) {
 			h.shown(&written)
 			cluster.gone, cluster.record = true, Record{Revision: 100}
 			if deleted {
-				written.Revision = 90
-				h.shown(&written)
+				// The watch is later than the deletion.
+				time.AfterFunc(100*time.Millisecond, func() {
+					shown := written
+					shown.Revision = 90
+					h.shown(&shown)
+				})
 			}
 			revision, err := h.now(t.Context())
 			if deleted {
@@ -107,6 +111,38 @@ func TestAHeartbeatThatIsGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAHeartbeatOfAnEarlierProcessThatIsGone checks that a process goes on if a heartbeat that it found, and did not
+// write, is deleted before it writes it: the earlier process of the same name deletes it when it ends.
+func TestAHeartbeatOfAnEarlierProcessThatIsGone(t *testing.T) {
+	h := newHeartbeat(&handover{}, clock.RealClock{}, heartbeats, replicaA)
+	if revision, err := h.now(t.Context()); err != nil || revision != 8 {
+		t.Errorf("the revision is %d: %v", revision, err)
+	}
+}
+
+// handover is a Cluster with the heartbeat of an earlier process, which is deleted after the first read.
+type handover struct {
+	Cluster
+	gone bool
+}
+
+func (e *handover) Create(_ context.Context, record *Record) error {
+	if !e.gone {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "records"}, record.Name)
+	}
+	record.Revision = 8
+	return nil
+}
+
+func (e *handover) Get(_ context.Context, namespace, name, _ string) (*Record, error) {
+	e.gone = true
+	return &Record{Namespace: namespace, Name: name, Revision: 7}, nil
+}
+
+func (e *handover) Update(_ context.Context, record *Record) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "records"}, record.Name)
 }
 
 // partner is a Cluster with the heartbeat of another replica.

@@ -13,6 +13,9 @@ import (
 // Agent is an agent of a running workspace. The server sets its id and its health.
 type Agent = codersdk.WorkspaceAgent
 
+// App is an app of an agent, as Coder describes it.
+type App = codersdk.WorkspaceApp
+
 // agentLog is the output of an agent's scripts.
 type agentLog struct {
 	sources []codersdk.WorkspaceAgentLogSource

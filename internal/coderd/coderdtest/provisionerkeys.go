@@ -20,6 +20,9 @@ type ProvisionerKey struct {
 
 // ProvisionerKeys returns the keys of an organization, the oldest first.
 func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
+	if s.real != nil {
+		return s.real.provisionerKeys(organization)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []ProvisionerKey
@@ -33,6 +36,9 @@ func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
 
 // AddProvisionerKey adds a key, as another user of Coder would. It needs no license.
 func (s *Server) AddProvisionerKey(organization, name string, tags map[string]string) (text string) {
+	if s.real != nil {
+		return s.real.addProvisionerKey(organization, name, tags)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	org := s.organizationNamed(organization)
@@ -45,6 +51,9 @@ func (s *Server) AddProvisionerKey(organization, name string, tags map[string]st
 // RemoveProvisionerKey removes a key, as another user of Coder would. It reports whether the key
 // existed.
 func (s *Server) RemoveProvisionerKey(organization, name string) bool {
+	if s.real != nil {
+		return s.real.removeProvisionerKey(organization, name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	org := s.organizationNamed(organization)
@@ -109,7 +118,7 @@ func (r *request) mayProvision() bool { return r.user.has("owner") || r.user.has
 func (s *Server) getProvisionerKeys(r *request, org *codersdk.Organization) {
 	out := []codersdk.ProvisionerKey{}
 	for _, k := range s.keysOf(org.ID) {
-		if r.mayProvision() {
+		if r.mayProvision() || s.has(membersSeeKeys) {
 			out = append(out, k.ProvisionerKey)
 		}
 	}
@@ -143,6 +152,9 @@ func (s *Server) deleteProvisionerKey(r *request, org *codersdk.Organization) {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Cannot delete reserved '%s' provisioner key", strings.ToLower(name)))
 	}
 	k := s.keyNamed(org.ID, name)
+	if k != nil && !r.mayProvision() && s.has(membersSeeKeys) {
+		mayNot()
+	}
 	if k == nil || !r.mayProvision() {
 		notFound()
 	}

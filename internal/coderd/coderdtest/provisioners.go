@@ -16,6 +16,9 @@ import (
 // means one of Coder's built-in provisioners. It returns uuid.Nil if there is no such organization
 // or key.
 func (s *Server) AddProvisionerDaemon(organization, key, name string) uuid.UUID {
+	if s.real != nil {
+		return s.real.addProvisionerDaemon(organization, key, name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	org := s.organizationNamed(organization)

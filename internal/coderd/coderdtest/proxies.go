@@ -64,6 +64,9 @@ func (s *Server) AddProxy(name, displayName, icon string) Proxy {
 // RegisterProxy registers a workspace proxy with its token. It reports whether the server accepts
 // the token.
 func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
+	if s.real != nil {
+		return s.real.registerProxy(token, url, wildcardHostname)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.liveProxy(func(p *proxy) bool { return p.token == token })

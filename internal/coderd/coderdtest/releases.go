@@ -66,6 +66,9 @@ const (
 	// namesIncludeDeleted: the response for a deleted workspace names the parameter include_deleted.
 	// Other releases name a parameter that does not exist.
 	namesIncludeDeleted
+	// membersSeeKeys: members of an organization see its provisioner keys, and the response for one
+	// who deletes a key is 500 with "unauthorized". Other releases hide the keys.
+	membersSeeKeys
 	// ignoresScopes: tokens may do all that their user may, whatever was asked for.
 	ignoresScopes
 )
@@ -90,6 +93,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release236}, "since 2.36, tried with the real 2.36.1: coderd/users.go; migration 000555 changes none of earlier users to password"
 	case namesIncludeDeleted:
 		return []Release{Release236}, "#25826, tried with the real 2.36.1: coderd/workspaces.go"
+	case membersSeeKeys:
+		return []Release{Release236}, "tried with a real, licensed 2.36.1 (make test-licensed)"
 	case ignoresScopes:
 		return []Release{ReleaseBefore}, "before scopes of tokens: unknown fields of the body are ignored, coderd/httpapi/httpapi.go"
 	case bombTooLarge:

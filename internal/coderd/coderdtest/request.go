@@ -89,7 +89,11 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 			target = httptest.NewRecorder() // The fault replaces the response.
 		}
 		handled := &request{Request: r, w: target, later: s.later}
-		s.serve(handled, handle, needsUser)
+		if s.real != nil {
+			s.real.forward(target, r)
+		} else {
+			s.serve(handled, handle, needsUser)
+		}
 		if handled.unlocked != nil && fault == nil {
 			handled.unlocked()
 		}

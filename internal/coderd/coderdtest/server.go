@@ -3,6 +3,7 @@ package coderdtest
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ type Server struct {
 	tokenLifetime      time.Duration
 	deploymentID       uuid.UUID
 	stopped            chan struct{}
+
+	// real is the Coder that answers in place of this server, or nil.
+	real *real
 
 	// mu protects everything below. It is held while a request is handled.
 	mu            sync.Mutex
@@ -88,6 +92,9 @@ func New(t testing.TB, opts ...Option) *Server {
 		opt(s)
 	}
 	s.addOrganization("coder", true)
+	if s.licensing && os.Getenv(licensedURL) != "" {
+		s.real = newReal(t)
+	}
 	web := httptest.NewServer(s.handler())
 	s.URL = web.URL
 	t.Cleanup(func() {

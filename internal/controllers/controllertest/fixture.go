@@ -81,7 +81,7 @@ func (f *Fixture[O]) NewCluster() *fake.ClientBuilder {
 	f.T.Helper()
 	builder := kinds.Cluster(f.T).WithReturnManagedFields().WithStatusSubresource(
 		&coderv1alpha1.CoderControlPlane{}, &coderv1alpha1.CoderProvisioner{}, &coderv1alpha1.CoderWorkspaceProxy{},
-		&coderv1alpha1.CoderTemplateTest{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
+		&coderv1alpha1.CoderTemplateTest{}, &coderv1alpha1.CoderBackup{}, &coderv1alpha1.CoderBackupSchedule{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
 	if f.Options.Further != nil {
 		f.Options.Further(builder)
 	}

@@ -157,6 +157,7 @@ func (f *licensedFixture) withoutRecords(part string, unasked bool) string {
 		for _, c := range cp.Status.Conditions {
 			if !slices.Contains([]string{
 				coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionServed,
+				coderv1alpha1.ConditionVersionSupported, // It is about the version, which stays too.
 			}, c.Type) {
 				kept = append(kept, c)
 			}

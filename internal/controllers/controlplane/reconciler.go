@@ -147,6 +147,7 @@ const (
 	stepMirror  = "first read of the mirror"
 	stepShared  = "shared database"
 	stepVersion = "version"
+	stepRestore = "restore"
 )
 
 // stepsFor returns the control plane's own steps and those that all kinds share (workload/steps.go).
@@ -161,8 +162,9 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 	}
 	begin := append(r.kit.Begin(&s.Pass),
 		workload.NewStep(stepShared, s, r.findSharedDatabase, workload.StepFinalizer),
-		workload.NewStep(stepVersion, s, decideVersion, workload.StepFinalizer))
-	shared := r.kit.Steps(&s.Pass)
+		workload.NewStep(stepVersion, s, decideVersion, workload.StepFinalizer),
+		workload.NewStep(stepRestore, s, r.restoreDatabase, workload.StepFinalizer))
+	shared := r.kit.Steps(&s.Pass, stepRestore)
 	if s.accessDisabled() {
 		return slices.Concat(begin, []workload.Step{workload.NewStep(stepKeep, s, r.keepService)}, shared,
 			[]workload.Step{workload.NewStep(stepRevoke, s, r.revokeDisabled, workload.StepService)})
@@ -209,6 +211,10 @@ type scope struct {
 	// with Coder's first response.
 	refused      *workload.Problem
 	versionComes bool
+	// restore is the Job that restores the database, or nil if none is needed or known. restoreProblem is
+	// why there is none.
+	restore        *workload.JobRun
+	restoreProblem *workload.Problem
 	// sharedWith is the name of an older control plane with the same database, or empty.
 	sharedWith string
 }

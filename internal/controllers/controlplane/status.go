@@ -40,6 +40,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 		status.Image = image
 	}
 	status.ObjectNamePrefix = s.prefix
+	setRestore(s, &status)
 	setToken(s, &status)
 	setEverServed(s, &status)
 	if s.Granted != nil {
@@ -66,11 +67,13 @@ func runningImage(s *scope) string {
 
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
-		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive),
+		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionDatabaseExclusive,
+			coderv1alpha1.ConditionVersionSupported),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing || part.Reason == coderv1alpha1.ReasonDatabaseSchemaNewer ||
 				part.Type == coderv1alpha1.ConditionVersionAllowed && !s.versionComes ||
+				part.Type == coderv1alpha1.ConditionDatabaseRestored && restoreStalled(s) ||
 				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == ensure.Failed ||
 				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
 		},
@@ -132,7 +135,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	if s.Deleting() {
 		return nil
 	}
-	return workload.Parts(new(s.ResourcesApplied()), versionAllowed(s), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
+	return workload.Parts(databaseRestored(s, status), new(s.ResourcesApplied()), versionAllowed(s), versionSupported(s, status), new(s.DeploymentAvailable()), new(coderReachable(s)), new(operatorAccess(s)), new(served(s, status)),
 		s.databaseExclusive(), licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported())
 }
 

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,4 +47,19 @@ func versionAllowed(s *scope) *metav1.Condition {
 		return nil
 	}
 	return new(workload.ConditionFalse(coderv1alpha1.ConditionVersionAllowed, s.refused.Reason, s.refused.Message))
+}
+
+// versionSupported returns the condition about the version that Coder reported last. A proxy or a
+// Service with foreign pods may answer in place of the pods, so the message names their image if its
+// tag is of another minor version.
+func versionSupported(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
+	facts := upgrade.FactsOf(&coderv1alpha1.CoderControlPlane{Spec: s.cp.Spec, Status: *status})
+	if facts.Running == "" {
+		return nil
+	}
+	supported, reason, message := upgrade.Supported(facts.Running)
+	if image := upgrade.Reference(facts.Image); s.build != nil && s.Deployment != nil && workload.Serves(s.Deployment) && upgrade.Differ(image, facts.Running) {
+		message += fmt.Sprintf("; the pods have the image %s: if that is a version of Coder, something else answers at %s", image, s.url())
+	}
+	return new(workload.NewCondition(coderv1alpha1.ConditionVersionSupported, supported, reason, workload.Redact(message)))
 }

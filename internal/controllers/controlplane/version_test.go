@@ -258,3 +258,56 @@ func TestADatabaseOfANewerCoder(t *testing.T) {
 	}
 	f.MustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonDatabaseSchemaNewer)
 }
+
+// A Coder of any version works, and the condition says what to expect of it.
+func TestVersionSupported(t *testing.T) {
+	for version, want := range map[string]struct {
+		status metav1.ConditionStatus
+		reason string
+	}{
+		string(coderdtest.Release230): {metav1.ConditionTrue, coderv1alpha1.ReasonSupported},
+		"v2.20.0":                     {metav1.ConditionFalse, coderv1alpha1.ReasonOlderVersion},
+		"v2.99.0+1234567":             {metav1.ConditionFalse, coderv1alpha1.ReasonNewerVersion},
+		"v2.37.0-devel+1234567":       {metav1.ConditionUnknown, coderv1alpha1.ReasonVersionUnknown},
+		"main":                        {metav1.ConditionUnknown, coderv1alpha1.ReasonVersionUnknown},
+	} {
+		t.Run(version, func(t *testing.T) {
+			f := newFixture(t, newControlPlane(), databaseSecret())
+			f.Reconcile()
+			f.MustNotHave(coderv1alpha1.ConditionVersionSupported)
+			f.coder.SetRelease(coderdtest.Release(version))
+			f.live()
+			if c := f.MustHave(coderv1alpha1.ConditionVersionSupported, want.status, want.reason); !strings.Contains(c.Message, version) {
+				t.Errorf("message: %s", c.Message)
+			}
+			f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			if n := f.Events.Count("Warning " + want.reason); (n == 1) != (want.status == metav1.ConditionFalse) || n > 1 {
+				t.Errorf("Events: %q", f.Events.All())
+			}
+		})
+	}
+}
+
+// A version that does not come from the pods is the one that counts, because its sender answers the
+// other requests too. The message names both.
+func TestTheVersionOfAProxy(t *testing.T) {
+	f := upgraded(t)
+	f.coder.SetRelease(coderdtest.Release230)
+	f.restart()
+	f.Settle()
+	c := f.MustHave(coderv1alpha1.ConditionVersionSupported, metav1.ConditionTrue, coderv1alpha1.ReasonSupported)
+	for _, part := range []string{string(coderdtest.Release230), "the pods have the image v2.36.0", "http://coder.coder.svc"} {
+		if !strings.Contains(c.Message, part) {
+			t.Errorf("message %q does not contain %q", c.Message, part)
+		}
+	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// The tag of the image is all that the operator knows about a Coder that the operator does not call.
+func TestVersionSupportedWithoutAccess(t *testing.T) {
+	f := readyFixture(t, func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Image, cp.Spec.OperatorAccess.Disabled = "ghcr.io/coder/coder@sha256:aa", true
+	})
+	f.MustHave(coderv1alpha1.ConditionVersionSupported, metav1.ConditionUnknown, coderv1alpha1.ReasonVersionUnknown)
+}

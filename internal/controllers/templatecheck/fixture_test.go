@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/coder/coder/v2/codersdk"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -51,7 +49,7 @@ func newFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderTemplateTest))
 				return &coderv1alpha1.WorkloadStatus{Conditions: test.Status.Conditions}
 			},
 		}),
-		agents: []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnected, codersdk.WorkspaceAgentLifecycleReady)},
+		agents: []coderdtest.Agent{{Name: "main", Status: "connected", LifecycleState: "ready"}},
 	}
 	f.World = f.build
 	f.coder = coderdtest.New(t, coderdtest.WithClock(f.Clock), coderdtest.WithManualBuilds())
@@ -161,10 +159,6 @@ func (f *fixture) fails(reason, check string) string {
 func (f *fixture) reason() string {
 	f.T.Helper()
 	return reasonOf(f.Object(), coderv1alpha1.ConditionReady)
-}
-
-func agent(name string, status codersdk.WorkspaceAgentStatus, state codersdk.WorkspaceAgentLifecycle) coderdtest.Agent {
-	return coderdtest.Agent{Name: name, Status: status, LifecycleState: state}
 }
 
 func newTest(changes ...func(*coderv1alpha1.CoderTemplateTest)) *coderv1alpha1.CoderTemplateTest {

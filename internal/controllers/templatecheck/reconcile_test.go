@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/coder/coder/v2/codersdk"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -114,7 +112,7 @@ func TestFailures(t *testing.T) {
 		},
 		"a startup script that fails": {
 			prepare: func(f *fixture) {
-				f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnected, codersdk.WorkspaceAgentLifecycleStartError)}
+				f.agents = []coderdtest.Agent{{Name: "main", Status: "connected", LifecycleState: "start_error"}}
 				f.World = func() bool {
 					changed := f.build()
 					if changed && len(f.workspaces()) > 0 {
@@ -128,14 +126,14 @@ func TestFailures(t *testing.T) {
 		"an agent that does not connect": {
 			change: func(test *coderv1alpha1.CoderTemplateTest) { test.Spec.TimeoutSeconds = 30 },
 			prepare: func(f *fixture) {
-				f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentTimeout, codersdk.WorkspaceAgentLifecycleCreated)}
+				f.agents = []coderdtest.Agent{{Name: "main", Status: "timeout", LifecycleState: "created"}}
 			},
 			reason: coderv1alpha1.ReasonTimedOut, check: checkAgents, says: `agent "main" is not connected (timeout)`,
 		},
 		"scripts that take too long": {
 			change: func(test *coderv1alpha1.CoderTemplateTest) { test.Spec.Checks.ReadyWithinSeconds = ptr.To[int32](10) },
 			prepare: func(f *fixture) {
-				f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnected, codersdk.WorkspaceAgentLifecycleStarting)}
+				f.agents = []coderdtest.Agent{{Name: "main", Status: "connected", LifecycleState: "starting"}}
 			},
 			reason: coderv1alpha1.ReasonTooSlow, check: checkReadyWithin, says: "within 10 seconds",
 		},
@@ -151,7 +149,7 @@ func TestFailures(t *testing.T) {
 				test.Spec.Checks.Apps, test.Spec.TimeoutSeconds = true, 30
 			},
 			prepare: func(f *fixture) {
-				f.agents[0].Apps = []codersdk.WorkspaceApp{{Slug: "code", Health: codersdk.WorkspaceAppHealthUnhealthy}}
+				f.agents[0].Apps = []coderdtest.App{{Slug: "code", Health: "unhealthy"}}
 			},
 			reason: coderv1alpha1.ReasonTimedOut, check: checkApps, says: `app "code" of agent "main" is unhealthy`,
 		},
@@ -205,7 +203,7 @@ func TestFailures(t *testing.T) {
 func TestDeletedBySomebody(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.agents = []coderdtest.Agent{agent("main", codersdk.WorkspaceAgentConnecting, codersdk.WorkspaceAgentLifecycleCreated)}
+	f.agents = []coderdtest.Agent{{Name: "main", Status: "connecting", LifecycleState: "created"}}
 	f.runs(2)
 	f.coder.BuildWorkspace(f.workspace().ID, "delete")
 	if message := f.fails(coderv1alpha1.ReasonWorkspaceChangedExternally, ""); !strings.Contains(message, "deleted") {

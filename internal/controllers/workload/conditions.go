@@ -102,20 +102,21 @@ const maxConditionMessage = 4096
 
 // ConditionTrue returns a condition with status True.
 func ConditionTrue(conditionType, reason, message string) metav1.Condition {
-	return newCondition(conditionType, metav1.ConditionTrue, reason, message)
+	return NewCondition(conditionType, metav1.ConditionTrue, reason, message)
 }
 
 // ConditionFalse returns a condition with status False.
 func ConditionFalse(conditionType, reason, message string) metav1.Condition {
-	return newCondition(conditionType, metav1.ConditionFalse, reason, message)
+	return NewCondition(conditionType, metav1.ConditionFalse, reason, message)
 }
 
 // ConditionUnknown returns a condition with status Unknown.
 func ConditionUnknown(conditionType, reason, message string) metav1.Condition {
-	return newCondition(conditionType, metav1.ConditionUnknown, reason, message)
+	return NewCondition(conditionType, metav1.ConditionUnknown, reason, message)
 }
 
-func newCondition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+// NewCondition returns a condition. A message that is too long is truncated.
+func NewCondition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: redaction.Truncate(message, maxConditionMessage)}
 }
 

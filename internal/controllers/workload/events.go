@@ -24,7 +24,7 @@ func quiet(reason string) bool {
 	return slices.Contains([]string{
 		coderv1alpha1.ReasonWaiting, coderv1alpha1.ReasonProgressing, coderv1alpha1.ReasonReconciling,
 		coderv1alpha1.ReasonNotChecked, coderv1alpha1.ReasonDisabled, coderv1alpha1.ReasonAdminJobRunning,
-		coderv1alpha1.ReasonDeleting, coderv1alpha1.ReasonPending,
+		coderv1alpha1.ReasonDeleting, coderv1alpha1.ReasonPending, coderv1alpha1.ReasonBackupRunning, coderv1alpha1.ReasonRestoreRunning,
 	}, reason)
 }
 

@@ -17,6 +17,18 @@ type Metrics struct {
 	tokenExpiry   *prometheus.GaugeVec
 	licenseExpiry *prometheus.GaugeVec
 	ready         *prometheus.GaugeVec
+	backups       backupGauges
+}
+
+// backupGauges are about the last complete backup of each schedule.
+type backupGauges struct{ completed, due, duration, size *prometheus.GaugeVec }
+
+// BackupMetrics describe the last complete backup of a schedule. A zero value is unknown.
+type BackupMetrics struct {
+	// Completed is when it was complete, and Due is the time of the next one.
+	Completed, Due time.Time
+	Took           time.Duration
+	Bytes          int64
 }
 
 // NewMetrics creates the metrics and registers them.
@@ -26,6 +38,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady),
 		collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
 		collector.Register(registerer, &m.ready),
+		collector.Register(registerer, &m.backups.completed), collector.Register(registerer, &m.backups.due),
+		collector.Register(registerer, &m.backups.duration), collector.Register(registerer, &m.backups.size),
 	)
 }
 
@@ -52,7 +66,33 @@ func unregisteredMetrics() *Metrics {
 			Name: "coder_k8s_ready",
 			Help: "1 if the condition Ready of an object is True, otherwise 0.",
 		}, []string{"kind", "namespace", "name"}),
+		backups: backupGauges{
+			completed: backupGauge("completed_timestamp_seconds", "Time when the last complete backup of a schedule was completed."),
+			due:       backupGauge("due_timestamp_seconds", "Time in the schedule of the backup after the last complete one. It is in the past while a backup is missing."),
+			duration:  backupGauge("duration_seconds", "Duration of the last complete backup of a schedule."),
+			size:      backupGauge("size_bytes", "Size of the dump of the last complete backup of a schedule."),
+		},
 	}
+}
+
+func backupGauge(name, help string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coder_k8s_backup_" + name, Help: help}, []string{"namespace", "name"})
+}
+
+// SetBackup records the last complete backup of a schedule.
+func (m *Metrics) SetBackup(namespace, name string, b BackupMetrics) {
+	set := func(gauge *prometheus.GaugeVec, known bool, value float64) {
+		if !known {
+			gauge.DeleteLabelValues(namespace, name)
+			return
+		}
+		gauge.WithLabelValues(namespace, name).Set(value)
+	}
+	complete := !b.Completed.IsZero()
+	set(m.backups.completed, complete, float64(b.Completed.Unix()))
+	set(m.backups.due, !b.Due.IsZero(), float64(b.Due.Unix()))
+	set(m.backups.duration, complete, b.Took.Seconds())
+	set(m.backups.size, complete, float64(b.Bytes))
 }
 
 // Reconciled counts a reconciliation.
@@ -87,10 +127,16 @@ func (m *Metrics) SetExpiries(namespace, name string, token, license *metav1.Tim
 // Forget deletes the series of an object that no longer exists.
 func (m *Metrics) Forget(kind, namespace, name string) {
 	m.ready.DeleteLabelValues(kind, namespace, name)
-	if kind == controlPlaneKind {
+	switch kind {
+	case controlPlaneKind:
 		m.SetExpiries(namespace, name, nil, nil)
+	case backupScheduleKind:
+		m.SetBackup(namespace, name, BackupMetrics{})
 	}
 }
 
-// controlPlaneKind is the only kind with series for tokens and licenses.
-const controlPlaneKind = "CoderControlPlane"
+// The kinds with further series.
+const (
+	controlPlaneKind   = "CoderControlPlane"
+	backupScheduleKind = "CoderBackupSchedule"
+)

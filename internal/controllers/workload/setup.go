@@ -267,6 +267,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&coderv1alpha1.CoderProvisioner{}:    all,
 		&coderv1alpha1.CoderTemplateTest{}:   all,
 		&coderv1alpha1.CoderWorkspaceProxy{}: all,
+		&coderv1alpha1.CoderBackup{}:         all,
+		&coderv1alpha1.CoderBackupSchedule{}: all,
 		&metadatav1alpha1.CoderMirrorState{}: all,
 		&batchv1.Job{}:                       labelled,
 		&rbacv1.Role{}:                       labelled,

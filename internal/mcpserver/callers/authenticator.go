@@ -73,6 +73,8 @@ type Authenticator struct {
 }
 
 const (
+	// MCPPath is the path of the MCP endpoint, for which a caller needs the verb post.
+	MCPPath = "/mcp"
 	// goodTTL is how long a revoked token, or a revoked permission to use the server, is still
 	// accepted.
 	goodTTL = 10 * time.Second

@@ -29,17 +29,6 @@ func (q *Quota) Begin(user string) (end func(), ok bool) {
 	if q.perUser > 0 && q.byUser[user] >= q.perUser || q.most > 0 && q.total >= q.most {
 		return nil, false
 	}
-	return q.add(user), true
-}
-
-// Add is Begin without the limits.
-func (q *Quota) Add(user string) (end func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.add(user)
-}
-
-func (q *Quota) add(user string) (end func()) {
 	q.byUser[user]++
 	q.total++
 	return sync.OnceFunc(func() {
@@ -49,7 +38,7 @@ func (q *Quota) add(user string) (end func()) {
 		if q.byUser[user]--; q.byUser[user] == 0 {
 			delete(q.byUser, user)
 		}
-	})
+	}), true
 }
 
 // Total returns the number of running operations of all users.

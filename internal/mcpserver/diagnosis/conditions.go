@@ -15,7 +15,8 @@ import (
 )
 
 // Unhealthy returns the conditions of an object that are not as they should be. A condition
-// whose message an earlier one contains is left out. Stalled is first, because its message says
+// whose message an earlier one contains is left out. The version of Coder is no problem while Coder
+// works, and otherwise the last one. Stalled is first, because its message says
 // what to do, and then Ready. observed is the generation that the conditions are about.
 func Unhealthy(kind string, object client.Object, observed int64, all []metav1.Condition) []Problem {
 	problem := func(condition, reason, message, do string) Problem {
@@ -33,6 +34,9 @@ func Unhealthy(kind string, object client.Object, observed int64, all []metav1.C
 	var found []Problem
 	for _, c := range sorted {
 		p := problem(c.Type, c.Reason, c.Message, "")
+		if c.Type == coderv1alpha1.ConditionVersionSupported && isHealthy(all) {
+			continue
+		}
 		if isUnhealthy(c) && !slices.ContainsFunc(found, func(other Problem) bool { return strings.Contains(other.Message, p.Message) }) {
 			found = append(found, p)
 		}
@@ -51,6 +55,9 @@ func Unhealthy(kind string, object client.Object, observed int64, all []metav1.C
 func order(kind string) int {
 	if at := slices.Index([]string{coderv1alpha1.ConditionStalled, coderv1alpha1.ConditionReady, aggregationv1alpha1.ConditionDeletionFailed}, kind); at >= 0 {
 		return at
+	}
+	if kind == coderv1alpha1.ConditionVersionSupported {
+		return 4
 	}
 	return 3
 }

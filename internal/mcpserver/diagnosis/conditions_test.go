@@ -29,3 +29,12 @@ func TestUnhealthyConditions(t *testing.T) {
 		}
 	}
 }
+
+func TestTheVersionIsTheLastProblem(t *testing.T) {
+	conditions := append([]metav1.Condition{no("VersionSupported", "NewerVersion", "it was not tested")}, brokenPart("Served", "Waiting", "a part")...)
+	conditions = append(conditions, no("Exposed", "Waiting", "another part"))
+	found := Unhealthy("CoderControlPlane", aControlPlane(), 1, conditions)
+	if len(found) != 3 || found[2].Condition != "VersionSupported" {
+		t.Errorf("problems: %+v", found)
+	}
+}

@@ -104,6 +104,13 @@ func TestControlPlaneConditions(t *testing.T) {
 			with(aControlPlane(append(working(), no("DatabaseExclusive", "DatabaseShared", `CoderControlPlane "old" uses the same database`))...), running),
 			expectation{healthy: true, object: ourself, says: "same database"},
 		},
+		"a new version, works": {
+			with(aControlPlane(append(working(), no("VersionSupported", "NewerVersion", "Coder v2.99.0 is newer"))...), running), expectation{healthy: true},
+		},
+		"a new version, fails": {
+			with(aControlPlane(append([]metav1.Condition{no("VersionSupported", "NewerVersion", "Coder v2.99.0 is newer")}, brokenPart("Served", "Waiting", "waiting")...)...), running),
+			expectation{object: ourself, says: "Coder v2.99.0 is newer"},
+		},
 		"a provisioner": {
 			with(aControlPlane(working()...), running, aProvisioner(false)), expectation{healthy: true, object: "CoderProvisioner/builders", says: "no license allows"},
 		},

@@ -101,9 +101,9 @@ func (a *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 // Message is one HTTP request, for what the SDK's client does not send.
 type Message struct {
 	// If Protocol is empty, no version header is sent, as before revision 2025-06-18.
-	Protocol, Token, Session string
-	Method                   string
-	Params                   map[string]any
+	Protocol, Token string
+	Method          string
+	Params          map[string]any
 	// Body replaces the method and the parameters.
 	Body string
 }
@@ -140,7 +140,6 @@ func (m Message) Request(ctx context.Context, url string) (*http.Request, error)
 	set("Content-Type", "application/json")
 	set("Accept", "application/json, text/event-stream")
 	set("Mcp-Protocol-Version", m.Protocol)
-	set("Mcp-Session-Id", m.Session)
 	if m.Token != "" {
 		set("Authorization", "Bearer "+m.Token)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,20 +20,16 @@ import (
 
 // The methods that this package refers to.
 const (
-	methodCallTool     = "tools/call"
-	methodGetPrompt    = "prompts/get"
-	methodReadResource = "resources/read"
-	methodComplete     = "completion/complete"
-	methodSubscribe    = "resources/subscribe"
-	methodListen       = "subscriptions/listen"
-	methodPing         = "ping"
+	methodCallTool  = "tools/call"
+	methodGetPrompt = "prompts/get"
+	methodListen    = "subscriptions/listen"
+	methodPing      = "ping"
 )
 
 const maxLogged = 256 + len(redaction.Ellipsis)
 
-// audit logs each tool call, prompt and read of a resource, including refused ones: the
-// caller, the object and the outcome. It logs only a few of the arguments, because others
-// may contain secrets. Subscriptions are logged when they begin, by subscriptions.begin.
+// audit logs each tool call and prompt, including refused ones: the caller, the object and the
+// outcome. It logs only a few of the arguments, because others may contain secrets.
 func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		did, ok := deedOf(req)
@@ -57,9 +52,8 @@ func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 
 // The kinds of deeds, which are keys in the log.
 const (
-	toolDeed     = "tool"
-	promptDeed   = "prompt"
-	resourceDeed = "uri"
+	toolDeed   = "tool"
+	promptDeed = "prompt"
 )
 
 // deed is a request that is recorded in the log.
@@ -86,8 +80,6 @@ func deedOf(req mcp.Request) (deed, bool) {
 		return did, true
 	case *mcp.GetPromptParams:
 		return deed{kind: promptDeed, target: params.Name, namespace: params.Arguments["namespace"], name: params.Arguments["name"]}, true
-	case *mcp.ReadResourceParams:
-		return deed{kind: resourceDeed, target: params.URI}, true
 	default:
 		return deed{}, false
 	}
@@ -132,8 +124,6 @@ func outcomeOfError(err error) string {
 		return toolset.OutcomeTimeout
 	case errors.Is(err, context.Canceled):
 		return toolset.OutcomeCancelled
-	case errors.As(err, &rpc) && isNoResource(rpc):
-		return toolset.OutcomeNotFound
 	case errors.As(err, &usage), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
 		errors.As(err, &rpc) && rpc.Code == jsonrpc.CodeInvalidParams:
 		return toolset.OutcomeInvalid
@@ -143,17 +133,15 @@ func outcomeOfError(err error) string {
 		return toolset.OutcomeNotFound
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return toolset.OutcomeConflict
-	case errors.As(err, &rpc) && rpc.Code == codeBusy,
-		apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
+	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err):
 		return toolset.OutcomeUnavailable
 	default:
 		return toolset.OutcomeError
 	}
 }
 
-// explain replaces the SDK's errors about unknown names by messages that say what to do
-// differently. A handler's error that is not a JSON-RPC error is not meant for clients; it
-// is only logged.
+// explain hides the errors of handlers that are not JSON-RPC errors: they are not meant for
+// clients, and are only logged.
 func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -161,54 +149,10 @@ func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
 			return result, nil
 		}
 		var rpc *jsonrpc.Error
-		if errors.As(err, &rpc) {
-			return nil, explained(err, rpc, req)
-		}
-		switch method {
-		case methodCallTool, methodGetPrompt, methodReadResource, methodComplete:
+		if !errors.As(err, &rpc) && (method == methodCallTool || method == methodGetPrompt) {
 			return nil, hidden(ctx, method, err)
-		default:
-			return nil, err
 		}
-	}
-}
-
-// explained recognizes the SDK's errors by their text, because all invalid parameters have
-// the same code.
-func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
-	sentence := ""
-	switch params := req.GetParams().(type) {
-	case *mcp.CallToolParamsRaw:
-		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
-			sentence = fmt.Sprintf("there is no tool %q; tools/list shows all tools", Cut(params.Name))
-		}
-	case *mcp.GetPromptParams:
-		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
-			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows all prompts", Cut(params.Name))
-		}
-	case *mcp.ReadResourceParams:
-		if isNoResource(rpc) {
-			return noResource(rpc, params.URI)
-		}
-	}
-	if sentence == "" {
-		return err
-	}
-	return &jsonrpc.Error{Code: rpc.Code, Message: sentence}
-}
-
-// isNoResource recognizes mcp.ResourceNotFoundError.
-func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
-
-// noResource replaces mcp.ResourceNotFoundError, whose data is not JSON if the URI contains
-// characters that Go escapes in another way than JSON.
-func noResource(rpc *jsonrpc.Error, uri string) error {
-	// It cannot fail for strings.
-	data, _ := json.Marshal(map[string]string{"uri": uri})
-	return &jsonrpc.Error{
-		Code:    rpc.Code,
-		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show all resources", Cut(uri)),
-		Data:    data,
+		return nil, err
 	}
 }
 

@@ -53,7 +53,7 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 		server.AddPrompt(&mcp.Prompt{Name: "diagnose"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{}, nil
 		})
-		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		server.AddPrompt(&mcp.Prompt{Name: "forbidden"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("secret reason"))
 		})
 	}
@@ -82,9 +82,9 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 			methodGetPrompt, map[string]any{"name": "diagnose", "arguments": map[string]string{"namespace": "coder", "name": "x", "text": "secret argument"}},
 			map[string]string{"method": "prompts/get", "prompt": "diagnose", "namespace": "coder", "name": "x", "dryRun": "false", "outcome": "ok", "durationMs": "0"}, nil,
 		},
-		"a resource": {
-			methodReadResource, map[string]any{"uri": "test://x"},
-			map[string]string{"method": "resources/read", "uri": "test://x", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, nil,
+		"a prompt that is refused": {
+			methodGetPrompt, map[string]any{"name": "forbidden"},
+			map[string]string{"method": "prompts/get", "prompt": "forbidden", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, nil,
 		},
 	}
 	for name, tt := range tests {
@@ -167,11 +167,11 @@ func TestOutcomes(t *testing.T) {
 
 // traced starts a server that sends its spans to a collector. Its tool returns the request
 // ID.
-func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Provider) {
+func traced(t *testing.T) (*harness, *tracingtest.Collector, *tracing.Provider) {
 	t.Helper()
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
-	h := w.of(t, content(func(server *mcp.Server) {
+	h := newHarness(t, content(func(server *mcp.Server) {
 		addTool(server, "which", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
 			return tracing.RequestID(ctx), nil
 		})
@@ -179,14 +179,13 @@ func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Pro
 	return h, collector, provider
 }
 
-// Each call has one span with the ID of its own request. In a session the context is that
-// of the first request, whose ID must not be used.
+// Each call has one span with the ID of its own request.
 func TestEachCallIsASpan(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h, collector, provider := traced(t, w)
-			session := h.connect(t, w.protocol, "alice", nil)
-			if err := session.Ping(t.Context(), nil); err != nil && w.protocol != modernProtocol {
+			h, collector, provider := traced(t)
+			session := h.connect(t, protocol, "alice", nil)
+			if err := session.Ping(t.Context(), nil); err != nil && protocol != modernProtocol {
 				t.Fatal(err)
 			}
 			if _, err := session.ListTools(t.Context(), nil); err != nil {
@@ -226,7 +225,7 @@ func TestTheTraceOfAMessage(t *testing.T) {
 		"a trace": "00-" + trace + "-00f067aa0ba902b7-01", "nonsense": "hunter2", "no text": 7, "nothing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, collector, provider := traced(t, way{protocol: legacyProtocol})
+			h, collector, provider := traced(t)
 			response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "alice", Method: methodCallTool, Params: map[string]any{
 				"name": "which", "_meta": map[string]any{"traceparent": parent},
 			}})

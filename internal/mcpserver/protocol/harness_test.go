@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -33,19 +31,8 @@ const (
 	legacyProtocol = mcptest.Legacy
 )
 
-// way is a combination of a protocol revision and the server's session mode.
-type way struct {
-	protocol string
-	sessions bool
-}
-
-// ways are all combinations, for features that must work in each.
-var ways = map[string]way{
-	"modern":                  {modernProtocol, false},
-	"modern beside sessions":  {modernProtocol, true},
-	"legacy without sessions": {legacyProtocol, false},
-	"legacy in a session":     {legacyProtocol, true},
-}
+// ways are the protocol revisions, for features that must work in each.
+var ways = map[string]string{"modern": modernProtocol, "legacy": legacyProtocol}
 
 // harness is a server behind HTTP. Callers are identified by their token.
 type harness struct {
@@ -55,13 +42,21 @@ type harness struct {
 	http *httptest.Server
 }
 
+func testMetrics(t testing.TB) *Metrics {
+	t.Helper()
+	metrics, err := NewMetrics(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics
+}
+
 // newHarness starts a server. changes modify its configuration and its limits.
 func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	t.Helper()
 	h := &harness{logs: &mcptest.LogBuffer{}}
 	config := Config{Version: "v1.2.3", Env: toolset.Env{Kube: &callers.Kube{}}, Metrics: testMetrics(t), Logger: h.logs.LoggerAt(0)}
 	l := defaultLimits()
-	l.coalesce = time.Millisecond
 	for _, change := range changes {
 		change(&config, &l)
 	}
@@ -71,32 +66,12 @@ func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	}
 	h.http = httptest.NewServer(identified(h.Server))
 	h.url = h.http.URL
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
-		defer cancel()
-		if err := h.Close(ctx); err != nil {
-			t.Errorf("closing the server: %v", err)
-		}
-		h.http.Close()
-	})
+	t.Cleanup(h.http.Close)
 	return h
 }
 
 func content(add func(*mcp.Server)) func(*Config, *limits) {
 	return func(c *Config, _ *limits) { c.Content = add }
-}
-
-func withSessions(n int) func(*Config, *limits) {
-	return func(c *Config, _ *limits) { c.MaxSessions = n }
-}
-
-// of starts a server for this combination.
-func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
-	t.Helper()
-	if w.sessions {
-		changes = append([]func(*Config, *limits){withSessions(10)}, changes...)
-	}
-	return newHarness(t, changes...)
 }
 
 // identified replaces the HTTP middleware and the authentication. A token consists of the
@@ -186,76 +161,6 @@ func (h *harness) send(t *testing.T, m mcptest.Message) (*http.Response, string)
 	t.Helper()
 	return m.Send(t, h.url)
 }
-
-// initialize begins a session and returns its ID, or the response if it is rejected.
-func (h *harness) initialize(t *testing.T, token string) (id string, response *http.Response, body string) {
-	t.Helper()
-	response, body = h.send(t, mcptest.Message{Token: token, Method: "initialize", Params: map[string]any{
-		"protocolVersion": legacyProtocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "v0"},
-	}})
-	return response.Header.Get(sessionHeader), response, body
-}
-
-// events is an open stream of messages.
-type events struct {
-	response *http.Response
-	lines    *bufio.Scanner
-	cancel   context.CancelFunc
-}
-
-// open opens a stream and returns while it is open.
-func (h *harness) open(t *testing.T, r *http.Request) *events {
-	t.Helper()
-	ctx, cancel := context.WithCancel(r.Context())
-	t.Cleanup(cancel)
-	response, err := http.DefaultClient.Do(r.WithContext(ctx))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { response.Body.Close() })
-	return &events{response, bufio.NewScanner(response.Body), cancel}
-}
-
-// listen opens a stream for resources.
-func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
-	t.Helper()
-	m := mcptest.Message{Protocol: modernProtocol, Token: token, Method: methodListen, Params: map[string]any{
-		"notifications": map[string]any{"resourceSubscriptions": uris},
-	}}
-	r, err := m.Request(t.Context(), h.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.open(t, r)
-}
-
-// next returns the next message, or "" at the end of the stream.
-func (e *events) next() string {
-	for e.lines.Scan() {
-		if data, ok := strings.CutPrefix(e.lines.Text(), "data: "); ok {
-			return data
-		}
-	}
-	return ""
-}
-
-// until reads messages until one contains the text, and returns all of them.
-func (e *events) until(t *testing.T, text string) string {
-	t.Helper()
-	var seen []string
-	for message := e.next(); message != ""; message = e.next() {
-		seen = append(seen, message)
-		if strings.Contains(message, text) {
-			return strings.Join(seen, "\n")
-		}
-	}
-	t.Fatalf("the stream ended without %q, after:\n%s", text, strings.Join(seen, "\n"))
-	return ""
-}
-
-// openSessions and openStreams are the numbers in the metrics.
-func (h *harness) openSessions() int { return int(testutil.ToFloat64(h.config.Metrics.Sessions)) }
-func (h *harness) openStreams() int  { return int(testutil.ToFloat64(h.config.Metrics.Streams)) }
 
 // receive waits for a value.
 func receive[T any](t *testing.T, what string, from <-chan T) T {

@@ -2,59 +2,18 @@ package protocol
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// definitions returns the definitions of the tools by name, and all permissions that decide
-// which callers see them.
-func definitions(set *toolset.Set) (map[string]toolset.Definition, []callers.Right) {
-	byName := map[string]toolset.Definition{}
-	var rights []callers.Right
-	for _, definition := range set.Definitions() {
-		byName[definition.Name] = definition
-		if !definition.NeedsControlPlane() {
-			continue
-		}
-		for _, right := range slices.Concat(definition.Rights, definition.OneOf) {
-			if !slices.Contains(rights, right) {
-				rights = append(rights, right)
-			}
-		}
-	}
-	return byName, rights
-}
-
-// showTools removes the tools from a list for which the caller certainly has no permission. It
-// filters the SDK's pages; their cursors stay valid. A hidden tool can still be called: the
-// API server decides.
-func (s *Server) showTools(ctx context.Context, list *mcp.ListToolsResult) {
-	if s.config.Lacks == nil || len(s.rights) == 0 {
-		return
-	}
-	lacks := s.config.Lacks(ctx, s.rights)
-	// The slice belongs to this response alone.
-	list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool {
-		return s.tools[tool.Name].Useless(lacks)
-	})
-}
-
-// listTTL is how long a client may cache a list. It is short because lists depend on the
-// caller's permissions, which may change.
+// listTTL is how long a client may cache a list. Lists change only with the flags of the
+// server.
 const listTTL = 30 * time.Second
 
-// setCacheable sets how long a client may cache an answer. All answers depend on the
-// caller. The content of a resource can change at any time, so it must not be cached.
-func setCacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+// setCacheable sets how long a client may cache an answer.
+func setCacheable(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 	c.CacheScope, c.TTLMs = "private", int(listTTL.Milliseconds())
-	if _, ok := req.(*mcp.ReadResourceRequest); ok {
-		c.TTLMs = 0
-	}
 }
 
 // Instructions is the text that a client passes to its model before the first call. It says

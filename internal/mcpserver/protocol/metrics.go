@@ -24,9 +24,8 @@ type Metrics struct {
 	Authentications *prometheus.CounterVec
 	// RateLimited counts the requests of users who make too many.
 	RateLimited prometheus.Counter
-	// InFlight, Sessions and Streams are the numbers of requests in flight, open sessions
-	// and open streams.
-	InFlight, Sessions, Streams prometheus.Gauge
+	// InFlight is the number of requests in flight.
+	InFlight prometheus.Gauge
 }
 
 // NewMetrics creates the metrics of a server with these tools, and registers them unless
@@ -57,15 +56,7 @@ func NewMetrics(registerer prometheus.Registerer, tools []string) (*Metrics, err
 		}),
 		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coder_k8s_mcp_in_flight",
-			Help: "Requests that the MCP server is processing. Open streams are not counted.",
-		}),
-		Sessions: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coder_k8s_mcp_sessions",
-			Help: "Open sessions of clients that use the protocol version 2025-11-25. Without --mcp-max-sessions there are no sessions.",
-		}),
-		Streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coder_k8s_mcp_streams",
-			Help: "Open streams on which MCP clients wait for notifications.",
+			Help: "Requests that the MCP server is processing.",
 		}),
 	}
 	if registerer == nil {
@@ -75,7 +66,6 @@ func NewMetrics(registerer prometheus.Registerer, tools []string) (*Metrics, err
 		collector.Register(registerer, &m.calls), collector.Register(registerer, &m.durations),
 		collector.Register(registerer, &m.requests), collector.Register(registerer, &m.Authentications),
 		collector.Register(registerer, &m.RateLimited), collector.Register(registerer, &m.InFlight),
-		collector.Register(registerer, &m.Sessions), collector.Register(registerer, &m.Streams),
 	)
 }
 

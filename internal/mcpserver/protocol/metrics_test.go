@@ -27,16 +27,12 @@ func TestWhatIsCounted(t *testing.T) {
 	m.RateLimited.Inc()
 	m.InFlight.Add(2)
 	m.InFlight.Dec()
-	m.Sessions.Add(3)
-	m.Streams.Add(4)
 	want := []string{
 		"coder_k8s_mcp_authentications_total{outcome=accepted} 1",
 		"coder_k8s_mcp_in_flight{} 1",
 		"coder_k8s_mcp_rate_limited_total{} 1",
 		"coder_k8s_mcp_requests_total{code=200,method=POST} 1",
 		"coder_k8s_mcp_requests_total{code=405,method=other} 2",
-		"coder_k8s_mcp_sessions{} 3",
-		"coder_k8s_mcp_streams{} 4",
 		"coder_k8s_mcp_tool_calls_total{outcome=invalid,tool=unknown} 2",
 		"coder_k8s_mcp_tool_calls_total{outcome=ok,tool=list_workspaces} 1",
 		"coder_k8s_mcp_tool_duration_seconds{tool=list_workspaces} 1",
@@ -54,9 +50,9 @@ func TestTwoServersOfAProcessCountTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Sessions.Inc()
+		m.InFlight.Inc()
 	}
-	if all := mcptest.Series(t, registry); !slices.Contains(all, "coder_k8s_mcp_sessions{} 2") {
+	if all := mcptest.Series(t, registry); !slices.Contains(all, "coder_k8s_mcp_in_flight{} 2") {
 		t.Errorf("the series are %q", all)
 	}
 }

@@ -2,13 +2,11 @@ package protocol
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
@@ -37,9 +35,8 @@ func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // identify adds the caller, and a logger with the request ID, to the context. It takes both
-// from the SDK's data about this request, because in a session the values of the context
-// are those of its first request. Without that data the context has no caller, and handlers
-// cannot act for anyone.
+// from the SDK's data about this request. Without that data the context has no caller, and
+// handlers cannot act for anyone.
 func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		logger := s.config.Logger
@@ -56,22 +53,13 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// expiryOf returns when the token expires, or the zero time if that is unknown.
-func expiryOf(info *auth.TokenInfo) time.Time {
-	if info == nil {
-		return time.Time{}
-	}
-	return info.Expiration
-}
-
-// trace creates a span for each request. Requests that do no work, and streams, whose
-// duration depends on the client, have none.
+// trace creates a span for each request. Requests that do no work have none.
 func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
 	if s.config.Tracing == nil {
 		return next
 	}
 	return func(ctx context.Context, method string, req mcp.Request) (_ mcp.Result, err error) {
-		if isNotification(method) || method == methodPing || method == methodListen {
+		if isNotification(method) || method == methodPing {
 			return next(ctx, method, req)
 		}
 		ctx, span := s.config.Tracing.Begin(tracing.Extract(ctx, traceOf(req)), s.spanName(method, req),
@@ -118,64 +106,41 @@ func metaOf(req mcp.Request) mcp.Meta {
 		return params.Meta
 	case *mcp.GetPromptParams:
 		return params.Meta
-	case *mcp.ReadResourceParams:
-		return params.Meta
 	default:
 		return nil
 	}
 }
 
-// bound sets the timeout of a request and cancels it when the client's connection closes.
-// In a session, requests outlive their connection and the limits of the HTTP middleware, so
-// the number of a user's requests is limited instead. Streams have their own limits.
+// bound sets the timeout of a request and cancels it when the client's connection closes. It
+// refuses streams of notifications: there is nothing to notify about, and a stream could stay
+// open for ever.
 func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == methodListen {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server sends no notifications"}
+		}
 		ctx, cancel := followConnection(ctx)
 		defer cancel()
-		if method == methodListen {
-			return next(ctx, method, req)
-		}
 		defer s.keepOpen(ctx, method)()
-		if inSession(req) && !isNotification(method) {
-			user := callers.NameOf(ctx)
-			end, ok := s.sessionCalls.Begin(user)
-			if !ok {
-				return nil, &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("user %q already has %d requests in progress in sessions, which is the maximum; wait until one has finished, or cancel it", user, s.sessionCalls.PerUser())}
-			}
-			defer end()
-		}
 		ctx, stop := context.WithTimeout(ctx, s.timeout(req))
 		defer stop()
-		defer s.stopper.onStop(stop)()
 		return next(ctx, method, req)
 	}
 }
 
 // timeout returns the time limit of a request. A tool that waits also gets the time from its
-// arguments wait and timeoutSeconds, which mean the same in all tools. If the server can
-// ask the user during the call, which is possible only in a session, the limit includes the
-// time for the answer.
+// arguments wait and timeoutSeconds, which mean the same in all tools.
 func (s *Server) timeout(req mcp.Request) time.Duration {
 	params, ok := req.GetParams().(*mcp.CallToolParamsRaw)
 	if !ok {
 		return s.limits.call
 	}
 	// The tool reports invalid arguments.
-	timeout := s.limits.call + toolset.WaitOf(params.Arguments, s.tools[params.Name].Waits)
-	if s.tools[params.Name].Effect == toolset.Destroys && inSession(req) {
-		timeout += s.limits.answer
-	}
-	return timeout
+	return s.limits.call + toolset.WaitOf(params.Arguments, s.tools[params.Name].Waits)
 }
 
 // isNotification reports whether a message is a notification, which has no response.
 func isNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
-
-// inSession reports whether a request belongs to a session.
-func inSession(req mcp.Request) bool {
-	session, ok := req.GetSession().(*mcp.ServerSession)
-	return ok && session.ID() != ""
-}
 
 // StreamKeeper is implemented by response writers that can send the header of an event
 // stream while its handler is silent.
@@ -187,14 +152,12 @@ type StreamKeeper interface {
 
 type connectionKey struct{}
 
-// withConnection stores the request's context for followConnection. It is used only for
-// requests without a session: in a session, the context of the first request is used, whose
-// connection ends early.
+// withConnection stores the request's context for followConnection.
 func withConnection(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connectionKey{}, ctx)
 }
 
-// followConnection cancels the work when the client disconnects, if the response can be
+// followConnection cancels the work when the client disconnects, because the response can be
 // sent only on that connection. The SDK does that only for revision 2026-07-28.
 func followConnection(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -218,31 +181,4 @@ func (s *Server) keepOpen(ctx context.Context, method string) (end func()) {
 		return keeper.KeepOpen()
 	}
 	return func() {}
-}
-
-// extend adds to what the SDK does for single methods. Calls of tools pass it unchanged.
-func (s *Server) extend(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if s.config.Subscriptions != nil {
-			switch params := req.GetParams().(type) {
-			case *mcp.SubscriptionsListenParams:
-				return s.subscriptions.listen(ctx, req, params, next)
-			case *mcp.SubscribeParams:
-				return s.subscriptions.subscribe(ctx, req, params, next)
-			case *mcp.UnsubscribeParams:
-				s.subscriptions.remove(req, params.URI)
-			}
-		}
-		result, err := next(ctx, method, req)
-		if err != nil {
-			return result, err
-		}
-		switch result := result.(type) {
-		case *mcp.InitializeResult:
-			s.describe(ctx, req, result)
-		case *mcp.ListToolsResult:
-			s.showTools(ctx, result)
-		}
-		return result, nil
-	}
 }

@@ -4,53 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/mcptest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-func TestNamesThatDoNotExistAreExplained(t *testing.T) {
-	add := func(server *mcp.Server) {
-		addWhoAmI(server)
+func TestErrorsForNobodyAreHidden(t *testing.T) {
+	h := newHarness(t, content(func(server *mcp.Server) {
 		server.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return nil, errors.New("dial tcp 10.1.2.3:443: secret")
 		})
-		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a sentence of its own"}
-		})
-	}
-	tests := map[string]struct {
-		method string
-		params map[string]any
-		want   string
-	}{
-		"a tool":                  {methodCallTool, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no tool \"no_such\"; tools/list shows all tools"`},
-		"a prompt":                {methodGetPrompt, map[string]any{"name": "no_such"}, `"code":-32602,"message":"there is no prompt \"no_such\"; prompts/list shows all prompts"`},
-		"a resource":              {methodReadResource, map[string]any{"uri": "test://no"}, `"code":-32602,"message":"there is no resource \"test://no\"; resources/list and resources/templates/list show all resources","data":{"uri":"test://no"}`},
-		"an unprintable address":  {methodReadResource, map[string]any{"uri": "test://\U000e0041"}, `"data":{"uri":"test://` + "\U000e0041" + `"}`},
-		"an error for clients":    {methodReadResource, map[string]any{"uri": "test://x"}, `"code":-32602,"message":"a sentence of its own"`},
-		"an error for nobody":     {methodGetPrompt, map[string]any{"name": "p"}, `"code":-32603,"message":"internal error; see the log of the server for details"`},
-		"a completion, not there": {methodComplete, map[string]any{"ref": map[string]any{"type": "ref/prompt", "name": "p"}, "argument": map[string]any{"name": "x", "value": ""}}, `"code":-32601`},
-	}
-	for name, tt := range tests {
-		for _, protocol := range []string{modernProtocol, legacyProtocol} {
-			t.Run(name+" "+protocol, func(t *testing.T) {
-				h := newHarness(t, content(add))
-				if _, body := h.send(t, mcptest.Message{Protocol: protocol, Token: "alice", Method: tt.method, Params: tt.params}); !strings.Contains(body, tt.want) {
-					t.Errorf("the answer is %s", body)
-				}
-			})
+	}))
+	for name, protocol := range ways {
+		const want = `"code":-32603,"message":"internal error; see the log of the server for details"`
+		if _, body := h.send(t, mcptest.Message{Protocol: protocol, Token: "alice", Method: methodGetPrompt, Params: map[string]any{"name": "p"}}); !strings.Contains(body, want) {
+			t.Errorf("%s: the answer is %s", name, body)
 		}
 	}
 }
@@ -81,79 +55,13 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// fakeReviewer contains the permissions that users lack.
-type fakeReviewer map[string][]callers.Right
-
-func (f fakeReviewer) lacks(ctx context.Context, rights []callers.Right) map[callers.Right]bool {
-	lacks := map[callers.Right]bool{}
-	if slices.Contains(rights[1:], rights[0]) {
-		panic("the same right is asked for twice")
-	}
-	caller, ok := request.UserFrom(ctx)
-	for _, right := range rights {
-		lacks[right] = ok && slices.Contains(f[caller.GetName()], right)
-	}
-	return lacks
-}
-
-func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
-	read, write := callers.AggregatedRight("get", "coderworkspaces"), callers.AggregatedRight("delete", "coderworkspaces")
-	pods := callers.Right{Verb: "get", Resource: "pods"}
-	type object struct {
-		Name string `json:"name"`
-	}
-	var set toolset.Set
-	add := func(name string, rights ...callers.Right) {
-		toolset.Add(&set, toolset.Definition{Name: name, Title: name, Description: name, Toolset: toolset.Workspaces, Effect: toolset.Reads, Rights: rights},
-			func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
-	}
-	add("a_read", read)
-	add("b_write", write)
-	add("c_both", read, write)
-	add("d_none")
-	toolset.Add(&set, toolset.Definition{Name: "e_either", Title: "e", Description: "e", Toolset: toolset.Workspaces, Effect: toolset.Reads, OneOf: []callers.Right{read, write}},
-		func(context.Context, *toolset.Call, object) (object, error) { return object{Name: "called"}, nil })
-	// Her namespaces with pods may have no control plane, so that nobody checks them.
-	add("f_pods", pods)
-	reviewer := fakeReviewer{"bob": {write}, "carol": {read, write, pods}}
-	want := map[string][]string{
-		"alice": {"a_read", "b_write", "c_both", "d_none", "e_either", "f_pods"},
-		"bob":   {"a_read", "d_none", "e_either", "f_pods"},
-		"carol": {"d_none", "f_pods"},
-	}
-	for name, w := range ways {
-		for caller, tools := range want {
-			t.Run(name+" "+caller, func(t *testing.T) {
-				// With pages of one tool, some pages are empty, and the following ones must
-				// still be found.
-				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Lacks, l.pageSize = &set, reviewer.lacks, 1 })
-				c := h.connect(t, w.protocol, caller, nil)
-				var got []string
-				for tool, err := range c.Tools(t.Context(), nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					got = append(got, tool.Name)
-				}
-				if diff := cmp.Diff(tools, got); diff != "" {
-					t.Errorf("tools (-want +got):\n%s", diff)
-				}
-				// A hidden tool can still be called: the API server decides.
-				if result := c.Call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
-					t.Errorf("calling a tool that is not shown gives %s", mcptest.Text(result))
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkCall measures the overhead of a call, including the SDK's client on the same
 // machine.
 func BenchmarkCall(b *testing.B) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		b.Run(name, func(b *testing.B) {
-			h := w.of(b, content(addWhoAmI))
-			c := h.connect(b, w.protocol, "alice", nil)
+			h := newHarness(b, content(addWhoAmI))
+			c := h.connect(b, protocol, "alice", nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := c.CallTool(b.Context(), &mcp.CallToolParams{Name: "whoami"}); err != nil {
@@ -195,38 +103,13 @@ func TestHowLongACallMayTake(t *testing.T) {
 		"one that waits less than no time": {"get", `{"wait":true,"timeoutSeconds":-1}`, 150 * time.Second},
 		"one that does not wait":           {"get", `{"wait":false,"timeoutSeconds":600}`, 30 * time.Second},
 		"one that does not say whether":    {"get", `{"wait":"yes","timeoutSeconds":600}`, 30 * time.Second},
-		// In a session, the time for the user's answer is added, see below.
-		"one that destroys": {"delete", `{}`, 30 * time.Second},
+		"one that destroys":                {"delete", `{}`, 30 * time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			req := &mcp.CallToolRequest{Session: &mcp.ServerSession{}, Params: &mcp.CallToolParamsRaw{Name: tt.tool, Arguments: json.RawMessage(tt.arguments)}}
 			if got := h.timeout(req); got != tt.want {
 				t.Errorf("it may take %s, not %s", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestAUserWhoIsAskedInASessionHasTime(t *testing.T) {
-	var set toolset.Set
-	type object struct {
-		Name string `json:"name"`
-	}
-	left := make(chan time.Duration, 1)
-	toolset.Add(&set, toolset.Definition{Name: "delete", Title: "x", Description: "x", Toolset: toolset.Workspaces, Effect: toolset.Destroys},
-		func(ctx context.Context, _ *toolset.Call, _ object) (object, error) {
-			deadline, _ := ctx.Deadline()
-			left <- time.Until(deadline)
-			return object{}, nil
-		})
-	for name, w := range ways {
-		t.Run(name, func(t *testing.T) {
-			h := w.of(t, func(c *Config, _ *limits) { c.Tools = &set })
-			h.connect(t, w.protocol, "alice", nil).Call(t, "delete", map[string]any{"name": "x"})
-			got, inSession := receive(t, "the deadline", left), w == way{legacyProtocol, true}
-			if (got > 30*time.Second) != inSession || got > 330*time.Second {
-				t.Errorf("it has %s", got)
 			}
 		})
 	}

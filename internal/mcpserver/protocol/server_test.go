@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,11 +23,11 @@ import (
 )
 
 func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := w.of(t, content(addWhoAmI), func(c *Config, _ *limits) { c.Subscriptions = newFakeSource() })
-			told := h.connect(t, w.protocol, "alice", nil).InitializeResult()
-			if told.ProtocolVersion != w.protocol {
+			h := newHarness(t, content(addWhoAmI))
+			told := h.connect(t, protocol, "alice", nil).InitializeResult()
+			if told.ProtocolVersion != protocol {
 				t.Errorf("they speak %s", told.ProtocolVersion)
 			}
 			want := &mcp.Implementation{Name: "coder-k8s", Title: "Coder on Kubernetes", Version: "v1.2.3", WebsiteURL: "https://github.com/coder-k8s/coder-k8s"}
@@ -35,27 +37,22 @@ func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
 			if told.Instructions != Instructions {
 				t.Errorf("instructions are %q", told.Instructions)
 			}
-			// Only capabilities that the server supports: no logging, no notifications
-			// about lists that never change, and subscriptions only if there is a stream
-			// for notifications.
+			// Only capabilities that the server supports: no logging, and no notifications.
 			capabilities := told.Capabilities
 			if capabilities.Logging != nil { //nolint:staticcheck // It must not be offered.
 				t.Error("logging is offered")
 			}
-			if capabilities.Tools == nil || capabilities.Tools.ListChanged || capabilities.Resources == nil || capabilities.Resources.ListChanged {
+			if capabilities.Tools == nil || capabilities.Tools.ListChanged || capabilities.Resources != nil {
 				t.Errorf("capabilities are %+v and %+v", capabilities.Tools, capabilities.Resources)
-			}
-			if want := w.protocol == modernProtocol || w.sessions; capabilities.Resources.Subscribe != want {
-				t.Errorf("subscriptions are offered: %t", capabilities.Resources.Subscribe)
 			}
 		})
 	}
 }
 
 func TestProgressReachesTheClient(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := w.of(t, content(func(server *mcp.Server) {
+			h := newHarness(t, content(func(server *mcp.Server) {
 				addTool(server, "work", func(ctx context.Context, req *mcp.CallToolRequest) (string, error) {
 					for i := range 3 {
 						progress := &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Message: "step"}
@@ -67,7 +64,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 				})
 			}))
 			steps := make(chan float64, 3)
-			c := h.connect(t, w.protocol, "alice", &mcp.ClientOptions{
+			c := h.connect(t, protocol, "alice", &mcp.ClientOptions{
 				ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { steps <- req.Params.Progress },
 			})
 			params := &mcp.CallToolParams{Name: "work"}
@@ -85,11 +82,11 @@ func TestProgressReachesTheClient(t *testing.T) {
 }
 
 func TestACancelledCallReachesTheTool(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
-			h := w.of(t, content(addWaiting(began, ended)))
-			c := h.connect(t, w.protocol, "alice", nil)
+			h := newHarness(t, content(addWaiting(began, ended)))
+			c := h.connect(t, protocol, "alice", nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { _, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "wait"}) }()
@@ -128,11 +125,11 @@ func TestADroppedConnectionEndsTheCallWhereNothingElseCouldCarryTheAnswer(t *tes
 }
 
 func TestCallsHaveADeadline(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan error, 1)
-			h := w.of(t, content(addWaiting(began, ended)), func(_ *Config, l *limits) { l.call = 50 * time.Millisecond })
-			if result := h.connect(t, w.protocol, "alice", nil).Call(t, "wait", nil); !result.IsError {
+			h := newHarness(t, content(addWaiting(began, ended)), func(_ *Config, l *limits) { l.call = 50 * time.Millisecond })
+			if result := h.connect(t, protocol, "alice", nil).Call(t, "wait", nil); !result.IsError {
 				t.Error("the call succeeded")
 			}
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.DeadlineExceeded) {
@@ -146,13 +143,13 @@ func TestCallsHaveADeadline(t *testing.T) {
 }
 
 func TestAPanicEndsTheRequestAlone(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := w.of(t, content(func(server *mcp.Server) {
+			h := newHarness(t, content(func(server *mcp.Server) {
 				addWhoAmI(server)
 				addTool(server, "panics", func(context.Context, *mcp.CallToolRequest) (string, error) { panic("at 10.1.2.3:443") })
 			}))
-			c := h.connect(t, w.protocol, "alice", nil)
+			c := h.connect(t, protocol, "alice", nil)
 			_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "panics"})
 			var rpc *jsonrpc.Error
 			if !errors.As(err, &rpc) || rpc.Message != "internal error; see the log of the server for details" {
@@ -172,14 +169,14 @@ func TestAPanicEndsTheRequestAlone(t *testing.T) {
 }
 
 func TestListsComeInPagesInOneOrder(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := w.of(t, content(func(server *mcp.Server) {
+			h := newHarness(t, content(func(server *mcp.Server) {
 				for i := range 7 {
 					addTool(server, fmt.Sprintf("tool_%d", i), func(context.Context, *mcp.CallToolRequest) (string, error) { return "", nil })
 				}
 			}), func(_ *Config, l *limits) { l.pageSize = 3 })
-			c := h.connect(t, w.protocol, "alice", nil)
+			c := h.connect(t, protocol, "alice", nil)
 			var names []string
 			var sizes []int
 			for cursor := ""; ; {
@@ -206,25 +203,10 @@ func TestListsComeInPagesInOneOrder(t *testing.T) {
 }
 
 func TestAnswersAreCachedForTheCallerAlone(t *testing.T) {
-	h := newHarness(t, content(func(server *mcp.Server) {
-		addWhoAmI(server)
-		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: "x"}}}, nil
-		})
-	}))
-	tests := map[string]struct {
-		method string
-		params map[string]any
-		want   string
-	}{
-		"discover":   {"server/discover", nil, `"ttlMs":30000,"cacheScope":"private"`},
-		"tools":      {"tools/list", nil, `"ttlMs":30000,"cacheScope":"private"`},
-		"resources":  {"resources/list", nil, `"ttlMs":30000,"cacheScope":"private"`},
-		"a resource": {"resources/read", map[string]any{"uri": "test://x"}, `"ttlMs":0,"cacheScope":"private"`},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if _, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: tt.method, Params: tt.params}); !strings.Contains(body, tt.want) {
+	h := newHarness(t, content(addWhoAmI))
+	for _, method := range []string{"server/discover", "tools/list"} {
+		t.Run(method, func(t *testing.T) {
+			if _, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: method}); !strings.Contains(body, `"ttlMs":30000,"cacheScope":"private"`) {
 				t.Errorf("the answer is %s", body)
 			}
 		})
@@ -260,37 +242,7 @@ func FuzzIsBatch(f *testing.F) {
 	})
 }
 
-func TestWhichClientsNeedNoSession(t *testing.T) {
-	tests := map[string]struct {
-		method, version, named string
-		want                   bool
-	}{
-		"modern":                                   {http.MethodPost, modernProtocol, "tools/list", true},
-		"a later one":                              {http.MethodPost, "2027-01-01", "", true},
-		"modern and reads":                         {http.MethodGet, modernProtocol, "", true},
-		"legacy":                                   {http.MethodPost, legacyProtocol, "", false},
-		"legacy that names the method":             {http.MethodPost, legacyProtocol, "tools/list", false},
-		"the first request of legacy":              {http.MethodPost, "", "", false},
-		"modern that does not say which":           {http.MethodPost, "", "server/discover", true},
-		"a stream of legacy before versions":       {http.MethodGet, "", "", false},
-		"the end of a session of legacy, long ago": {http.MethodDelete, "", "x", false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequestWithContext(t.Context(), tt.method, "/mcp", http.NoBody)
-			for header, value := range map[string]string{"Mcp-Protocol-Version": tt.version, "Mcp-Method": tt.named} {
-				if value != "" {
-					r.Header.Set(header, value)
-				}
-			}
-			if got := isSessionless(r); got != tt.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}
-
-func TestWithoutSessionsOnlyPostIsServed(t *testing.T) {
+func TestOnlyPostIsServed(t *testing.T) {
 	h := newHarness(t)
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		r, err := http.NewRequestWithContext(t.Context(), method, h.url, http.NoBody)
@@ -308,68 +260,86 @@ func TestWithoutSessionsOnlyPostIsServed(t *testing.T) {
 	}
 }
 
-func TestCloseLetsCallsEnd(t *testing.T) {
-	for name, w := range ways {
+func TestEachRequestHasItsOwnCaller(t *testing.T) {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			began, finish := make(chan struct{}, 1), make(chan struct{})
-			h := w.of(t, content(func(server *mcp.Server) {
-				addTool(server, "work", func(context.Context, *mcp.CallToolRequest) (string, error) {
-					began <- struct{}{}
-					<-finish
-					return "done", nil
-				})
-			}))
-			c := h.connect(t, w.protocol, "alice", nil)
-			answers := make(chan string, 1)
-			go func() {
-				result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "work"})
-				if err != nil {
-					answers <- err.Error()
-					return
+			h := newHarness(t, content(addWhoAmI))
+			c := h.connect(t, protocol, "alice/first", nil)
+			for _, group := range []string{"first", "second", "third"} {
+				c.SetToken("alice/" + group)
+				if got := mcptest.Text(c.Call(t, "whoami", nil)); got != "alice of "+group {
+					t.Errorf("the tool was called as %q", got)
 				}
-				answers <- mcptest.Text(result)
-			}()
-			receive(t, "the tool", began)
-			closed := make(chan error, 1)
-			go func() { closed <- h.Close(t.Context()) }()
-			polltest.Eventually(t, "further requests are refused", func() bool {
-				response, body := h.send(t, mcptest.Message{Protocol: legacyProtocol, Token: "bob", Method: "ping"})
-				return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(body, "this replica is stopping")
-			})
-			select {
-			case err := <-closed:
-				t.Fatalf("it did not wait for the call: %v", err)
-			default:
 			}
-			close(finish)
-			if err := receive(t, "the end", closed); err != nil {
-				t.Errorf("it ended with %v", err)
+			seen := map[string]bool{}
+			for _, line := range h.logs.Lines(`"tool"="whoami"`) {
+				_, rest, _ := strings.Cut(line, `"requestID"="`)
+				id, _, _ := strings.Cut(rest, `"`)
+				seen[id] = true
 			}
-			if got := receive(t, "the answer", answers); got != "done" {
-				t.Errorf("the call ended with %q", got)
+			if len(seen) != 3 || seen[""] {
+				t.Errorf("the calls have the request ids %v", seen)
 			}
 		})
 	}
 }
 
-func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
-	for name, w := range ways {
-		t.Run(name, func(t *testing.T) {
-			began, ended := make(chan struct{}, 1), make(chan error, 1)
-			h := w.of(t, content(addWaiting(began, ended)))
-			c := h.connect(t, w.protocol, "alice", nil)
-			go func() { _, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "wait"}) }()
-			receive(t, "the tool", began)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			if err := h.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("it ended with %v", err)
+func TestWithoutAnIdentityThereIsNoCaller(t *testing.T) {
+	h := newHarness(t, content(addWhoAmI))
+	for _, protocol := range ways {
+		m := mcptest.Message{Protocol: protocol, Method: methodCallTool, Params: map[string]any{"name": "whoami"}}
+		if _, body := h.send(t, m); !strings.Contains(body, `"nobody"`) {
+			t.Errorf("%s: the answer is %s", protocol, body)
+		}
+	}
+}
+
+// addAsking adds a tool that asks the user as in revision 2026-07-28.
+func addAsking(server *mcp.Server) {
+	tool := &mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	server.AddTool(tool, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if answer, ok := req.Params.InputResponses["sure"].(*mcp.ElicitResult); ok {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer.Action + " " + req.Params.RequestState}}}, nil
+		}
+		return &mcp.CallToolResult{
+			InputRequests: mcp.InputRequestMap{"sure": &mcp.ElicitParams{Message: "Sure?", RequestedSchema: &jsonschema.Schema{Type: "object"}}},
+			RequestState:  "state",
+		}, nil
+	})
+}
+
+func TestTheUserIsAsked(t *testing.T) {
+	h := newHarness(t, content(addAsking))
+	c := h.connect(t, modernProtocol, "alice", &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			if req.Params.Message != "Sure?" {
+				return nil, fmt.Errorf("asked %q", req.Params.Message)
 			}
-			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.Canceled) {
-				t.Errorf("the tool ended with %v", err)
-			}
-			polltest.Eventually(t, "sessions have ended too", func() bool { return h.openSessions() == 0 })
-		})
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+		},
+	})
+	if got := mcptest.Text(c.Call(t, "ask", nil)); got != "accept state" {
+		t.Errorf("the tool got %q", got)
+	}
+	// There are two requests.
+	var outcomes []string
+	for _, line := range h.logs.Lines(`"tool"="ask"`) {
+		_, rest, _ := strings.Cut(line, `"outcome"="`)
+		outcome, _, _ := strings.Cut(rest, `"`)
+		outcomes = append(outcomes, outcome)
+	}
+	if got := strings.Join(outcomes, " "); got != "needsinput ok" {
+		t.Errorf("the record says %q", got)
+	}
+}
+
+func TestThereAreNoStreams(t *testing.T) {
+	h := newHarness(t, content(addWhoAmI))
+	response, body := h.send(t, mcptest.Message{Protocol: modernProtocol, Token: "alice", Method: methodListen, Params: map[string]any{
+		"notifications": map[string]any{"toolsListChanged": true},
+	}})
+	if response.StatusCode != http.StatusNotFound || !strings.Contains(body, `"code":-32601`) {
+		t.Errorf("%s is answered %d %s", methodListen, response.StatusCode, body)
 	}
 }
 
@@ -393,10 +363,10 @@ func TestTheSDKIsHeardAtDetail(t *testing.T) {
 }
 
 func TestManyCallsLeaveNothingBehind(t *testing.T) {
-	for name, w := range ways {
+	for name, protocol := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := w.of(t, content(addWhoAmI))
-			c := h.connect(t, w.protocol, "alice", nil)
+			h := newHarness(t, content(addWhoAmI))
+			c := h.connect(t, protocol, "alice", nil)
 			c.Call(t, "whoami", nil)
 			before := goroutines()
 			for range 50 {

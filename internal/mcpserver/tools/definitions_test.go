@@ -272,27 +272,6 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 	}
 }
 
-// The permissions of callers are checked only in namespaces with control planes. These tools
-// are for other namespaces too.
-func TestToolsForAllNamespacesAreNeverHidden(t *testing.T) {
-	var shown []string
-	for _, d := range All().Definitions() {
-		lacks := map[callers.Right]bool{}
-		for _, right := range d.AllRights() {
-			lacks[right] = true
-		}
-		if !d.Useless(lacks) {
-			shown = append(shown, d.Name)
-		}
-	}
-	slices.Sort(shown)
-	want := []string{
-		"check_health", "get_control_plane_deployment_status", "get_events", "get_pod_logs", "get_service_status",
-		"list_control_plane_pods", "list_provisioners", "list_workspace_proxies",
-	}
-	wantEqual(t, want, shown)
-}
-
 // predecessor contains the tools of the previous implementation: their arguments, with a
 // star if required, and the fields of their answers.
 var predecessor = map[string]struct{ input, output string }{

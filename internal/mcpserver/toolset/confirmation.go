@@ -50,7 +50,7 @@ func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 		return nil
 	case c.dialog == nil && c.requireElicitation:
 		return &refusal{OutcomeNeedsInput, "nothing was done: an administrator requires that the user confirms this in a form, which this client cannot show; " +
-			"use a client that supports elicitation, or let the user do it with kubectl. The question is: " + q.Text}
+			"use a client that supports elicitation in protocol 2026-07-28, or let the user do it with kubectl. The question is: " + q.Text}
 	case c.dialog != nil:
 		return c.dialog.confirm(ctx, q)
 	case argument == q.Name:
@@ -79,9 +79,8 @@ type asking struct {
 
 func (a *asking) Error() string { return "the user must answer first" }
 
-// result returns the result that carries the question. For clients of older protocol
-// revisions, the SDK sends the question as an elicitation request and calls the tool again
-// with the answer.
+// result returns the result that carries the question. The client calls the tool again with
+// the answer.
 func (a *asking) result() *mcp.CallToolResult {
 	return &mcp.CallToolResult{
 		InputRequests: mcp.InputRequestMap{confirmField: &mcp.ElicitParams{

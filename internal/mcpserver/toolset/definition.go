@@ -39,7 +39,7 @@ func Toolsets() []string {
 }
 
 // Definition is the metadata of a tool: what clients see besides its schemas, and the
-// permissions that decide which callers see the tool.
+// permissions of the caller that it uses.
 type Definition struct {
 	Name, Title, Description string
 	// Toolset is the toolset that contains the tool.
@@ -66,24 +66,6 @@ type Definition struct {
 // AllRights returns all permissions that any call may use.
 func (d Definition) AllRights() []callers.Right {
 	return slices.Concat(d.Rights, d.OneOf, d.Uses)
-}
-
-// NeedsControlPlane reports whether calls can succeed only in namespaces with control planes.
-// Other tools, such as get_pod_logs, may be useful in namespaces in which the permissions of
-// callers are not checked.
-func (d Definition) NeedsControlPlane() bool { return d.without(callers.Right.WithControlPlane) }
-
-// Useless reports whether every call would be forbidden for a caller that lacks these
-// permissions in all namespaces with control planes.
-func (d Definition) Useless(lacks map[callers.Right]bool) bool {
-	return d.NeedsControlPlane() && d.without(func(right callers.Right) bool { return lacks[right] })
-}
-
-// without reports whether no call can succeed without the permissions for which lacking
-// returns true.
-func (d Definition) without(lacking func(callers.Right) bool) bool {
-	return slices.ContainsFunc(d.Rights, lacking) ||
-		len(d.OneOf) > 0 && !slices.ContainsFunc(d.OneOf, func(right callers.Right) bool { return !lacking(right) })
 }
 
 // Options select the tools that are offered. A tool must satisfy all of them.

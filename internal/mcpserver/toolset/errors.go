@@ -285,9 +285,8 @@ func (e *CallError) whyUnread(ctx context.Context) string {
 // contains a name or a value that the client sent.
 const maxSentence = 4 << 10
 
-// Sentence returns the outcome and the message for an error outside of tools, in a resource
-// or a prompt. They are the same as for an error of a tool. Details that are not meant for
-// clients are logged.
+// Sentence returns the outcome and the message for an error in a prompt. They are the same as
+// for an error of a tool. Details that are not meant for clients are logged.
 func Sentence(ctx context.Context, err error) (outcome, sentence string) {
 	outcome, reported := explain(ctx, err)
 	setOutcome(ctx, outcome)

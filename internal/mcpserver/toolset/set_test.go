@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
 type nothing struct{}
@@ -149,60 +147,6 @@ func TestTwoToolsCannotHaveOneName(t *testing.T) {
 		}
 	}()
 	Add(someTools(), Definition{Name: "get_events"}, doNothing)
-}
-
-func TestAToolIsUselessWhereNoCallCanSucceed(t *testing.T) {
-	right := callers.AggregatedRight
-	get, start, stop, watch := right("get", "x"), right("start", "x"), right("stop", "x"), right("watch", "x")
-	d := Definition{Rights: []callers.Right{get}, OneOf: []callers.Right{start, stop}, Uses: []callers.Right{watch}}
-	for name, tc := range map[string]struct {
-		lacks []callers.Right
-		want  bool
-	}{
-		"nothing is lacking":            {nil, false},
-		"what every call needs":         {[]callers.Right{get}, true},
-		"one of the first two":          {[]callers.Right{start}, false},
-		"the other one":                 {[]callers.Right{stop}, false},
-		"both of them":                  {[]callers.Right{start, stop}, true},
-		"what only makes answers full":  {[]callers.Right{watch}, false},
-		"what another tool asked about": {[]callers.Right{right("delete", "x")}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lacks := map[callers.Right]bool{start: false}
-			for _, right := range tc.lacks {
-				lacks[right] = true
-			}
-			if got := d.Useless(lacks); got != tc.want {
-				t.Errorf("it is useless: %t, want %t", got, tc.want)
-			}
-		})
-	}
-	if (Definition{}).Useless(map[callers.Right]bool{get: true}) {
-		t.Error("a tool that needs no right is useless to somebody")
-	}
-}
-
-// The permissions are those in namespaces with control planes. A caller may have others
-// elsewhere.
-func TestAToolForOtherNamespacesIsNotUseless(t *testing.T) {
-	pods, scale, plane := callers.Right{Verb: "get", Resource: "pods"}, callers.CoderRight("patch", "codercontrolplanes/scale"), callers.CoderRight("get", "codercontrolplanes")
-	provisioners := callers.CoderRight("list", "coderprovisioners")
-	for name, tc := range map[string]struct {
-		tool Definition
-		want bool
-	}{
-		"pods":                           {Definition{Rights: []callers.Right{pods}}, false},
-		"provisioners":                   {Definition{Rights: []callers.Right{provisioners}}, false},
-		"pods or a control plane":        {Definition{OneOf: []callers.Right{pods, plane}}, false},
-		"a control plane":                {Definition{Rights: []callers.Right{plane}}, true},
-		"the scale of a control plane":   {Definition{Rights: []callers.Right{scale}}, true},
-		"pods of a control plane":        {Definition{Rights: []callers.Right{plane}, OneOf: []callers.Right{pods, provisioners}}, true},
-		"a control plane for other pods": {Definition{Rights: []callers.Right{pods}, OneOf: []callers.Right{plane, scale}}, true},
-	} {
-		if got := tc.tool.Useless(map[callers.Right]bool{pods: true, provisioners: true, plane: true, scale: true}); got != tc.want {
-			t.Errorf("%s: it is useless: %t, want %t", name, got, tc.want)
-		}
-	}
 }
 
 func TestRequireObject(t *testing.T) {

@@ -3,11 +3,10 @@
 //   connect(ask)        a connection; ask answers the server's questions to the user, without it nobody can be asked
 //   .client             the client of the package
 //   .call(params, opts) calls a tool
-//   .subscribe(uri, f)  calls f when the resource has changed
 //   .close()
 //
 // The environment describes the objects (MCP_NAMESPACE, MCP_WORKSPACES) and the features of this client with this server
-// (MCP_REVISION, MCP_ASKS, MCP_SUBSCRIBES). Each check prints one line of JSON; the Go test beside the server reads them.
+// (MCP_REVISION, MCP_ASKS). Each check prints one line of JSON; the Go test beside the server reads them.
 // Then the connections stay open until the Go test has checked the server and closes the standard input.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -81,22 +80,9 @@ function* checks(connection, connect) {
     assert.ok(isError);
     assert.match(content[0].text, /^there is no [^\n]*coder\.admin\.nobody; [^\n]*$/);
   }];
-  yield ['reads a resource', async () => {
-    const uri = `coder://workspaces/${namespace}/${workspaces.running}`;
-    const { contents } = await client.readResource({ uri });
-    assert.equal(JSON.parse(contents[0].text).metadata.name, workspaces.running);
-  }];
   yield ['gets a prompt', async () => {
     const { messages } = await client.getPrompt({ name: 'diagnose_workspace', arguments: { namespace, name: workspaces.running } });
     assert.ok(messages[0].content.text.includes(workspaces.running));
-  }];
-  yield ['completes an argument', async () => {
-    const { completion } = await client.complete({
-      ref: { type: 'ref/prompt', name: 'diagnose_workspace' },
-      argument: { name: 'name', value: workspaces.running.slice(0, -1) },
-      context: { arguments: { namespace } },
-    });
-    assert.deepEqual(completion.values, [workspaces.running]);
   }];
   yield ['hears of progress', async () => {
     const heard = [];
@@ -120,17 +106,6 @@ function* checks(connection, connect) {
     // Without a session the server of 2025-11-25 detects a cancellation only by the end of the connection.
     if (!process.env.MCP_ASKS) await one.close();
   }];
-  if (process.env.MCP_SUBSCRIBES) {
-    yield ['hears of changes', async () => {
-      const uri = `coder://workspaces/${namespace}/${workspaces.running}`;
-      let changed;
-      const change = new Promise(resolve => (changed = resolve));
-      const unsubscribe = await connection.subscribe(uri, changed);
-      await call({ name: 'set_workspace_running', arguments: { namespace, name: workspaces.running, running: false, confirm: workspaces.running } });
-      assert.equal(await change, uri);
-      await unsubscribe();
-    }];
-  }
   yield ['confirms by an argument', async () => {
     const { content, isError } = await call(toBeStopped);
     assert.ok(isError);

@@ -10,23 +10,10 @@ await run(async ask => {
   if (ask) client.setRequestHandler('elicitation/create', ({ params }) => ask(params));
   const transport = new StreamableHTTPClientTransport(url, { requestInit });
   await client.connect(transport);
-  const modern = client.getProtocolEra() === 'modern';
   return {
     client,
     revision: () => client.getNegotiatedProtocolVersion(),
     call: (params, options) => client.callTool(params, options),
-    subscribe: async (uri, changed) => {
-      client.setNotificationHandler('notifications/resources/updated', ({ params }) => changed(params.uri));
-      if (!modern) {
-        await client.subscribeResource({ uri });
-        return () => client.unsubscribeResource({ uri });
-      }
-      const subscription = await client.listen({ resourceSubscriptions: [uri] });
-      return () => subscription.close();
-    },
-    close: async () => {
-      await transport.terminateSession();
-      await client.close();
-    },
+    close: () => client.close(),
   };
 });

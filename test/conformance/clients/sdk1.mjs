@@ -1,7 +1,7 @@
 // The first TypeScript SDK, which most clients have: the protocol up to 2025-11-25.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { ElicitRequestSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 
 import { requestInit, run, url } from './checks.mjs';
 
@@ -14,14 +14,6 @@ await run(async ask => {
     client,
     revision: () => transport.protocolVersion,
     call: (params, options) => client.callTool(params, undefined, options),
-    subscribe: async (uri, changed) => {
-      client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => changed(params.uri));
-      await client.subscribeResource({ uri });
-      return () => client.unsubscribeResource({ uri });
-    },
-    close: async () => {
-      await transport.terminateSession();
-      await client.close();
-    },
+    close: () => client.close(),
   };
 });

@@ -40,9 +40,8 @@ const (
 type fixture struct {
 	cluster *cluster
 	coder   *coderdtest.Server
-	// server has no sessions, as by default; withSessions has them.
-	server, withSessions *program
-	token                string
+	server  *program
+	token   string
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -50,7 +49,6 @@ func newFixture(t *testing.T) *fixture {
 	s := &fixture{coder: coderdtest.New(t), cluster: startCluster(t)}
 	proxy := proxyTo(t, s.coder.URL)
 	s.server = startProgram(t, s.cluster, "server", proxy)
-	s.withSessions = startProgram(t, s.cluster, "server-sessions", proxy, "--app=mcp-http", "--mcp-max-sessions=100", "--mcp-max-streams-per-user=50")
 	s.cluster.aggregate(t, s.server.apiPort)
 	s.cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	s.startControlPlane(t)
@@ -122,9 +120,7 @@ func (s *fixture) createCaller(t *testing.T) {
 	// kube-apiserver sees bindings in the order of their creation: when this one
 	// takes effect, all do.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
-	for _, p := range []*program{s.server, s.withSessions} {
-		polltest.Eventually(t, "the caller gets in", func() error { return s.canAccess(t.Context(), p) })
-	}
+	polltest.Eventually(t, "the caller gets in", func() error { return s.canAccess(t.Context()) })
 }
 
 // settles waits until the template is built, so that repeated reads return the same.
@@ -220,8 +216,8 @@ func (s *fixture) keepBuilding(t *testing.T) {
 }
 
 // canAccess returns nil if the caller has access to the server.
-func (s *fixture) canAccess(ctx context.Context, p *program) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.mcpURL, nil)
+func (s *fixture) canAccess(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.mcpURL, nil)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,6 @@ func (s *fixture) inspector(t *testing.T, n node) {
 		"list_workspaces":    call("list_workspaces", fmt.Sprintf(`{"namespace":%q}`, namespace)),
 		"get_workspace":      call("get_workspace", arguments),
 		"diagnose_workspace": call("diagnose_workspace", arguments),
-		"resource":           {"--method", "resources/read", "--uri", "coder://workspaces/" + namespace + "/" + workspace},
 		"prompt":             {"--method", "prompts/get", "--prompt-name", "diagnose_workspace", "--prompt-args", "namespace=" + namespace, "name=" + workspace},
 	}
 	var calls tally

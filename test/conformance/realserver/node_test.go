@@ -35,14 +35,14 @@ func (n node) command(t *testing.T, script string, args ...string) *exec.Cmd {
 
 // environment returns the environment variables that describe the objects to a
 // client.
-func (s *fixture) environment(t *testing.T, p *program, w workspaces) []string {
+func (s *fixture) environment(t *testing.T, w workspaces) []string {
 	t.Helper()
 	names, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{
-		"MCP_URL=" + p.mcpURL, "MCP_TOKEN=" + s.token, "MCP_NAMESPACE=" + namespace, "MCP_TOOLS=" + strconv.Itoa(tools),
+		"MCP_URL=" + s.server.mcpURL, "MCP_TOKEN=" + s.token, "MCP_NAMESPACE=" + namespace, "MCP_TOOLS=" + strconv.Itoa(tools),
 		"MCP_WORKSPACES=" + string(names),
 	}
 }
@@ -58,33 +58,30 @@ func (s *fixture) typeScript(t *testing.T, n node) {
 	if err := os.Symlink(n.packages, filepath.Join(scripts, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	const asks, subscribes = "MCP_ASKS=yes", "MCP_SUBSCRIBES=yes"
+	const asks = "MCP_ASKS=yes"
 	for _, run := range []struct {
 		name, script, mode, revision string
-		server                       *program
 		can                          []string
 	}{
-		{"sdk1", "sdk1.mjs", "", legacy, s.server, nil},
-		{"sdk1-sessions", "sdk1.mjs", "", legacy, s.withSessions, []string{asks, subscribes}},
-		{"client2-auto", "client2.mjs", "auto", modern, s.server, []string{asks, subscribes}},
-		{"client2-pinned", "client2.mjs", modern, modern, s.withSessions, []string{asks, subscribes}},
-		{"client2-legacy", "client2.mjs", "legacy", legacy, s.server, nil},
-		{"client2-legacy-sessions", "client2.mjs", "legacy", legacy, s.withSessions, []string{asks, subscribes}},
+		{"sdk1", "sdk1.mjs", "", legacy, nil},
+		{"client2-auto", "client2.mjs", "auto", modern, []string{asks}},
+		{"client2-pinned", "client2.mjs", modern, modern, []string{asks}},
+		{"client2-legacy", "client2.mjs", "legacy", legacy, nil},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			t.Parallel() // They wait most of the time.
 			w := s.newWorkspaces(t, run.name)
 			command := n.command(t, filepath.Join(scripts, run.script))
-			command.Env = append(os.Environ(), s.environment(t, run.server, w)...)
+			command.Env = append(os.Environ(), s.environment(t, w)...)
 			command.Env = append(append(command.Env, "MCP_MODE="+run.mode, "MCP_REVISION="+run.revision), run.can...)
-			checks := s.follow(t, command, run.server, w)
+			checks := s.follow(t, command, w)
 			t.Logf("%s checks of %s passed", checks, run.name)
 		})
 	}
 }
 
 // follow runs a script to its end and makes a test of each line that it prints.
-func (s *fixture) follow(t *testing.T, command *exec.Cmd, server *program, w workspaces) (checks tally) {
+func (s *fixture) follow(t *testing.T, command *exec.Cmd, w workspaces) (checks tally) {
 	t.Helper()
 	var complaints bytes.Buffer
 	command.Stderr = &complaints
@@ -118,7 +115,7 @@ func (s *fixture) follow(t *testing.T, command *exec.Cmd, server *program, w wor
 			continue
 		}
 		checks.run(t, "the server ends the call that the client cancels", func(t *testing.T) {
-			polltest.Eventually(t, "it ends", func() error { return server.cancelled(w.Stuck) })
+			polltest.Eventually(t, "it ends", func() error { return s.server.cancelled(w.Stuck) })
 		})
 		_ = input.Close()
 	}

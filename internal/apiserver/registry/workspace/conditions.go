@@ -356,7 +356,7 @@ var podRemedies = map[string]string{
 	aggregationv1alpha1.ReasonImagePullFailed:        "correct the image in the template, or give the pod pull secrets for the registry",
 	aggregationv1alpha1.ReasonContainerConfigInvalid: "create the Secret, ConfigMap or key that is missing, or correct the template",
 	aggregationv1alpha1.ReasonOutOfMemory:            "raise the memory limit in the template",
-	aggregationv1alpha1.ReasonContainerCrashed:       "see its log with kubectl coder logs --agent --previous, and correct the template",
+	aggregationv1alpha1.ReasonContainerCrashed:       "see its log with kubectl logs --previous, and correct the template",
 	aggregationv1alpha1.ReasonPodEvicted:             "restart the workspace; if it happens again, raise the requests of the pod in the template",
 	aggregationv1alpha1.ReasonPodGone:                "a Deployment in the template would replace it",
 }

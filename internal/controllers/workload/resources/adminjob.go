@@ -43,20 +43,9 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 	}
 }
 
-// adminPod returns a pod of coderd that runs another command. Its resources are those of the spec,
-// without the defaults of the chart. It has no default affinity and no topology spread constraints.
-// It has no sidecars, because they would not end with it. A sidecar that the database needs can be
-// an init container with restartPolicy Always.
+// adminPod returns a pod of coderd that runs another command.
 func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret string) corev1.PodSpec {
-	// The pod is new, whatever the pods of the Deployment are.
-	w.Live = nil
-	template, err := PodTemplate(w)
-	if err != nil {
-		// The step of the Deployment reports this error. The account does not depend on it.
-		template = PlainPodTemplate(w)
-	}
-	pod := template.Spec
-	container := coderd(pod)
+	pod, container := taskPod(cp, w)
 	entry := container.Command
 	if len(entry) == 0 {
 		entry = []string{"/opt/coder"}
@@ -69,11 +58,28 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 		FromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
 		FromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
 	})
+	pod.Containers = []corev1.Container{container}
+	return pod
+}
+
+// taskPod returns a pod like that of coderd for a Job, and its container. The resources of the
+// container are those of the spec, without the defaults of the chart. The pod has no default affinity
+// and no topology spread constraints. It has no sidecars, because they would not end with it. A sidecar that the database
+// needs can be an init container with restartPolicy Always.
+func taskPod(cp *coderv1alpha1.CoderControlPlane, w Workload) (corev1.PodSpec, corev1.Container) {
+	// The pod is new, whatever the pods of the Deployment are.
+	w.Live = nil
+	template, err := PodTemplate(w)
+	if err != nil {
+		// The step of the Deployment reports this error. The Job does not depend on it.
+		template = PlainPodTemplate(w)
+	}
+	pod := template.Spec
+	container := coderd(pod)
 	container.Ports, container.Lifecycle = nil, nil
 	container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = nil, nil, nil
 	container.Resources = ptr.Deref(cp.Spec.Resources.DeepCopy(), corev1.ResourceRequirements{})
 	container.SecurityContext = WithSecurityDefaults(w, container.SecurityContext)
-	pod.Containers = []corev1.Container{container}
 	if cp.Spec.Affinity == nil {
 		pod.Affinity = nil
 	}
@@ -81,7 +87,7 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, w Workload, credentialsSecret
 	pod.AutomountServiceAccountToken = ptr.To(false)
 	pod.TerminationGracePeriodSeconds = nil
 	pod.TopologySpreadConstraints = nil
-	return pod
+	return pod, container
 }
 
 // coderd returns coderd's container of its pod. The pod always has one.

@@ -1,0 +1,180 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/upgrade"
+)
+
+const (
+	restoreSuffix = "-restore"
+	// annotationGeneration on the Job of a restore is the generation of the control plane for which it
+	// was created.
+	annotationGeneration = "coder.com/generation"
+)
+
+// restoreDatabase restores the backup of spec.bootstrap into the database, once, before the
+// Deployment is created. Until then the Deployment and everything that needs it waits.
+func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
+	from := s.restoreSource()
+	if from == nil || s.cp.Status.Restore != nil {
+		if s.cp.Status.Restore == nil {
+			return nil
+		}
+		// The result is recorded, so the Job is not needed any more.
+		if err := r.kit.DeleteJob(ctx, &s.Pass, s.restoreJobName()); ensure.Stopped(err) == nil {
+			return err
+		}
+		return nil
+	}
+	job, err := r.restoreJob(ctx, s, from)
+	if err == nil {
+		s.restore, err = r.kit.RunJob(ctx, &s.Pass, job)
+	}
+	switch stop := ensure.Stopped(err); {
+	case stop != nil:
+		s.restoreProblem = &workload.Problem{Reason: stop.Reason, Message: stop.Message}
+		return err
+	case err != nil:
+		return err
+	case s.restore.Ended == batchv1.JobComplete:
+		return nil
+	case s.restore.Ended == batchv1.JobFailed && s.restore.Job.Annotations[annotationGeneration] != job.Annotations[annotationGeneration]:
+		// The change of the spec may have removed the cause. A failed restore has changed nothing.
+		return cmp.Or(r.kit.DeleteJob(ctx, &s.Pass, job.Name), error(ensure.Waits(coderv1alpha1.ReasonRestoreRunning, workload.ConflictInterval, "the restore starts again")))
+	}
+	if s.restore.Ended == batchv1.JobFailed {
+		return ensure.Fails(coderv1alpha1.ReasonRestoreFailed, 0, "the restore failed") // A watch reports if the Job is deleted.
+	}
+	return ensure.Waits(coderv1alpha1.ReasonRestoreRunning, workload.PollInterval, "the database is not restored")
+}
+
+// restoreSource returns the backup of the spec, or nil.
+func (s *scope) restoreSource() *coderv1alpha1.RestoreSpec {
+	if s.cp.Spec.Bootstrap == nil {
+		return nil
+	}
+	return s.cp.Spec.Bootstrap.FromBackup
+}
+
+func (s *scope) restoreJobName() string {
+	return coderv1alpha1.SuffixedName(s.cp.Name, restoreSuffix)
+}
+
+// restoreJob returns the Job that restores a backup, or a Stop if the backup cannot be restored yet.
+func (r *Reconciler) restoreJob(ctx context.Context, s *scope, from *coderv1alpha1.RestoreSpec) (*batchv1.Job, error) {
+	image := resources.WantedImage(s.Workload)
+	job := resources.DatabaseJobSpec{
+		Mode: resources.ModeRestore, Name: s.restoreJobName(), Client: from.DatabaseClient, DeadlineSeconds: ptr.Deref(from.ActiveDeadlineSeconds, 3600),
+		Variables: map[string]string{
+			"BACKUP_UID": string(s.cp.UID), "RESTORE_IMAGE_VERSION": upgrade.Reference(image),
+			"RESTORE_ALLOWED": strconv.FormatBool(upgrade.Allows(s.cp.Annotations[coderv1alpha1.AnnotationAllowVersion], image)),
+		},
+	}
+	if from.Files != nil {
+		job.Volume, job.Variables["BACKUP_DIRECTORY"] = from.Files.PersistentVolumeClaim, from.Files.Directory
+	} else {
+		backup, err := r.completeBackup(ctx, s.cp.Namespace, from.Name)
+		if err != nil {
+			return nil, err
+		}
+		job.Volume, job.Variables["BACKUP_DIRECTORY"], job.Variables["BACKUP_SHA256"] = backup.Spec.Destination.PersistentVolumeClaim, backup.Status.Directory, backup.Status.Checksum
+		job.Client.Image = cmp.Or(job.Client.Image, backup.Spec.Image)
+		job.Client.Resources = cmp.Or(job.Client.Resources, backup.Spec.Resources)
+	}
+	if s.Current != nil {
+		if own, err := r.kit.OwnJob(ctx, &s.Pass, job.Name); own == nil {
+			return nil, cmp.Or(err, error(ensure.Fails(coderv1alpha1.ReasonDatabaseNotEmpty, workload.RetryInterval,
+				"spec.bootstrap restores a backup before Coder starts for the first time, and Deployment %q exists already: remove the field, or create a new CoderControlPlane with an empty database", s.Current.Name)))
+		}
+	}
+	built, err := resources.DatabaseJob(s.cp, s.Workload, job)
+	if err != nil {
+		return nil, ensure.Fails(coderv1alpha1.ReasonDatabaseUnsuitable, 0, "%s", err.Error())
+	}
+	built.Annotations = map[string]string{annotationGeneration: strconv.FormatInt(s.cp.Generation, 10)}
+	return built, nil
+}
+
+// completeBackup returns a CoderBackup, or a Stop if it does not exist or is not complete.
+func (r *Reconciler) completeBackup(ctx context.Context, namespace, name string) (*coderv1alpha1.CoderBackup, error) {
+	backup := &coderv1alpha1.CoderBackup{}
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, backup)
+	const reason = coderv1alpha1.ReasonBackupUnavailable
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, ensure.Waits(reason, workload.PollInterval,
+			"there is no CoderBackup %q in namespace %q; create it, or use spec.bootstrap.fromBackup.files for files of another cluster", name, namespace)
+	case err != nil:
+		return nil, fmt.Errorf("reading CoderBackup %q: %w", name, err)
+	case !backup.DeletionTimestamp.IsZero():
+		return nil, ensure.Fails(reason, workload.RetryInterval, "CoderBackup %q is being deleted", name)
+	case backup.Status.Phase == coderv1alpha1.BackupFailed:
+		return nil, ensure.Fails(reason, workload.RetryInterval, "CoderBackup %q has failed, so there is nothing to restore", name)
+	case backup.Status.Phase != coderv1alpha1.BackupCompleted:
+		return nil, ensure.Waits(reason, workload.PollInterval, "waiting until CoderBackup %q is complete", name)
+	}
+	return backup, nil
+}
+
+// setRestore records a restore that is complete.
+func setRestore(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
+	run := s.restore
+	if run == nil || run.Ended != batchv1.JobComplete || status.Restore != nil {
+		return
+	}
+	from := s.restoreSource()
+	status.Restore = &coderv1alpha1.RestoreStatus{
+		Backup: from.Name, CompletedAt: run.Job.Status.CompletionTime.DeepCopy(),
+		CoderVersion: run.Result["coderVersion"], SchemaVersion: resources.ResultNumber(run.Result, "schemaVersion"),
+	}
+	if files := from.Files; files != nil {
+		status.Restore.Backup = files.PersistentVolumeClaim.ClaimName + "/" + files.Directory
+	}
+}
+
+// databaseRestored returns a condition if the spec asks for a restore.
+func databaseRestored(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
+	const kind = coderv1alpha1.ConditionDatabaseRestored
+	no := func(reason, message string) *metav1.Condition {
+		return new(workload.ConditionFalse(kind, reason, message))
+	}
+	switch run := s.restore; {
+	case s.restoreSource() == nil:
+		return nil
+	case status.Restore != nil:
+		return new(workload.ConditionTrue(kind, coderv1alpha1.ReasonRestored, fmt.Sprintf("the database was restored from the backup %q of Coder %s",
+			status.Restore.Backup, cmp.Or(status.Restore.CoderVersion, "of an unknown version"))))
+	case s.restoreProblem != nil:
+		return no(s.restoreProblem.Reason, workload.Redact(s.restoreProblem.Message))
+	case run == nil:
+		return no(coderv1alpha1.ReasonRestoreRunning, "the database is not restored yet")
+	case run.Ended == batchv1.JobFailed:
+		found := run.FailureOf(coderv1alpha1.ReasonRestoreFailed, coderv1alpha1.ReasonClientTooOld, coderv1alpha1.ReasonDatabaseUnreachable,
+			coderv1alpha1.ReasonDatabaseUnsuitable, coderv1alpha1.ReasonBackupUnusable, coderv1alpha1.ReasonDatabaseNotEmpty,
+			coderv1alpha1.ReasonDowngrade, coderv1alpha1.ReasonVersionUnknown)
+		return no(found.Reason, fmt.Sprintf("the backup was not restored: %s; nothing is changed; delete the Job %q to try again, or change the spec", found.Message, run.Job.Name))
+	case run.Trouble != nil:
+		return no(run.Trouble.Reason, run.Trouble.Message)
+	}
+	return no(coderv1alpha1.ReasonRestoreRunning, fmt.Sprintf("Job %q restores the database", s.restoreJobName()))
+}
+
+// restoreStalled reports whether a user must act before the restore can go on.
+func restoreStalled(s *scope) bool {
+	stop := ensure.Stopped(s.Outcome.Failed[stepRestore])
+	return stop != nil && stop.State == ensure.Failed
+}

@@ -1,0 +1,177 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controllertest"
+)
+
+const restoredFrom = "coderVersion=v2.30.0\nschemaVersion=450\nsha256=abc\n"
+
+// fromBackup restores the CoderBackup "last".
+func fromBackup(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.Bootstrap = &coderv1alpha1.BootstrapSpec{FromBackup: &coderv1alpha1.RestoreSpec{Name: "last"}}
+}
+
+func completeBackup() *coderv1alpha1.CoderBackup {
+	return &coderv1alpha1.CoderBackup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "last", UID: "last-uid"},
+		Spec: coderv1alpha1.CoderBackupSpec{BackupTemplate: coderv1alpha1.BackupTemplate{
+			Destination:    coderv1alpha1.BackupDestination{PersistentVolumeClaim: coderv1alpha1.BackupVolume{ClaimName: "backups"}},
+			DatabaseClient: coderv1alpha1.DatabaseClient{Image: "postgres:17"},
+		}},
+		Status: coderv1alpha1.CoderBackupStatus{Phase: coderv1alpha1.BackupCompleted, Directory: "old/last", Checksum: "abc"},
+	}
+}
+
+func (f *fixture) restoreJob() *batchv1.Job {
+	f.T.Helper()
+	job := &batchv1.Job{}
+	f.Get("coder-restore", job)
+	return job
+}
+
+func (f *fixture) restoreEnds(how batchv1.JobConditionType, message string) {
+	f.T.Helper()
+	controllertest.EndJob(f.Fixture.Fixture, f.restoreJob(), how, batchv1.JobReasonPodFailurePolicy, message)
+	f.Settle()
+}
+
+// mustWait checks that no pod of Coder can use the database.
+func (f *fixture) mustWait(reason string) metav1.Condition {
+	f.T.Helper()
+	if f.Has("coder", &appsv1.Deployment{}) {
+		f.T.Error("Coder starts before the database is restored")
+	}
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, reason)
+	return f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, reason)
+}
+
+func TestRestore(t *testing.T) {
+	f := newFixture(t, newControlPlane(fromBackup), databaseSecret())
+	f.Settle()
+	f.mustWait(coderv1alpha1.ReasonBackupUnavailable)
+	f.MustBe("without a backup", controllertest.KstatusInProgress)
+
+	f.Create(completeBackup())
+	f.Settle()
+	f.mustWait(coderv1alpha1.ReasonRestoreRunning)
+	f.MustBe("while the Job runs", controllertest.KstatusInProgress)
+	container := f.restoreJob().Spec.Template.Spec.Containers[0]
+	env := map[string]string{}
+	for _, variable := range container.Env {
+		env[variable.Name] = variable.Value
+	}
+	if container.Image != "postgres:17" || env["BACKUP_DIRECTORY"] != "old/last" || env["BACKUP_SHA256"] != "abc" || env["RESTORE_IMAGE_VERSION"] != "v2.30.0" || env["RESTORE_ALLOWED"] != "false" {
+		t.Errorf("the Job has the image %s and the environment %v", container.Image, env)
+	}
+
+	f.restoreEnds(batchv1.JobComplete, restoredFrom)
+	f.PodsReady(1)
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionTrue, coderv1alpha1.ReasonRestored)
+	if got := f.Object().Status.Restore; got == nil || got.Backup != "last" || got.CoderVersion != "v2.30.0" || got.SchemaVersion != 450 || got.CompletedAt == nil {
+		t.Errorf("status.restore is %+v", got)
+	}
+	if f.Has("coder-restore", &batchv1.Job{}) {
+		t.Error("the Job stays after its result is recorded")
+	}
+
+	// It is restored once, whatever happens to the backup and the Deployment.
+	backup := &coderv1alpha1.CoderBackup{}
+	f.Get("last", backup)
+	f.Remove(backup)
+	f.Remove(f.Deployment())
+	f.restart()
+	f.Settle()
+	if f.Has("coder-restore", &batchv1.Job{}) {
+		t.Error("the backup is restored again")
+	}
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionTrue, coderv1alpha1.ReasonRestored)
+}
+
+func TestRestoreOfFilesWithoutCoderBackup(t *testing.T) {
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Bootstrap = &coderv1alpha1.BootstrapSpec{FromBackup: &coderv1alpha1.RestoreSpec{Files: &coderv1alpha1.BackupFiles{
+			PersistentVolumeClaim: coderv1alpha1.BackupVolume{ClaimName: "old-volume"}, Directory: "prod/last",
+		}}}
+	}), databaseSecret())
+	f.Settle()
+	f.restoreEnds(batchv1.JobComplete, restoredFrom)
+	if got := f.Object().Status.Restore; got == nil || got.Backup != "old-volume/prod/last" {
+		t.Errorf("status.restore is %+v", got)
+	}
+}
+
+func TestRestoreThatFails(t *testing.T) {
+	f := newFixture(t, newControlPlane(fromBackup), databaseSecret(), completeBackup())
+	f.Settle()
+	f.restoreEnds(batchv1.JobFailed, "reason=DatabaseNotEmpty\nmessage=it has 7 tables\n")
+	if c := f.mustWait(coderv1alpha1.ReasonDatabaseNotEmpty); !strings.Contains(c.Message, "it has 7 tables") || !strings.Contains(c.Message, "nothing is changed; delete the Job") {
+		t.Errorf("the message is %q", c.Message)
+	}
+	f.MustBe("when it has failed", controllertest.KstatusFailed)
+	if f.Events.Count("Warning "+coderv1alpha1.ReasonDatabaseNotEmpty) != 1 {
+		t.Errorf("the Events are %q", f.Events.All())
+	}
+
+	// A change of the spec tries again, and so does the deletion of the Job.
+	uid := f.restoreJob().UID
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ExtraEnv[0].ValueFrom.SecretKeyRef.Key = "other" })
+	f.Settle()
+	f.mustWait(coderv1alpha1.ReasonRestoreRunning)
+	if f.restoreJob().UID == uid {
+		t.Error("the failed Job was not replaced")
+	}
+	f.restoreEnds(batchv1.JobFailed, "reason=Ready\nmessage=no\n")
+	f.mustWait(coderv1alpha1.ReasonRestoreFailed)
+	f.Remove(f.restoreJob())
+	f.Settle()
+	f.mustWait(coderv1alpha1.ReasonRestoreRunning)
+}
+
+func TestNothingIsRestoredIntoACoderThatRuns(t *testing.T) {
+	f := readyFixture(t)
+	f.Create(completeBackup())
+	f.Edit(fromBackup) // The API server refuses this after the first response of Coder.
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseNotEmpty)
+	f.MustBe("with a restore into a database in use", controllertest.KstatusFailed)
+	if f.Has("coder-restore", &batchv1.Job{}) {
+		t.Error("a Job restores into the database of a running Coder")
+	}
+	f.Edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Bootstrap = nil })
+	f.Settle()
+	f.MustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// A crash at any write, for example after the Deployment was created and before the result was recorded, changes
+// nothing.
+func TestRestoreSurvivesACrash(t *testing.T) {
+	crashed := 0
+	for at := 1; at < 20; at++ {
+		f := newFixture(t, newControlPlane(fromBackup), databaseSecret(), completeBackup())
+		f.Settle()
+		controllertest.EndJob(f.Fixture.Fixture, f.restoreJob(), batchv1.JobComplete, "", restoredFrom)
+		f.Fault.Set(at, at%2 == 0)
+		_, _ = f.Try()
+		if f.Fault.Struck() {
+			crashed++
+		}
+		f.Fault.Set(0, false)
+		f.restart()
+		f.Settle()
+		f.MustHave(coderv1alpha1.ConditionDatabaseRestored, metav1.ConditionTrue, coderv1alpha1.ReasonRestored)
+		f.Deployment()
+	}
+	if crashed == 0 {
+		t.Error("nothing crashed")
+	}
+}

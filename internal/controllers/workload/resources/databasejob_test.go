@@ -1,0 +1,86 @@
+package resources
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+func databaseJob(t *testing.T, mode DatabaseJobMode, spec coderv1alpha1.WorkloadSpec) (*batchv1.Job, error) {
+	t.Helper()
+	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "dev"}, Spec: coderv1alpha1.CoderControlPlaneSpec{WorkloadSpec: spec}}
+	return DatabaseJob(cp, ControlPlane(cp, Cluster{}), DatabaseJobSpec{
+		Mode: mode, Name: "job", Volume: coderv1alpha1.BackupVolume{ClaimName: "backups"}, DeadlineSeconds: 60, Variables: map[string]string{"BACKUP_UID": "a"},
+	})
+}
+
+// The pod of a backup has an image that is not Coder's, so it gets nothing of Coder's environment but the database.
+func TestDatabaseJobGetsTheDatabaseOnly(t *testing.T) {
+	from := []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
+	variables := []corev1.EnvVar{
+		{Name: "CODER_OIDC_CLIENT_SECRET", Value: "a"}, FromSecret("PASSWORD", "db", "password"), {Name: "PGSSLROOTCERT", Value: "/ca"},
+		{Name: EnvDatabase, Value: "postgres://coder:$(PASSWORD)@db/coder"},
+	}
+	for _, test := range []struct {
+		name string
+		spec coderv1alpha1.WorkloadSpec
+		want string
+	}{
+		{"from variables", coderv1alpha1.WorkloadSpec{ExtraEnv: variables, EnvFrom: from}, "PASSWORD PGSSLROOTCERT CODER_PG_CONNECTION_URL BACKUP_UID"},
+		{"with a part from envFrom", coderv1alpha1.WorkloadSpec{ExtraEnv: slices.Delete(slices.Clone(variables), 1, 2), EnvFrom: from}, "PGSSLROOTCERT CODER_PG_CONNECTION_URL BACKUP_UID env"},
+		{"from envFrom", coderv1alpha1.WorkloadSpec{EnvFrom: from}, "BACKUP_UID env"},
+	} {
+		job, err := databaseJob(t, ModeBackup, test.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		container := job.Spec.Template.Spec.Containers[0]
+		for _, variable := range container.Env {
+			names = append(names, variable.Name)
+		}
+		for _, source := range container.EnvFrom {
+			names = append(names, source.SecretRef.Name)
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s: the environment is %q, not %q", test.name, got, test.want)
+		}
+	}
+	var wrong *SpecError
+	if _, err := databaseJob(t, ModeBackup, coderv1alpha1.WorkloadSpec{ExtraArgs: []string{"--postgres-url=a"}}); !errors.As(err, &wrong) {
+		t.Errorf("with the URL in an argument the error is %v", err)
+	}
+}
+
+func TestDatabaseJobIsRestricted(t *testing.T) {
+	for _, mode := range []DatabaseJobMode{ModeBackup, ModeRestore, ModeDelete} {
+		job, err := databaseJob(t, mode, coderv1alpha1.WorkloadSpec{EnvFrom: []corev1.EnvFromSource{{Prefix: "A"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := job.Spec.Template.Spec
+		container := pod.Containers[0]
+		security := container.SecurityContext
+		if !ptr.Deref(security.RunAsNonRoot, false) || !ptr.Deref(security.ReadOnlyRootFilesystem, false) || ptr.Deref(security.AllowPrivilegeEscalation, true) ||
+			ptr.Deref(pod.AutomountServiceAccountToken, true) || ptr.Deref(pod.SecurityContext.FSGroup, 0) != containerUser || container.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: the pod is %+v", mode, pod)
+		}
+		if mounted := container.VolumeMounts[0]; mounted.Name != backupsVolume || mounted.ReadOnly != (mode == ModeRestore) {
+			t.Errorf("%s: the volume is mounted as %+v", mode, mounted)
+		}
+		if mode == ModeDelete && (len(container.EnvFrom) > 0 || pod.ServiceAccountName != "") {
+			t.Error("the deletion of files can reach the database")
+		}
+		if job.Spec.Template.Labels[coderv1alpha1.LabelName] == coderv1alpha1.ControlPlaneName {
+			t.Errorf("%s: the Service of Coder selects the pod", mode)
+		}
+	}
+}
