@@ -110,12 +110,13 @@ func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 		checks[fmt.Sprint(i)] = codersdk.AuthorizationCheck{Object: object, Action: codersdk.RBACAction(p.Action)}
 	}
 	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
-	var answer codersdk.AuthorizationResponse
+	// Fields of a later release are ignored.
+	var answer map[string]any
 	err := c.call(ctx, "checking the permissions of the user", func(ctx context.Context) error {
 		return c.request(ctx, http.MethodPost, "/api/v2/authcheck", codersdk.AuthorizationRequest{Checks: checks}, http.StatusOK, into(&answer))
 	})
 	for i := range wanted {
-		if !answer[fmt.Sprint(i)] {
+		if answer[fmt.Sprint(i)] != true {
 			return false, err
 		}
 	}
