@@ -156,7 +156,8 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 Y
 run kube-proxy "$BIN/kube-proxy" --config "$NODE_STATE/proxy.yaml"
-# It enforces NetworkPolicies, and does nothing else.
+# It enforces NetworkPolicies, and does nothing else. It ends if its node is not registered yet, and up.sh counts that.
+until_ok 120 "the node to be registered" kubectl_admin get node "$NODE_NAME"
 run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDR"
 [ "$NODE" != 1 ] || run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"

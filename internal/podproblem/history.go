@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -55,4 +56,14 @@ func NewestReplicaSet(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
 		}
 	}
 	return newest
+}
+
+// JobEnd returns how a Job ended: Complete or Failed. It returns an empty string while the Job runs.
+func JobEnd(job *batchv1.Job) batchv1.JobConditionType {
+	for _, c := range job.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return c.Type
+		}
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 const (
@@ -40,7 +41,7 @@ func (p *pass) accountByJob(ctx context.Context, creds *account) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	if job != nil && jobEnd(job) == "" {
+	if job != nil && podproblem.JobEnd(job) == "" {
 		return nil, jobRunning(job)
 	}
 	if job != nil && fresh {
@@ -175,21 +176,10 @@ func (p *pass) generation() string { return strconv.FormatInt(p.cp.Generation, 1
 
 const longestQuote = 200
 
-// jobEnd returns how a Job ended: Complete or Failed. It returns an empty string while the Job
-// runs.
-func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
-	for _, c := range job.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			return c.Type
-		}
-	}
-	return ""
-}
-
 // jobFailed returns an error with the reason why a Job created no working account, and how to fix
 // it.
 func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, after time.Duration) error {
-	if jobEnd(job) == batchv1.JobComplete {
+	if podproblem.JobEnd(job) == batchv1.JobComplete {
 		return ensure.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
 			"Job %q succeeded, but Coder does not accept the account that it created; "+
 				"check that it wrote to the database of this Coder: the connection URL is %s", job.Name, p.req.DatabaseURL)

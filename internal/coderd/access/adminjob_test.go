@@ -15,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 func TestUsersExist(t *testing.T) {
@@ -130,7 +131,7 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 	f.cp.Generation++
 	f.pass()
 	f.pass()
-	if !f.Has(jobName, job) || jobEnd(job) != "" {
+	if !f.Has(jobName, job) || podproblem.JobEnd(job) != "" {
 		t.Error("the Job was not started again after a change of the spec")
 	}
 	f.settle()

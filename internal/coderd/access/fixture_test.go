@@ -16,6 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/ensure/ensuretest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 const (
@@ -137,7 +138,7 @@ func (f *fixture) addUser(username, email, password string, roles ...string) err
 func (f *fixture) runJob() {
 	f.T.Helper()
 	job := &batchv1.Job{}
-	if !f.Has(jobName, job) || jobEnd(job) != "" {
+	if !f.Has(jobName, job) || podproblem.JobEnd(job) != "" {
 		return
 	}
 	creds := readAccount(f.Secret(job.Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name))

@@ -110,7 +110,7 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 			workload.NewStep(workload.StepRelease, &s.Pass, r.kit.Release, stepFiles),
 		}
 	}
-	if s.ended() {
+	if ended(s.backup) {
 		return nil
 	}
 	return []workload.Step{
@@ -118,12 +118,6 @@ func (r *Reconciler) stepsFor(s *scope) []workload.Step {
 		workload.NewStep(stepControlPlane, s, r.findControlPlane, workload.StepFinalizer),
 		workload.NewStep(stepJob, s, r.runJob, stepControlPlane),
 	}
-}
-
-// ended reports whether the backup is complete or has failed, so that nothing changes it.
-func (s *scope) ended() bool {
-	phase := s.backup.Status.Phase
-	return phase == coderv1alpha1.BackupCompleted || phase == coderv1alpha1.BackupFailed
 }
 
 func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) (err error) {

@@ -89,7 +89,7 @@ func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	s.Pass = r.kit.NewPass(scheduleKind(), schedule, &coderv1alpha1.WorkloadStatus{
 		Conditions: schedule.Status.Conditions, ObservedGeneration: schedule.Status.ObservedGeneration,
 	}, w)
-	s.times, s.zone, s.invalid = parse(schedule.Spec)
+	s.times, s.zone, s.invalid = parse(schedule.Spec, s.Now)
 	const stepList, stepCreate, stepKeep = "list", "create", "keep"
 	s.Run(ctx, []workload.Step{
 		workload.NewStep(stepList, s, r.list),
@@ -104,8 +104,8 @@ func (r *Scheduler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return result, err
 }
 
-// parse returns the times of a schedule and its time zone.
-func parse(spec coderv1alpha1.CoderBackupScheduleSpec) (cron.Schedule, *time.Location, error) {
+// parse returns the times of a schedule, of which at least one is after now, and its time zone.
+func parse(spec coderv1alpha1.CoderBackupScheduleSpec, now time.Time) (cron.Schedule, *time.Location, error) {
 	zone, err := time.LoadLocation(spec.TimeZone)
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.timeZone: %q is not the name of a time zone, such as Europe/Berlin", spec.TimeZone)
@@ -117,7 +117,7 @@ func parse(spec coderv1alpha1.CoderBackupScheduleSpec) (cron.Schedule, *time.Loc
 	if _, relative := times.(cron.ConstantDelaySchedule); relative {
 		return nil, nil, fmt.Errorf("spec.schedule: %q has no fixed times", spec.Schedule)
 	}
-	if times.Next(time.Now()).IsZero() {
+	if times.Next(now).IsZero() {
 		return nil, nil, fmt.Errorf("spec.schedule: %q has no day, such as 30 February", spec.Schedule)
 	}
 	return times, zone, nil
@@ -239,6 +239,7 @@ func (s *scheduleScope) lastOf(accepts func(*coderv1alpha1.CoderBackup) bool) *c
 	return nil
 }
 
+// ended reports whether a backup is complete or has failed, so that nothing changes it.
 func ended(b *coderv1alpha1.CoderBackup) bool {
 	return b.Status.Phase == coderv1alpha1.BackupCompleted || b.Status.Phase == coderv1alpha1.BackupFailed
 }

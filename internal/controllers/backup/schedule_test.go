@@ -196,7 +196,7 @@ func TestLastBetween(t *testing.T) {
 		// On 25 October, 02:30 comes twice.
 		{"30 4 * * *", day(10, 24, 5, 0), day(10, 25, 5, 0), day(10, 25, 4, 30)},
 	} {
-		times, _, err := parse(coderv1alpha1.CoderBackupScheduleSpec{Schedule: test.schedule})
+		times, _, err := parse(coderv1alpha1.CoderBackupScheduleSpec{Schedule: test.schedule}, test.now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 func statusOf(s *scope) coderv1alpha1.CoderBackupStatus {
 	status := *s.backup.Status.DeepCopy()
 	status.ObservedGeneration = s.backup.Generation
-	if s.ended() && !s.Deleting() {
+	if ended(s.backup) && !s.Deleting() {
 		for i := range status.Conditions {
 			status.Conditions[i].ObservedGeneration = s.backup.Generation
 		}

@@ -29,15 +29,15 @@ const (
 // restoreDatabase restores the backup of spec.bootstrap into the database, once, before the
 // Deployment is created. Until then the Deployment and everything that needs it waits.
 func (r *Reconciler) restoreDatabase(ctx context.Context, s *scope) error {
-	from := s.restoreSource()
-	if from == nil || s.cp.Status.Restore != nil {
-		if s.cp.Status.Restore == nil {
-			return nil
-		}
+	if s.cp.Status.Restore != nil {
 		// The result is recorded, so the Job is not needed any more.
 		if err := r.kit.DeleteJob(ctx, &s.Pass, s.restoreJobName()); ensure.Stopped(err) == nil {
 			return err
 		}
+		return nil
+	}
+	from := s.restoreSource()
+	if from == nil {
 		return nil
 	}
 	job, err := r.restoreJob(ctx, s, from)

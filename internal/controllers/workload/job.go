@@ -51,7 +51,7 @@ func (t *Toolkit) RunJob(ctx context.Context, p *Pass, desired *batchv1.Job) (*J
 			return nil, ended
 		}
 	}
-	run := &JobRun{Job: job, Ended: jobEnd(job)}
+	run := &JobRun{Job: job, Ended: podproblem.JobEnd(job)}
 	pods, err := t.podsOf(ctx, job)
 	if err != nil {
 		return nil, err
@@ -116,16 +116,6 @@ func (r *JobRun) FailureOf(fallback string, known ...string) *Problem {
 		reason = fallback
 	}
 	return &Problem{reason, Redact(cmp.Or(message, "see its log")) + fmt.Sprintf(" (kubectl logs -n %s job/%s)", r.Job.Namespace, r.Job.Name)}
-}
-
-// jobEnd returns how a Job ended: Complete or Failed, or an empty string.
-func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
-	for _, c := range job.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			return c.Type
-		}
-	}
-	return ""
 }
 
 // podsOf returns the pods of a Job, oldest first.
