@@ -16,19 +16,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// olderCoder is the release from which Coder is upgraded to that of the tests.
-const olderCoder = "2.30.0"
+// olderCoders are the releases from which Coder is upgraded, one after the other, to that of the tests.
+var olderCoders = []string{"2.29.1", "2.30.0"}
 
 // testCoderUpgrade upgrades Coder by changing spec.image, while a workspace runs and clients
-// watch. It starts and ends without objects. Nothing is reported as deleted, and what users and the
-// operator stored is as before.
+// watch: through all older releases that were built, from the oldest. It starts and ends without
+// objects. Nothing is reported as deleted, and what users and the operator stored is as before.
 func testCoderUpgrade(t *testing.T) {
 	explain(t, sampleNamespace)
-	older := loadOlderCoder(t)
+	older := loadOlderCoders(t)
 	withPlugin(t)
 	kubectl(t, "create", "namespace", sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
-	accepted(t, strings.ReplaceAll(withLoadedImage(sample(t, "codercontrolplane")), coderImage, older))
+	accepted(t, strings.ReplaceAll(withLoadedImage(sample(t, "codercontrolplane")), coderImage, older[0]))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	accepted(t, sample(t, "codertemplate"))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ctpl", "coder.hello")
@@ -43,25 +43,27 @@ func testCoderUpgrade(t *testing.T) {
 	}
 	before, inCoder, runs := keptOf(t), heldInCoder(t), pod()
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
-	start := time.Now()
-	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+coderImage+`"}}`)
-	_, want, _ := strings.Cut(coderImage, ":")
-	polltest.Eventually(t, "Coder is "+want, func() bool {
-		plane := get(t, "-n", sampleNamespace, "ccp", "coder")
-		ready, _, _ := condition(plane, "Ready")
-		return ready == "True" && strings.HasPrefix(field(plane, "status", "version"), want)
-	})
-	t.Logf("from %s to %s in %.1f s", older, want, time.Since(start).Seconds())
-	waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
-	if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
-		t.Errorf("the command wrote %q", out)
-	}
-	if now := pod(); now != runs {
-		t.Errorf("the pod of the workspace was %s, and is %s", runs, now)
-	}
-	compareStates(t, before, keptOf(t))
-	if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
-		t.Errorf("Coder has something else (-before +now):\n%s", diff)
+	for i, image := range append(older[1:], coderImage) {
+		start := time.Now()
+		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
+		_, want, _ := strings.Cut(image, ":")
+		polltest.Eventually(t, "Coder is "+want, func() bool {
+			plane := get(t, "-n", sampleNamespace, "ccp", "coder")
+			ready, _, _ := condition(plane, "Ready")
+			return ready == "True" && strings.HasPrefix(field(plane, "status", "version"), want)
+		})
+		t.Logf("from %s to %s in %.1f s", older[i], want, time.Since(start).Seconds())
+		waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
+		if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
+			t.Errorf("with %s the command wrote %q", want, out)
+		}
+		if now := pod(); now != runs {
+			t.Errorf("with %s the pod of the workspace is %s, and was %s", want, now, runs)
+		}
+		compareStates(t, before, keptOf(t))
+		if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
+			t.Errorf("%s has something else (-before +now):\n%s", want, diff)
+		}
 	}
 	seen.nothingDeleted(t)
 
@@ -73,21 +75,33 @@ func testCoderUpgrade(t *testing.T) {
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
 }
 
-// loadOlderCoder loads the images of the older Coder, and of a workspace with its agent, into the
-// node, and returns the name of the first. The test is skipped if they were not built.
-func loadOlderCoder(t *testing.T) string {
+// loadOlderCoders loads the images of the older Coders that were built, and of a workspace with the
+// agent of the oldest, into the node. It returns the names of the former, the oldest first. The test
+// is skipped if there are none.
+func loadOlderCoders(t *testing.T) (images []string) {
 	t.Helper()
-	var files []string
-	for _, image := range []string{"coder", "workspace"} {
-		files = append(files, filepath.Join(os.Getenv("E2E_IMAGES"), image+"-"+olderCoder+".tar"))
+	name, workspace := strings.Split(coderImage, ":")[0], strings.Split(os.Getenv("E2E_WORKSPACE_IMAGE"), ":")[0]
+	var files, missing []string
+	for _, version := range olderCoders {
+		file := func(image string) string { return filepath.Join(os.Getenv("E2E_IMAGES"), image+"-"+version+".tar") }
+		if _, err := os.Stat(file("workspace")); err != nil || name+":v"+version == coderImage {
+			missing = append(missing, version)
+			continue
+		}
+		if len(images) == 0 {
+			files = append(files, file("workspace"))
+			t.Setenv("E2E_WORKSPACE_IMAGE", workspace+":"+version)
+		}
+		images, files = append(images, name+":v"+version), append(files, file("coder"))
 	}
-	older, workspace := strings.Split(coderImage, ":")[0]+":v"+olderCoder, strings.Split(os.Getenv("E2E_WORKSPACE_IMAGE"), ":")[0]+":"+olderCoder
-	if _, err := os.Stat(files[1]); err != nil || older == coderImage {
-		t.Skipf("NOT TESTED: the upgrade of Coder from %s to %s: %s is not built: make coder CODER_VERSION=%s", olderCoder, coderImage, files[1], olderCoder)
+	if len(images) == 0 {
+		t.Skipf("NOT TESTED: the upgrade of Coder from %s: not built: make coder CODER_VERSION=%s", strings.Join(missing, " and "), missing[0])
+	}
+	if len(missing) > 0 {
+		t.Logf("NOT TESTED: the upgrade of Coder from %s: not built: make coder CODER_VERSION=%[1]s", strings.Join(missing, " and "))
 	}
 	clusterScript(t, "load-image.sh", files...)
-	t.Setenv("E2E_WORKSPACE_IMAGE", workspace)
-	return older
+	return images
 }
 
 // keptOf returns the state of the objects that an upgrade of Coder does not change: all but the
