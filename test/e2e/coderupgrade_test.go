@@ -44,15 +44,26 @@ func testCoderUpgrade(t *testing.T) {
 	before, inCoder, runs := keptOf(t), heldInCoder(t), pod()
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
 	for i, image := range append(older[1:], coderImage) {
+		_, want, _ := strings.Cut(image, ":")
+		session := follow(t, "coder", "exec", "-n", sampleNamespace, live, "--", "sh", "-c", "echo begun; sleep 600")
+		polltest.Eventually(t, "a session is open", session.shows("begun"))
 		start := time.Now()
 		kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+image+`"}}`)
-		_, want, _ := strings.Cut(image, ":")
 		polltest.Eventually(t, "Coder is "+want, func() bool {
+			objects, err := tryKubectl(t, "-n", sampleNamespace, "get", "cws,ctpl", "-o", "name")
+			if err != nil || strings.Count(objects, "\n") != 4 {
+				t.Errorf("on the way to %s the lists are %q: %v", want, objects, err)
+			}
 			plane := get(t, "-n", sampleNamespace, "ccp", "coder")
+			if stalled, reason, message := condition(plane, "Stalled"); stalled == "True" {
+				t.Errorf("on the way to %s the control plane is stalled: %s: %s", want, reason, message)
+			}
 			ready, _, _ := condition(plane, "Ready")
 			return ready == "True" && strings.HasPrefix(field(plane, "status", "version"), want)
 		})
 		t.Logf("from %s to %s in %.1f s", older[i], want, time.Since(start).Seconds())
+		// It may survive: its connection is made again if both ends reach the new Coder soon enough.
+		t.Logf("the session has ended: %t; it wrote %q", session.hasEnded() == nil, session.text())
 		waitCondition(t, "AgentsConnected", "True", "", "-n", sampleNamespace, "cws", live)
 		if out := inWorkspace(t, live, "echo still here"); out != "still here\n" {
 			t.Errorf("with %s the command wrote %q", want, out)
