@@ -36,8 +36,9 @@ ip link set lo up
 until_ok 20 "the node's end of the veth" ip link show eth0
 ip link set eth0 up
 for f in $FAMILIES; do
-  # Nobody else has the address, so it is used at once.
-  ip addr add "$(node_address "$f" "$NODE")/$(link_bits "$f")" dev eth0 nodad
+  # Nobody else has an IPv6 address of ours, so it is used at once.
+  # shellcheck disable=SC2046
+  ip addr add "$(node_address "$f" "$NODE")/$(link_bits "$f")" dev eth0 $([ "$f" = 4 ] || echo nodad)
   ip "-$f" route add default via "$(link_address "$f" 1)"
   for n in $(seq "$NODES"); do [ "$n" = "$NODE" ] || ip "-$f" route add "$(node_pods "$f" "$n")" via "$(node_address "$f" "$n")"; done
 done

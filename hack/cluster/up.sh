@@ -80,8 +80,9 @@ ip link set "$VETH" alias "$VETH_ALIAS"
 in_switch ip link set host master switch up
 ip link set "$VETH" up
 for f in $FAMILIES; do
-  # Nobody else has the address, so it is used at once.
-  ip addr add "$(link_address "$f" 1)/$(link_bits "$f")" dev "$VETH" nodad
+  # Nobody else has an IPv6 address of ours, so it is used at once.
+  # shellcheck disable=SC2046
+  ip addr add "$(link_address "$f" 1)/$(link_bits "$f")" dev "$VETH" $([ "$f" = 4 ] || echo nodad)
   ip "-$f" route add "$(svc_cidr "$f")" via "$(node_address "$f" 1)"
   for n in $(seq "$NODES"); do ip "-$f" route add "$(node_pods "$f" "$n")" via "$(node_address "$f" "$n")"; done
 done
