@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// afterDrain limits how long a request is repeated while a node is drained on which Coder does not run. It is multiplied by
-	// the load of the machine like every time limit of a test.
+	// afterDrain limits how long a request is repeated while a node is drained on which Coder does not run.
 	afterDrain = 10 * time.Second
 	// afterNode limits it while a node is lost: until kube-controller-manager notices, after 40 to 50 seconds, kube-proxy
 	// sends half of the connections to the lost replica.
@@ -309,8 +308,12 @@ func testLostLeader(t *testing.T) {
 			spreadOverTwo(t)
 			var pod map[string]any
 			polltest.Eventually(t, "a replica mirrors", func() error {
-				if pod = get(t, "-n", "coder-system", "pod", mirrorLeaderPod(t)); pod == nil {
-					return fmt.Errorf("its pod is gone")
+				name := mirrorLeaderPod(t)
+				if name == "" {
+					return fmt.Errorf("no pod does")
+				}
+				if pod = get(t, "-n", "coder-system", "pod", name); pod == nil {
+					return fmt.Errorf("pod %s is gone", name)
 				}
 				return nil
 			})
