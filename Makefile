@@ -15,7 +15,7 @@ PKG := github.com/coder-k8s/coder-k8s
 LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT) \
 	-X $(PKG)/internal/version.date=$(DATE)
 
-.PHONY: help generate verify lint test conformance test-e2e test-licensed bench build plugin manifests image images image-push docs release demo coder demo-down demo-env
+.PHONY: help generate verify lint test conformance test-e2e test-nightly test-licensed bench build plugin manifests image images image-push docs release demo coder demo-down demo-env
 
 help: ## Show this list.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictur
 
 release: ## Make everything of the release VERSION into dist/release; publishes nothing.
 	@hack/release/release.sh $(VERSION)
+
+test-nightly: ## Run the end-to-end tests with three nodes, with IPv6 only and with both IP families (root). The release checklist demands it.
+	@for t in TestIPv6Only TestDualStack TestNodeFaults; do hack/test-e2e.sh -run "^$$t\$$" || exit 1; done
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root). NODES=3: with three nodes.
 	@$(if $(NODES),CLUSTER_NODES=$(NODES)) hack/demo/up.sh

@@ -80,7 +80,7 @@ installed "split-ha network-policies" coder-k8s-controller coder-k8s-apiserver c
 # The network enforces the policies. They name no namespace for this machine, which calls the MCP server below.
 quiet kubectl apply -f - <<Y || fail "the policy for this machine cannot be made"
 {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "this-machine", "namespace": "coder-system", "labels": {"app.kubernetes.io/name": "coder-k8s"}},
- "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "$HOST_IP/32"}}]}]}}
+ "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "$HOST_IP/$(if [[ $HOST_IP == *:* ]]; then echo 128; else echo 32; fi)"}}]}]}}
 Y
 quiet kubectl apply -f config/samples/namespace.yaml -f hack/demo/user.yaml || fail "the namespace and the user cannot be made"
 quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database installtest)" || fail "the database's Secret cannot be made"

@@ -2,6 +2,11 @@
 # test-e2e-group.sh TEST BUILT FLAG...: starts the cluster CLUSTER_NAME, runs one test of bin/e2e.test on it once the file
 # BUILT is there, with these flags, and removes the cluster. Started by test-e2e.sh alone, which builds what it needs.
 set -euo pipefail
+case "$1" in
+  TestIPv6Only) export CLUSTER_FAMILY=ipv6 ;;
+  TestDualStack) export CLUSTER_FAMILY=dual ;;
+  TestNodeFaults) export CLUSTER_NODES=3 ;;
+esac
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
@@ -44,7 +49,7 @@ run "$HERE/up.sh"
 until [ -e "$built" ]; do run sleep 1 && kill -0 "$PPID"; done
 run "$HERE/load-image.sh" bin/coder-k8s.tar
 eval "$("$HERE/env.sh")"
-export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL" E2E_CODER_IMAGE="$CODER_IMAGE" E2E_WORKSPACE_IMAGE="$WORKSPACE_IMAGE" E2E_POSTGRES_IMAGE="$POSTGRES_IMAGE" E2E_WORKSPACE_ROOT="$CACHE/workspace" E2E_PREVIOUS="$CACHE/previous" E2E_IMAGES="$IMAGES" MONITORING_TEST="$PWD/bin/monitoring.test"
+export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL" E2E_HOST_IPS="$HOST_IPS" E2E_CODER_IMAGE="$CODER_IMAGE" E2E_WORKSPACE_IMAGE="$WORKSPACE_IMAGE" E2E_POSTGRES_IMAGE="$POSTGRES_IMAGE" E2E_WORKSPACE_ROOT="$CACHE/workspace" E2E_PREVIOUS="$CACHE/previous" E2E_IMAGES="$IMAGES" MONITORING_TEST="$PWD/bin/monitoring.test"
 # A Coder that starts takes a minute. internal/polltest multiplies this by the load of the machine.
 export CODER_K8S_TEST_TIMEOUT="${CODER_K8S_TEST_TIMEOUT:-4m}"
 # kubectl, which runs a thousand times, then takes a quarter less processor time.

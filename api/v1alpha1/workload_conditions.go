@@ -6,6 +6,10 @@ const (
 	// ConditionMetricsExported is present if the spec requests a ServiceMonitor. It is true when
 	// the ServiceMonitor is applied. It does not affect Ready.
 	ConditionMetricsExported = "MetricsExported"
+	// ConditionEvictable is present, and false, only while spec.podDisruptionBudget allows no
+	// eviction even if all pods are ready, so that kubectl drain of their nodes never ends. It does
+	// not affect Ready.
+	ConditionEvictable = "Evictable"
 )
 
 // Reasons that the kinds of this group share.
@@ -14,6 +18,9 @@ const (
 	ReasonExposed = "Exposed"
 	// ReasonMetricsExported: a ServiceMonitor selects the Service of the metrics.
 	ReasonMetricsExported = "MetricsExported"
+	// ReasonBudgetBlocksDrain: the PodDisruptionBudget requires as many available pods as there are, or allows
+	// no unavailable one.
+	ReasonBudgetBlocksDrain = "BudgetBlocksDrain"
 	// ReasonKindMissing: the cluster does not serve the kind of an object that the spec requests,
 	// because its custom resource definition is not installed.
 	ReasonKindMissing = "KindMissing"

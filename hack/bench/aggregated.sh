@@ -27,7 +27,7 @@ log="$CACHE/logs/build/bench.log"
 : >"$log"
 watched "$log" "the program that measures" go build -o "$work/aggregated" ./test/bench/aggregated || die "the program that measures could not be built: see $log"
 export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
-database="postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
+database="postgres://postgres@$(in_url "$HOST_IP"):$PG_PORT/coder?sslmode=disable"
 
 # The operator, the control plane, a template and a workspace.
 applied() { kubectl apply "$@" >>"$log" 2>&1; }

@@ -6,5 +6,5 @@ set -euo pipefail
 cat <<T
 export KUBECONFIG="$KUBECONFIG_ADMIN"
 export PATH="$BIN:$(cd "$HERE/../.." && pwd)/bin:\$PATH"
-export DEMO_POSTGRES_URL="postgres://postgres@$HOST_IP:$PG_PORT/?sslmode=disable"
+export DEMO_POSTGRES_URL="postgres://postgres@$(in_url "$HOST_IP"):$PG_PORT/?sslmode=disable"
 T

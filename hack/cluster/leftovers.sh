@@ -7,7 +7,7 @@ CLUSTER_NAME="${1:-${CLUSTER_NAME:-demo}}"
 . "$HERE/lib.sh"
 
 left() {
-  local p d
+  local p d f
   for p in $(our_processes); do
     echo "process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done
@@ -16,7 +16,9 @@ left() {
     echo "container process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done
   [ ! -e "/sys/class/net/$VETH" ] || echo "interface $VETH"
-  ip route show | awk -v pod="${POD_CIDR%.0/*}." -v svc="$SVC_CIDR" -v dev="$VETH" 'index($1, pod) == 1 || $1 == svc || $0 ~ "dev " dev " " {print "route " $0}'
+  for f in 4 6; do
+    ip "-$f" route show | awk -v pod="$(prefix "$f" 1)" -v svc="$(svc_cidr "$f")" -v dev="$VETH" 'index($1, pod) == 1 || $1 == svc || $0 ~ "dev " dev " " {print "route " $0}'
+  done
   awk -v s="$STATE" 'index($0, s) {print "mount " $2}' /proc/self/mounts
   for d in $(our_cgroups); do echo "cgroup $d"; done
   [ ! -d "$STATE" ] || echo "state $STATE"

@@ -167,8 +167,18 @@ foreign_interface() {
   echo "${alias:-it has no alias}"
 }
 
-# The interface of a route, other than a default route, that covers the IPv4 address; fails if there is none.
+# The interface of a route, other than a default route, that covers the IP address; fails if there is none. Of an IPv6 address
+# the first four groups count, in digits of four bits.
 route_into() {
+  local groups
+  if [[ "$1" == *:* ]]; then
+    IFS=: read -ra groups <<<"${1%%::*}"
+    awk -v ip="$(printf '%04x' "${groups[@]/#/0x}")" '
+      { n = (index("0123456789abcdef", substr($2, 1, 1)) * 16 - 16 + index("0123456789abcdef", substr($2, 2, 1)) - 1) / 4; if (n > 16) n = 16 }
+      n > 0 && substr($1, 1, n) == substr(ip, 1, n) { print $NF; found = 1; exit }
+      END { exit !found }' /proc/net/ipv6_route
+    return
+  fi
   awk -v ip="$1" '
     function bits(hex,  i, n) { n = 0; for (i = 7; i >= 1; i -= 2) n = n * 256 + index("0123456789ABCDEF", substr(hex, i, 1)) * 16 - 16 + index("0123456789ABCDEF", substr(hex, i + 1, 1)) - 1; return n }
     function size(mask) { return 4294967296 - mask }

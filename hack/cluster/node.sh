@@ -34,12 +34,18 @@ done
 
 ip link set lo up
 until_ok 20 "the node's end of the veth" ip link show eth0
-ip addr add "$NODE_IP/29" dev eth0
 ip link set eth0 up
-ip route add default via "$HOST_IP"
-for n in $(seq "$NODES"); do [ "$n" = "$NODE" ] || ip route add "$(node_pods "$n")" via "$(node_ip "$n")"; done
+for f in $FAMILIES; do
+  # Nobody else has an IPv6 address of ours, so it is used at once.
+  # shellcheck disable=SC2046
+  ip addr add "$(node_address "$f" "$NODE")/$(link_bits "$f")" dev eth0 $([ "$f" = 4 ] || echo nodad)
+  ip "-$f" route add default via "$(link_address "$f" 1)"
+  for n in $(seq "$NODES"); do [ "$n" = "$NODE" ] || ip "-$f" route add "$(node_pods "$f" "$n")" via "$(node_address "$f" "$n")"; done
+done
 echo 1 >/proc/sys/net/ipv4/ip_forward
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
 echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
+echo 1 >/proc/sys/net/bridge/bridge-nf-call-ip6tables
 
 run() { # name command...: keeps it running, its output in $NODE_LOGS/name.log
   local n="$1"
@@ -59,7 +65,7 @@ K="$STATE/pki"
 if [ "$NODE" = 1 ]; then
   run etcd "$BIN/etcd" --data-dir "$STATE/etcd" --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync --log-level warn
-  run kube-apiserver "$BIN/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --service-cluster-ip-range "$SVC_CIDR" \
+  run kube-apiserver "$BIN/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --service-cluster-ip-range "$SVC_CIDRS" \
     --advertise-address "$NODE_IP" --secure-port 6443 --client-ca-file "$K/ca.crt" \
     --tls-cert-file "$K/apiserver.crt" --tls-private-key-file "$K/apiserver.key" \
     --kubelet-certificate-authority "$K/ca.crt" --kubelet-client-certificate "$K/apiserver-kubelet-client.crt" \
@@ -89,10 +95,12 @@ state = "/run/containerd"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = false
 Y
+pod_range() { echo "[{\"subnet\": \"$(node_pods "$1" "$NODE")\"}]"; }
+pod_route() { if [ "$1" = 4 ]; then echo '{"dst": "0.0.0.0/0"}'; else echo '{"dst": "::/0"}'; fi; }
 cat >"$NODE_STATE/cni.d/10-bridge.conflist" <<Y
 {"cniVersion": "1.0.0", "name": "coder-k8s", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-  "ipam": {"type": "host-local", "ranges": [[{"subnet": "$(node_pods "$NODE")"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  "ipam": {"type": "host-local", "ranges": [$(each pod_range)], "routes": [$(each pod_route)]}},
  {"type": "portmap", "capabilities": {"portMappings": true}}]}
 Y
 run containerd containerd --config "$NODE_STATE/containerd.toml"
@@ -106,7 +114,7 @@ if [ "$NODE" = 1 ]; then
   run kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig "$STATE/controller-manager.kubeconfig" \
     --authentication-kubeconfig "$STATE/controller-manager.kubeconfig" --authorization-kubeconfig "$STATE/controller-manager.kubeconfig" \
     --service-account-private-key-file "$K/sa.key" --root-ca-file "$K/ca.crt" --cluster-signing-cert-file "$K/ca.crt" \
-    --cluster-signing-key-file "$K/ca.key" --use-service-account-credentials --cluster-cidr "$POD_CIDR" --allocate-node-cidrs=false \
+    --cluster-signing-key-file "$K/ca.key" --use-service-account-credentials --cluster-cidr "$POD_CIDRS" --allocate-node-cidrs=false \
     --leader-elect=false --bind-address 127.0.0.1 --kube-api-qps 300 --kube-api-burst 600 --concurrent-gc-syncs 5 \
     --flex-volume-plugin-dir "$NODE_STATE/volume-plugins"
   run kube-scheduler "$BIN/kube-scheduler" --kubeconfig "$STATE/scheduler.kubeconfig" \
@@ -117,12 +125,12 @@ fi
 cat >"$NODE_STATE/kubelet.yaml" <<Y
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-address: $NODE_IP
+address: "$NODE_IP"
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $K/ca.crt}}
 authorization: {mode: Webhook}
 tlsCertFile: $K/kubelet-$NODE-server.crt
 tlsPrivateKeyFile: $K/kubelet-$NODE-server.key
-clusterDNS: [$DNS_IP]
+clusterDNS: ["$DNS_IP"]
 clusterDomain: cluster.local
 resolvConf: $NODE_STATE/resolv.conf
 volumePluginDir: $NODE_STATE/volume-plugins
@@ -132,7 +140,7 @@ failCgroupV1: false
 failSwapOn: false
 oomScoreAdj: 0
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-podCIDR: $(node_pods "$NODE")
+podCIDR: "$(each node_pods "$NODE")"
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%"}
 nodeStatusUpdateFrequency: 5s
@@ -142,15 +150,15 @@ shutdownGracePeriod: 0s
 Y
 : >"$NODE_STATE/resolv.conf"
 run kubelet "$BIN/kubelet" --config "$NODE_STATE/kubelet.yaml" --kubeconfig "$STATE/kubelet-$NODE.kubeconfig" \
-  --hostname-override "$NODE_NAME" --node-ip "$NODE_IP" --node-labels "topology.kubernetes.io/zone=zone-$NODE"
+  --hostname-override "$NODE_NAME" --node-ip "$NODE_IPS" --node-labels "topology.kubernetes.io/zone=zone-$NODE"
 
 cat >"$NODE_STATE/proxy.yaml" <<Y
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: ${PROXY_MODE:-nftables}
-bindAddress: 0.0.0.0
+bindAddress: "$(if [ "$CLUSTER_FAMILY" = ipv6 ]; then echo ::; else echo 0.0.0.0; fi)"
 clientConnection: {kubeconfig: $STATE/proxy.kubeconfig}
-clusterCIDR: $POD_CIDR
+clusterCIDR: "$POD_CIDRS"
 hostnameOverride: $NODE_NAME
 oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
@@ -158,6 +166,7 @@ Y
 run kube-proxy "$BIN/kube-proxy" --config "$NODE_STATE/proxy.yaml"
 # It enforces NetworkPolicies, and does nothing else. It ends if its node is not registered yet, and up.sh counts that.
 until_ok 120 "the node to be registered" kubectl_admin get node "$NODE_NAME"
-run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDR"
+run kube-router "$BIN/kube-router" --kubeconfig "$KUBECONFIG_ADMIN" --hostname-override "$NODE_NAME" --service-cluster-ip-range "$SVC_CIDRS" \
+  "--enable-ipv4=$([[ "$FAMILIES" == *4* ]] && echo true || echo false)" "--enable-ipv6=$([[ "$FAMILIES" == *6* ]] && echo true || echo false)"
 [ "$NODE" != 1 ] || run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"

@@ -25,9 +25,11 @@ sign() { # authority name subject usage [alternative names]
   rm -f "$2.csr" "$2.ext"
 }
 
+names() { echo "IP:${1//,/,IP:}"; } # The alternative names of addresses, which are separated by commas.
+
 authority ca
 sign ca apiserver "/CN=kube-apiserver" serverAuth \
-  "IP:127.0.0.1,IP:$API_IP,IP:$API_SVC_IP,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.cluster.local"
+  "IP:127.0.0.1,$(names "$(each node_address 1),$API_SVC_IP"),DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.cluster.local"
 sign ca apiserver-kubelet-client "/O=coder-k8s:kubelet-api-admin/CN=kube-apiserver-kubelet-client" clientAuth
 sign ca admin "/O=system:masters/CN=$CLUSTER_NAME-admin" clientAuth
 sign ca controller-manager "/CN=system:kube-controller-manager" clientAuth
@@ -36,7 +38,7 @@ sign ca proxy "/CN=system:kube-proxy" clientAuth
 kubelets=()
 for n in $(seq "$NODES"); do
   name=$(node_name "$n")
-  sign ca "kubelet-$n-server" "/CN=$name" serverAuth "IP:$(node_ip "$n"),IP:127.0.0.1,DNS:$name"
+  sign ca "kubelet-$n-server" "/CN=$name" serverAuth "$(names "$(each node_address "$n")"),IP:127.0.0.1,DNS:$name"
   sign ca "kubelet-$n" "/O=system:nodes/CN=system:node:$name" clientAuth
   kubelets+=("kubelet-$n")
 done
@@ -49,7 +51,7 @@ for u in admin controller-manager scheduler proxy "${kubelets[@]}"; do
   cat >"$STATE/$u.kubeconfig" <<Y
 apiVersion: v1
 kind: Config
-clusters: [{name: $CLUSTER_NAME, cluster: {server: "https://$API_IP:6443", certificate-authority-data: $(base64 -w0 <ca.crt)}}]
+clusters: [{name: $CLUSTER_NAME, cluster: {server: "https://$(in_url "$API_IP"):6443", certificate-authority-data: $(base64 -w0 <ca.crt)}}]
 users: [{name: $u, user: {client-certificate-data: $(base64 -w0 <"$u.crt"), client-key-data: $(base64 -w0 <"$u.key")}}]
 contexts: [{name: $CLUSTER_NAME, context: {cluster: $CLUSTER_NAME, user: $u}}]
 current-context: $CLUSTER_NAME

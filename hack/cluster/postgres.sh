@@ -17,7 +17,7 @@ cd /mnt
 as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 if [ ! -e /mnt/data/PG_VERSION ]; then
   as_postgres "$PG_BIN/initdb" -D /mnt/data -A trust -U postgres --no-sync
-  printf 'host all all %s trust\n' "$LINK_CIDR" "$POD_CIDR" >>/mnt/data/pg_hba.conf
+  for f in $FAMILIES; do printf 'host all all %s trust\n' "$(link_cidr "$f")" "$(pod_cidr "$f")"; done >>/mnt/data/pg_hba.conf
 fi
 exec setpriv --reuid=postgres --regid=postgres --init-groups "$PG_BIN/postgres" -D /mnt/data -p "$PG_PORT" -k /mnt \
-  -c "listen_addresses=127.0.0.1,$HOST_IP" -c max_connections=300 -c fsync=off
+  -c "listen_addresses=127.0.0.1,$HOST_IPS" -c max_connections=300 -c fsync=off

@@ -37,7 +37,7 @@ for other in "$STATES"/*/; do
 done
 # Our own interface has these networks while we run, and so do leftovers: they are removed below.
 if [ ! -e "/sys/class/net/$VETH" ]; then
-  for cidr in "$LINK_CIDR" "$POD_CIDR" "$SVC_CIDR"; do
+  for cidr in $(for f in $FAMILIES; do link_cidr "$f"; pod_cidr "$f"; svc_cidr "$f"; done); do
     if taken=$(route_into "${cidr%/*}"); then
       die "the network $cidr is already routed on this machine through $taken: set CLUSTER_OCTET to another second octet than $OCTET"
     fi

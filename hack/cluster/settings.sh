@@ -5,7 +5,8 @@
 # "demo" (make demo) has the index 1 and "e2e-1" to "e2e-9" (make test-e2e) have 2 to 10, any other name gets one from its
 # checksum, or from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
 #   10.201.I.0/29  this machine (.1) and the nodes (.2 to .5)   10.202.I.0/24  pods   10.203.I.0/24  Services
-# and PostgreSQL's port 25431+I. Change CLUSTER_OCTET if one of those networks is already yours.
+# and PostgreSQL's port 25431+I. Change CLUSTER_OCTET if one of those networks is already yours. With CLUSTER_FAMILY=ipv6 these
+# networks are fdc0:de:201:I::/64, fdc0:de:202:I::/64 and fdc0:de:203:I::/112, and with CLUSTER_FAMILY=dual both.
 
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -61,25 +62,52 @@ MARK="CODER_K8S_CLUSTER_STATE=$STATE"  # In the environment of every process tha
 NODES="${CLUSTER_NODES:-$(cat "$STATE/nodes" 2>/dev/null || echo 1)}"
 within CLUSTER_NODES "$NODES" 1 4
 node_name() { if [ "$1" = 1 ]; then echo "$CLUSTER_NAME-node"; else echo "$CLUSTER_NAME-node-$1"; fi; }
-node_ip() { echo "10.$OCTET.$CLUSTER_INDEX.$(($1 + 1))"; }
-# The pods of node N: all addresses, or a quarter of them if there are several nodes.
-node_pods() { if [ "$NODES" = 1 ]; then echo "$POD_CIDR"; else echo "${POD_CIDR%.0/*}.$((64 * ($1 - 1)))/26"; fi; }
+
+# The IP families of the nodes, pods and Services: what the running instance was started with.
+CLUSTER_FAMILY="${CLUSTER_FAMILY:-$(cat "$STATE/family" 2>/dev/null || echo ipv4)}"
+case "$CLUSTER_FAMILY" in
+  ipv4) FAMILIES=4 ;;
+  ipv6) FAMILIES=6 ;;
+  dual) FAMILIES="4 6" ;;
+  *) echo "error: CLUSTER_FAMILY \"$CLUSTER_FAMILY\" must be ipv4, ipv6 or dual" >&2; exit 1 ;;
+esac
+# In a family, 4 or 6: the beginning of the addresses of the nodes (0), the pods (1) or the Services (2), the networks of the
+# nodes, pods and Services, and the address and the pods of a node. With several nodes a node has a quarter of the IPv4 addresses.
+prefix() { if [ "$1" = 4 ]; then echo "10.$((OCTET + $2)).$CLUSTER_INDEX."; else echo "fdc0:de:$((OCTET + $2)):$CLUSTER_INDEX:"; fi; }
+link_bits() { if [ "$1" = 4 ]; then echo 29; else echo 64; fi; }
+link_cidr() { if [ "$1" = 4 ]; then echo "$(prefix 4 0)0/29"; else echo "$(prefix 6 0):/64"; fi; }
+pod_cidr() { if [ "$1" = 4 ]; then echo "$(prefix 4 1)0/24"; else echo "$(prefix 6 1):/64"; fi; }
+# CLUSTER_SVC_CIDR is for more than 254 Services of IPv4.
+svc_cidr() { if [ "$1" = 4 ]; then echo "${CLUSTER_SVC_CIDR:-$(prefix 4 2)0/24}"; else echo "$(prefix 6 2):/112"; fi; }
+svc_address() { if [ "$1" = 4 ]; then echo "$(svc_cidr 4 | sed 's|0/.*||')$2"; else echo "$(prefix 6 2):$2"; fi; }
+link_address() { if [ "$1" = 4 ]; then echo "$(prefix 4 0)$2"; else echo "$(prefix 6 0):$2"; fi; }
+node_address() { link_address "$1" "$(($2 + 1))"; }
+node_pods() { if [ "$NODES" = 1 ]; then pod_cidr "$1"; elif [ "$1" = 4 ]; then echo "$(prefix 4 1)$((64 * ($2 - 1)))/26"; else echo "$(prefix 6 1)$2::/80"; fi; }
+# each FUNCTION ARGUMENT...: what it prints for each family of the instance, separated by commas.
+each() {
+  local family all=""
+  for family in $FAMILIES; do all="$all${all:+,}$("$1" "$family" "${@:2}")"; done
+  echo "$all"
+}
+node_ip() { node_address "${FAMILIES%% *}" "$1"; }
 NODE_NAME=$(node_name "$NODE")
 NODE_IP=$(node_ip "$NODE")
+NODE_IPS=$(each node_address "$NODE")
 NODE_STATE="$STATE" NODE_LOGS="$LOGS"
 [ "$NODE" = 1 ] || NODE_STATE="$STATE/node-$NODE" NODE_LOGS="$LOGS/node-$NODE"
-API_IP=$(node_ip 1)                    # The API server is https://$API_IP:6443.
+API_IP=$(node_ip 1)                    # The API server is https://$(in_url "$API_IP"):6443.
 VETH="ck-$CLUSTER_NAME"                # This machine's end of the veth. The other end is a port of the switch, as is that of each node.
 VETH_ALIAS="coder-k8s $STATE"          # Says that the interface is ours.
 CGROUP_ROOT="coder-k8s-$CLUSTER_NAME"  # The kubelet's cgroups live under /<controller>/<this> (v1) or /<this> (v2).
 NODE_CGROUP="$CGROUP_ROOT"             # Those of node 1; of node N they are in <this>.N.
 [ "$NODE" = 1 ] || NODE_CGROUP="$CGROUP_ROOT.$NODE"
-HOST_IP="10.$OCTET.$CLUSTER_INDEX.1"   # Pods reach servers of this machine here.
-LINK_CIDR="10.$OCTET.$CLUSTER_INDEX.0/29"
-POD_CIDR="10.$((OCTET + 1)).$CLUSTER_INDEX.0/24"
-SVC_CIDR="${CLUSTER_SVC_CIDR:-10.$((OCTET + 2)).$CLUSTER_INDEX.0/24}"  # CLUSTER_SVC_CIDR for more than 254 Services.
-API_SVC_IP="${SVC_CIDR%.0/*}.1"
-DNS_IP="${SVC_CIDR%.0/*}.10"
+HOST_IPS=$(each link_address 1)        # Pods reach servers of this machine here.
+HOST_IP="${HOST_IPS%%,*}"
+in_url() { case "$1" in *:*) echo "[$1]" ;; *) echo "$1" ;; esac; }  # An IPv6 address has brackets in a URL.
+POD_CIDRS=$(each pod_cidr)
+SVC_CIDRS=$(each svc_cidr)
+API_SVC_IP=$(svc_address "${FAMILIES%% *}" 1)
+DNS_IP=$(svc_address "${FAMILIES%% *}" 10)
 PG_PORT=$((25431 + CLUSTER_INDEX))  # Below 32768, where the kernel chooses ports for connections.
 KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 

@@ -21,6 +21,7 @@ fi
 answers() { kubectl_admin --request-timeout=5s get --raw /readyz && listening "$PG_PORT"; }
 if [ -f "$STATE/ready" ] && node_pid >/dev/null && answers >/dev/null 2>&1; then
   [ "$NODES" = "$(cat "$STATE/nodes")" ] || die "$CLUSTER_NAME is up with $(cat "$STATE/nodes") nodes: stop it first with hack/cluster/down.sh"
+  [ "$CLUSTER_FAMILY" = "$(cat "$STATE/family")" ] || die "$CLUSTER_NAME is up with CLUSTER_FAMILY=$(cat "$STATE/family"): stop it first with hack/cluster/down.sh"
   step "$CLUSTER_NAME is already up: eval \"\$(CLUSTER_NAME=$CLUSTER_NAME hack/cluster/env.sh)\""
   exit 0
 fi
@@ -62,6 +63,7 @@ echo "$CLUSTER_INDEX" >"$STATE/index"
 step "certificates and kubeconfigs written"
 
 echo "$NODES" >"$STATE/nodes"
+echo "$CLUSTER_FAMILY" >"$STATE/family"
 
 # The switch: a network namespace with a bridge, to which this machine and each node are linked. Nothing filters there, and a
 # node can be cut off by closing its port.
@@ -76,10 +78,14 @@ in_switch ip link set switch up
 ip link add "$VETH" type veth peer name host netns "$(cat "$STATE/switch.pid")" || die "the veth $VETH could not be made"
 ip link set "$VETH" alias "$VETH_ALIAS"
 in_switch ip link set host master switch up
-ip addr add "$HOST_IP/29" dev "$VETH"
 ip link set "$VETH" up
-ip route add "$SVC_CIDR" via "$API_IP"
-for n in $(seq "$NODES"); do ip route add "$(node_pods "$n")" via "$(node_ip "$n")"; done
+for f in $FAMILIES; do
+  # Nobody else has an IPv6 address of ours, so it is used at once.
+  # shellcheck disable=SC2046
+  ip addr add "$(link_address "$f" 1)/$(link_bits "$f")" dev "$VETH" $([ "$f" = 4 ] || echo nodad)
+  ip "-$f" route add "$(svc_cidr "$f")" via "$(node_address "$f" 1)"
+  for n in $(seq "$NODES"); do ip "-$f" route add "$(node_pods "$f" "$n")" via "$(node_address "$f" "$n")"; done
+done
 
 "$HERE/node-start.sh"
 # Stop waiting if the node is dead, or if a daemon crashes repeatedly. This does not check our mark: a process has no
@@ -93,10 +99,10 @@ GIVE_UP=node_died
 setsid unshare --mount --pid --ipc --fork --mount-proc --kill-child "$HERE/postgres.sh" </dev/null >>"$LOGS/postgres.log" 2>&1 9>&- &
 until_ok 60 "PostgreSQL" psql -h 127.0.0.1 -p "$PG_PORT" -U postgres -c 'CREATE DATABASE coder' ||
   { tail_of "$LOGS/postgres.log"; die "PostgreSQL did not start: see $LOGS/postgres.log"; }
-step "PostgreSQL ready: postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
+step "PostgreSQL ready: postgres://postgres@$(in_url "$HOST_IP"):$PG_PORT/coder?sslmode=disable"
 
 until_ok 120 "the API server" kubectl_admin get --raw /readyz || { node_logs; die "the API server did not become ready: see $LOGS"; }
-step "API server ready: https://$API_IP:6443"
+step "API server ready: https://$(in_url "$API_IP"):6443"
 # kube-apiserver creates its first objects, such as kube-system, with a delay, so these may be refused for a moment.
 first_objects() {
   kubectl_admin create clusterrolebinding coder-k8s:kubelet-api-admin --clusterrole=system:kubelet-api-admin \
@@ -108,7 +114,7 @@ for n in $(seq 2 "$NODES"); do CLUSTER_NODE=$n "$HERE/node-start.sh"; done
 for n in $(seq "$NODES"); do
   name=$(node_name "$n")
   until_ok 120 "the node $name" kubectl_admin wait --for=condition=Ready "node/$name" --timeout=5s || { node_logs; tail_of "$LOGS/node-$n"/*.log; die "the node $name did not become Ready: see $LOGS"; }
-  kubectl_admin patch node "$name" -p "{\"spec\": {\"podCIDR\": \"$(node_pods "$n")\"}}" >/dev/null
+  kubectl_admin patch node "$name" -p "{\"spec\": {\"podCIDR\": \"$(node_pods "${FAMILIES%% *}" "$n")\", \"podCIDRs\": [$(each node_pods "$n" | sed 's/[^,]*/"&"/g')]}}" >/dev/null
   step "node $name Ready"
 done
 until_ok 120 "CoreDNS" kubectl_admin -n kube-system rollout status deployment/coredns --timeout=5s ||

@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 "$HERE/env.sh"
 cat <<T
-export DATABASE_URL="postgres://postgres@$HOST_IP:$PG_PORT/tutorial?sslmode=disable"
+export DATABASE_URL="postgres://postgres@$(in_url "$HOST_IP"):$PG_PORT/tutorial?sslmode=disable"
 export CODER_IMAGE="$CODER_IMAGE"
 export WORKSPACE_IMAGE="$WORKSPACE_IMAGE"
 T

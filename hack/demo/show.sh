@@ -20,8 +20,8 @@ if [ "$existing" ]; then
   use="it is the cluster of your current KUBECONFIG; the plugin: export PATH=\"\$PWD/bin:\$PATH\""
 else
   port=$(kubectl -n coder get service coder -o 'jsonpath={.spec.ports[0].port}')
-  coder="http://$(kubectl -n coder get service coder -o 'jsonpath={.spec.clusterIP}')$([ "$port" = 80 ] || echo ":$port")"
-  mcp="http://$(kubectl -n coder-system get service coder-k8s -o 'jsonpath={.spec.clusterIP}'):8090/mcp"
+  coder="http://$(in_url "$(kubectl -n coder get service coder -o 'jsonpath={.spec.clusterIP}')")$([ "$port" = 80 ] || echo ":$port")"
+  mcp="http://$(in_url "$(kubectl -n coder-system get service coder-k8s -o 'jsonpath={.spec.clusterIP}')"):8090/mcp"
   begin='eval "$(make -s demo-env)"; '
   use='eval "$(make -s demo-env)"'
 fi

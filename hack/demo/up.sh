@@ -31,7 +31,7 @@ else
   # Then start over with our mark in the environment: so `make demo-down` finds and ends what is still at work.
   [ "${CODER_K8S_CLUSTER_STATE:-}" = "$STATE" ] || { "$HERE/up.sh"; exec env "$MARK" "$0" "$@"; }
   export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
-  DATABASE_URL="postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
+  DATABASE_URL="postgres://postgres@$(in_url "$HOST_IP"):$PG_PORT/coder?sslmode=disable"
   # The tutorials start with an empty database (env.sh).
   psql -h 127.0.0.1 -p "$PG_PORT" -U postgres -qc 'CREATE DATABASE tutorial' >"$LOGS/psql.log" 2>&1 || grep -q 'already exists' "$LOGS/psql.log" ||
     die "the database of the tutorials could not be made: $(tail -n 1 "$LOGS/psql.log")"

@@ -178,7 +178,7 @@ func (g *statusGathering) workload(kind string, object client.Object, status cod
 // besideReady are conditions that are a problem if they are false, although they do not affect Ready.
 var besideReady = []string{
 	coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,
-	coderv1alpha1.ConditionDatabaseExclusive,
+	coderv1alpha1.ConditionDatabaseExclusive, coderv1alpha1.ConditionEvictable,
 }
 
 // lacksReference reports whether the pods run although new ones could not start, because a Secret or ConfigMap is missing.

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -46,7 +47,7 @@ func direct(pod, ip, token string) *caller {
 	}
 	// The replicas' certificate is for kube-apiserver, which has its CA in the APIService.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	return &caller{name: pod, base: "https://" + ip + ":6443", http: &http.Client{Transport: transport}, header: header}
+	return &caller{name: pod, base: "https://" + net.JoinHostPort(ip, "6443"), http: &http.Client{Transport: transport}, header: header}
 }
 
 // throughKubernetes returns a caller that uses kube-apiserver like kubectl.

@@ -193,6 +193,14 @@ func queryOn(t *testing.T, db *sql.DB, statement string) string {
 	return value.String
 }
 
+// inURL returns an IP address as it is in a URL: one of IPv6 has brackets.
+func inURL(address string) string {
+	if strings.Contains(address, ":") {
+		return "[" + address + "]"
+	}
+	return address
+}
+
 // namespace creates a namespace that is deleted when the test ends.
 func namespace(t *testing.T, name string) {
 	t.Helper()

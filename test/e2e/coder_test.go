@@ -34,7 +34,7 @@ func coderURL(t *testing.T, namespace, name string) string {
 	if service == nil {
 		t.Fatalf("Service %s/%s does not exist", namespace, name)
 	}
-	return "http://" + field(service, "spec", "clusterIP")
+	return "http://" + inURL(field(service, "spec", "clusterIP"))
 }
 
 // login returns a client of Coder that acts as the first user. It retries, because

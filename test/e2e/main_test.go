@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE", "E2E_WORKSPACE_IMAGE", "E2E_WORKSPACE_ROOT", "E2E_POSTGRES_IMAGE"} {
+	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_HOST_IPS", "E2E_CODER_IMAGE", "E2E_WORKSPACE_IMAGE", "E2E_WORKSPACE_ROOT", "E2E_POSTGRES_IMAGE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "%s is not set: the end-to-end tests run on a cluster of their own; call make test-e2e\n", name)
 			os.Exit(1)

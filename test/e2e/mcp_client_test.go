@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -142,7 +143,7 @@ type route struct {
 func (r robot) throughService(t *testing.T) *route {
 	t.Helper()
 	service := get(t, "-n", "coder-system", "service", "coder-k8s")
-	return &route{token: r.token, addresses: []string{field(service, "spec", "clusterIP") + ":8090"}, host: mcpHost}
+	return &route{token: r.token, addresses: []string{net.JoinHostPort(field(service, "spec", "clusterIP"), "8090")}, host: mcpHost}
 }
 
 // RoundTrip implements http.RoundTripper. It honors Retry-After.

@@ -20,7 +20,7 @@ func (r robot) throughPods(t *testing.T) *route {
 	t.Helper()
 	way, pods := &route{token: r.token}, replicaPods(t)
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		way.addresses = append(way.addresses, pods[name]+":8090")
+		way.addresses = append(way.addresses, net.JoinHostPort(pods[name], "8090"))
 	}
 	return way
 }

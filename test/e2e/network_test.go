@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -15,7 +17,7 @@ import (
 // thisMachine allows connections from this machine, on which the tests run: they stand for people, who come through an
 // Ingress controller.
 const thisMachine = `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "this-machine", "namespace": %q},
-	"spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "%s/32"}}]}]}}`
+	"spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [%s]}]}}`
 
 // probe is a pod that does nothing.
 const probe = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": %q}, "spec": {"terminationGracePeriodSeconds": 0,
@@ -24,11 +26,15 @@ const probe = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe",
 // openToThisMachine lets this machine into a closed namespace.
 func openToThisMachine(t *testing.T, namespace string) {
 	t.Helper()
-	address, err := url.Parse(os.Getenv("E2E_POSTGRES_URL"))
-	if err != nil {
-		t.Fatal(err)
+	var blocks []string
+	for text := range strings.SplitSeq(os.Getenv("E2E_HOST_IPS"), ",") {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			t.Fatalf("E2E_HOST_IPS: %v", err)
+		}
+		blocks = append(blocks, fmt.Sprintf(`{"ipBlock": {"cidr": "%s/%d"}}`, address, address.BitLen()))
 	}
-	apply(t, fmt.Sprintf(thisMachine, namespace, address.Hostname()))
+	apply(t, fmt.Sprintf(thisMachine, namespace, strings.Join(blocks, ", ")))
 }
 
 // closeSamples denies all traffic of the namespace of the samples that config/samples does not allow.
@@ -50,15 +56,15 @@ func testClosedNetwork(t *testing.T) {
 	for _, ns := range []string{"elsewhere", sampleNamespace} {
 		kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/probe", "--timeout=2m")
 	}
-	operator := field(list(t, "-n", "coder-system", "pods", "-l", operatorLabel)[0], "status", "podIP")
-	coder := field(list(t, "-n", sampleNamespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")[0], "status", "podIP")
+	operator := inURL(field(list(t, "-n", "coder-system", "pods", "-l", operatorLabel)[0], "status", "podIP"))
+	coder := inURL(field(list(t, "-n", sampleNamespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")[0], "status", "podIP"))
 	database, err := url.Parse(os.Getenv("E2E_POSTGRES_URL"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// connects returns "open", "closed", or why neither is known.
 	connects := func(from, address string) string {
-		host, port, _ := strings.Cut(address, ":")
+		host, port, _ := net.SplitHostPort(address)
 		_, stderr, err := kubectlBoth(t, "-n", from, "exec", "probe", "--", "nc", "-w", "3", host, port)
 		switch {
 		case err == nil:

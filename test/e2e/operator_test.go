@@ -90,7 +90,7 @@ func readMetrics(t *testing.T) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, ip)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ip+":8443/metrics", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+inURL(ip)+":8443/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func testEverythingOn(t *testing.T) {
 	})
 	t.Run("metrics and network policy", func(t *testing.T) {
 		service := get(t, "-n", sampleNamespace, "service", "coder-metrics")
-		fetched(t, "http://"+field(service, "spec", "clusterIP")+":2112/metrics", "", "coderd_")
+		fetched(t, "http://"+inURL(field(service, "spec", "clusterIP"))+":2112/metrics", "", "coderd_")
 		if get(t, "-n", sampleNamespace, "networkpolicy", "coder") == nil {
 			t.Error("there is no NetworkPolicy")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -78,6 +79,30 @@ func (p *Pass) WorkspaceAccess() *metav1.Condition {
 		return new(ConditionTrue(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so no permissions are granted"))
 	}
 	return new(ConditionTrue(kind, coderv1alpha1.ReasonGranted, "Coder may create workspaces in "+quotedList(namespaces)))
+}
+
+// evictable returns the condition about a PodDisruptionBudget that allows no eviction even if all pods are ready, or nil. Some
+// users want that, so it is no error.
+func (p *Pass) evictable() *metav1.Condition {
+	budget, wanted := p.Workload.Spec.PodDisruptionBudget, int(p.Wanted())
+	if budget == nil || wanted == 0 || p.Deleting() || InvalidName(p) != "" {
+		return nil
+	}
+	allowed, why := 0, ""
+	// Like Kubernetes, both round a percentage up.
+	if limit := budget.MinAvailable; limit != nil {
+		required, _ := intstr.GetScaledValueFromIntOrPercent(limit, wanted, true)
+		allowed, why = wanted-required, "minAvailable is "+limit.String()
+	} else if limit := budget.MaxUnavailable; limit != nil {
+		allowed, _ = intstr.GetScaledValueFromIntOrPercent(limit, wanted, true)
+		why = "maxUnavailable is " + limit.String()
+	}
+	if allowed > 0 {
+		return nil
+	}
+	return new(ConditionFalse(coderv1alpha1.ConditionEvictable, coderv1alpha1.ReasonBudgetBlocksDrain, fmt.Sprintf(
+		"the PodDisruptionBudget %q allows no eviction, because %s and the number of pods is %d, so kubectl drain of their nodes never ends; "+
+			"set spec.podDisruptionBudget to maxUnavailable: 1, or remove it", p.Workload.Name, why, wanted)))
 }
 
 func sentences(problems []Problem) string {

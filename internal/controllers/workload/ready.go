@@ -44,7 +44,7 @@ func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	if p.DeploymentForeign {
 		status.Replicas, status.ReadyReplicas = 0, 0
 	}
-	all := slices.Concat(p.summary(s), s.Parts)
+	all := slices.Concat(p.summary(s), s.Parts, Parts(p.evictable()))
 	status.Conditions = mergeConditions(p.Previous.Conditions, all, p.Object.GetGeneration(), metav1.NewTime(p.Now))
 	status.Phase = coderv1alpha1.PhasePending
 	if meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
