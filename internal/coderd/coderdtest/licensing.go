@@ -17,6 +17,10 @@ func WithLicensing() Option { return func(s *Server) { s.licensing = true } }
 // SetFeature overrides the entitlement of a feature: entitled, grace_period or not_entitled. An
 // empty entitlement removes the override.
 func (s *Server) SetFeature(name, entitlement string) {
+	if s.real != nil {
+		s.real.setFeature(codersdk.FeatureName(name), codersdk.Entitlement(entitlement))
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if entitlement == "" {

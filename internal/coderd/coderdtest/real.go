@@ -34,9 +34,12 @@ type real struct {
 	cleanup func(func())
 
 	mu sync.Mutex
-	// texts are the licenses and provisioner keys that were seen, by the id of their object. Coder
-	// returns them once.
+	// texts are the licenses, provisioner keys and tokens of proxies that were seen, by the id of their
+	// object. Coder returns them once.
 	texts map[string]string
+	// features are the entitlements that a test has set, and granted the licenses for them.
+	features map[codersdk.FeatureName]codersdk.Entitlement
+	granted  []int32
 }
 
 // ask sends a request to test/licensed. These functions are for tests, so they panic on errors.
@@ -67,13 +70,13 @@ func newReal(t testing.TB) *real {
 	t.Cleanup(func() { ask[struct{}]("/release", coder.URL) })
 	r := &real{
 		url: coder.URL, client: codersdk.New(sure(url.Parse(coder.URL))), cleanup: t.Cleanup,
-		texts: map[string]string{},
+		texts: map[string]string{}, features: map[codersdk.FeatureName]codersdk.Entitlement{},
 	}
 	r.client.SetSessionToken(coder.Token)
 	for _, l := range sure(r.client.Licenses(context.Background())) {
 		_ = r.client.DeleteLicense(context.Background(), l.ID)
 	}
-	r.licensed(func(ctx context.Context) {
+	r.licensed("", func(ctx context.Context) {
 		for _, org := range sure(r.client.Organizations(ctx)) {
 			for _, k := range sure(r.client.ListProvisionerKeys(ctx, org.ID)) {
 				_ = r.client.DeleteProvisionerKey(ctx, org.ID, k.Name)
@@ -89,9 +92,24 @@ func newReal(t testing.TB) *real {
 	return r
 }
 
-// licensed calls f while a license allows everything.
-func (r *real) licensed(f func(context.Context)) {
+// Real reports whether a real Coder answers, whose clock is not that of the test.
+func (s *Server) Real() bool { return s.real != nil }
+
+// Now returns begin, or the current time if a real Coder answers: the term of a license must include the present.
+func Now(begin time.Time) time.Time {
+	if os.Getenv(licensedURL) != "" {
+		return time.Now().UTC().Truncate(time.Second)
+	}
+	return begin
+}
+
+// licensed calls f while a license allows a feature, or everything if the test has not set the feature.
+func (r *real) licensed(feature codersdk.FeatureName, f func(context.Context)) {
 	ctx := context.Background()
+	if r.features[feature].Entitled() {
+		f(ctx)
+		return
+	}
 	l := sure(r.client.AddLicense(ctx, codersdk.AddLicenseRequest{License: NewLicense(License{FeatureSet: "premium"})}))
 	defer func() { _ = r.client.DeleteLicense(ctx, l.ID) }()
 	f(ctx)
@@ -133,12 +151,16 @@ func (r *real) note(req *http.Request, body, answer []byte) {
 	case strings.HasPrefix(path, "/api/v2/licenses"):
 		_ = json.Unmarshal(body, &said)
 		_ = json.Unmarshal(answer, &said)
-		r.keep(strconv.Itoa(int(said.ID)), said.License)
+		r.keep(fmtID(said.ID), said.License)
+	case strings.HasPrefix(path, "/api/v2/workspaceproxies"):
+		r.noteProxy(answer)
 	case strings.HasSuffix(path, "/provisionerkeys"):
 		_ = json.Unmarshal(answer, &said)
 		r.keep(sure(r.client.GetProvisionerKey(req.Context(), said.Key)).ID.String(), said.Key)
 	}
 }
+
+func fmtID(license int32) string { return strconv.Itoa(int(license)) }
 
 func (r *real) keep(id, text string) {
 	r.mu.Lock()
@@ -176,13 +198,13 @@ func (r *real) licenses() (held []HeldLicense) {
 	all := sure(r.client.Licenses(context.Background()))
 	slices.SortFunc(all, func(a, b codersdk.License) int { return cmp.Compare(a.ID, b.ID) })
 	for _, l := range all {
-		held = append(held, HeldLicense{License: l, Text: r.text(strconv.Itoa(int(l.ID)))})
+		held = append(held, HeldLicense{License: l, Text: r.text(fmtID(l.ID))})
 	}
 	return held
 }
 
 func (r *real) provisionerKeys(organization string) (keys []ProvisionerKey) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		for _, k := range sure(r.client.ListProvisionerKeys(ctx, r.organizationID(organization))) {
 			keys = append(keys, ProvisionerKey{ProvisionerKey: k, Text: r.text(k.ID.String())})
 		}
@@ -192,7 +214,7 @@ func (r *real) provisionerKeys(organization string) (keys []ProvisionerKey) {
 }
 
 func (r *real) addProvisionerKey(organization, name string, tags map[string]string) (text string) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		made, err := r.client.CreateProvisionerKey(ctx, r.organizationID(organization), codersdk.CreateProvisionerKeyRequest{Name: name, Tags: tags})
 		if err == nil {
 			text = made.Key
@@ -203,7 +225,7 @@ func (r *real) addProvisionerKey(organization, name string, tags map[string]stri
 }
 
 func (r *real) removeProvisionerKey(organization, name string) (removed bool) {
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		removed = r.client.DeleteProvisionerKey(ctx, r.organizationID(organization), name) == nil
 	})
 	return removed
@@ -217,7 +239,7 @@ func (r *real) addProvisionerDaemon(organization, key, name string) (id uuid.UUI
 	if i < 0 {
 		return uuid.Nil
 	}
-	r.licensed(func(ctx context.Context) {
+	r.licensed(codersdk.FeatureExternalProvisionerDaemons, func(ctx context.Context) {
 		org := keys[i].OrganizationID
 		client := sure(r.client.ServeProvisionerDaemon(ctx, codersdk.ServeProvisionerDaemonRequest{
 			Name: name, Organization: org, ProvisionerKey: keys[i].Text, Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform},
@@ -230,16 +252,4 @@ func (r *real) addProvisionerDaemon(organization, key, name string) (id uuid.UUI
 		}
 	})
 	return id
-}
-
-// registerProxy registers as a workspace proxy does when it starts.
-func (r *real) registerProxy(token, accessURL, wildcardHostname string) bool {
-	body := encoded(map[string]any{
-		"access_url": accessURL, "wildcard_hostname": wildcardHostname, "replica_id": uuid.New(), "replica_hostname": "test", "version": "v2.36.1",
-	})
-	req := sure(http.NewRequest(http.MethodPost, r.url+"/api/v2/workspaceproxies/me/register", bytes.NewReader(body))) //nolint:noctx // Only tests use it.
-	req.Header.Set("Coder-External-Proxy-Token", token)
-	res := sure(http.DefaultClient.Do(req)) //nolint:bodyclose // It is closed below.
-	defer func() { _ = res.Body.Close() }()
-	return res.StatusCode == http.StatusCreated
 }

@@ -81,7 +81,7 @@ func (s *Server) insertUser(username, email, password string, orgs ...uuid.UUID)
 	now := s.now()
 	u := &user{sortKey: strings.ToLower(username), password: password}
 	u.ID, u.Username, u.Email, u.CreatedAt, u.UpdatedAt = uuid.New(), username, email, now, now
-	if username == "prebuilds" {
+	if username == prebuilds {
 		// Coder's account for workspaces that it builds in advance always has this id.
 		u.ID = uuid.MustParse("c42fdf75-3097-471c-8c33-fb52454d81c0")
 	}

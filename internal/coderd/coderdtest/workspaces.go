@@ -232,7 +232,7 @@ func (s *Server) postWorkspace(r *request) {
 // prebuilt returns a running workspace that Coder built in advance for a preset, or nil. Coder transfers
 // it to the next user who creates such a workspace.
 func (s *Server) prebuilt(t *template, preset uuid.UUID) *workspace {
-	owner := s.userNamed("prebuilds")
+	owner := s.userNamed(prebuilds)
 	if owner == nil {
 		return nil
 	}
